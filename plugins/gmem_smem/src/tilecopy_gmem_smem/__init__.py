@@ -1,0 +1,77 @@
+"""copy -> gmem_smem: synchronous copies between global and shared memory.
+
+Neither side says which thread moves what, so the partition is synthesized from the scope: ``[outer, threads, vec]``,
+the global side in descending strides giving the order, vectors as wide as both sides allow. Each round is one vector
+load and one vector store a thread, through registers.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
+from tilecopy_core.checks import (
+    all_threads_active,
+    architecture,
+    divides_threads,
+    first_failure,
+    no_replica,
+    options_in,
+    scope_in,
+    spaces_in,
+    valid_copy,
+    whole_byte_elements,
+)
+from tilecopy_core.partition import VectorPartition, synthesize
+from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.rounds import Walk, batches
+
+PAIRS = (("global", "shared"), ("shared", "global"))
+
+variant = Variant(
+    name="gmem_smem",
+    op="copy",
+    priority=10,
+    summary="vector loads and stores between global and shared memory, through registers",
+    spaces=PAIRS,
+)
+
+PREDICATE = (
+    architecture(variant),
+    scope_in("thread", "warp", "warpgroup", "cta"),
+    all_threads_active,
+    valid_copy,
+    spaces_in(*PAIRS),
+    whole_byte_elements,
+    no_replica,
+    divides_threads,
+    options_in(),
+)
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The seed's table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
+    """``[outer, threads, vec]``, the global side driving the order."""
+    return synthesize(request, leader=request.side_in("global"))
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
+    """Batches of loads, then their stores."""
+    thread = ptx.thread_index(request.scope)
+    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    for batch in batches(ptx, partition.outer, partition.vec_bits // 32):
+        loaded = [ptx.load(src.address(turn), partition.vec_bits) for turn in batch]
+        for turn, registers in zip(batch, loaded, strict=True):
+            ptx.store(dst.address(turn), partition.vec_bits, registers)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_gmem_smem
+
+    return tilecopy_gmem_smem

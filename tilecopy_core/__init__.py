@@ -1,0 +1,127 @@
+"""tilecopy: lower GPU tile copies, described by two layouts and a scope, to PTX.
+
+The path of a copy: description (:class:`KernelBuilder` or :func:`plan`), dispatch to the best installed variant,
+partition, emission of PTX text, and a run on the GPU or the emulator. Importing this package loads no plugin and
+nothing of CUDA.
+"""
+
+from .dispatch import Plan, plan
+from .dtypes import DTYPES, DType, dtype_of
+from .errors import (
+    AssemblerError,
+    HazardError,
+    LaunchError,
+    LayoutError,
+    NoVariantError,
+    PluginError,
+    PtxError,
+    RequestError,
+    TargetError,
+    TilecopyError,
+)
+from .expr import Expr, Int, symbol
+from .hookspecs import VariantPlugin, hookimpl
+from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
+from .layout import (
+    Axis,
+    Iter,
+    Layout,
+    R,
+    S,
+    Swizzle,
+    SwizzledLayout,
+    TCol,
+    TileLayout,
+    TLane,
+    bx,
+    by,
+    bz,
+    cbx,
+    cby,
+    cbz,
+    laneid,
+    m,
+    swizzle,
+    tid_in_wg,
+    tx,
+    warpid,
+    wgid,
+    wid_in_wg,
+)
+from .memory import SPACES, Buffer, Region
+from .registry import Registry, default_registry
+from .request import Accept, CopyRequest, Decline, Variant, Verdict
+from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
+from .target import TARGETS, Target, target_of
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DTYPES",
+    "SPACES",
+    "TARGETS",
+    "Accept",
+    "ActiveThreads",
+    "AssemblerError",
+    "Axis",
+    "Buffer",
+    "BuiltKernel",
+    "CopyRequest",
+    "DType",
+    "Decline",
+    "Expr",
+    "HazardError",
+    "Int",
+    "Iter",
+    "KernelBuilder",
+    "LaunchError",
+    "Layout",
+    "LayoutError",
+    "Mbarrier",
+    "NoVariantError",
+    "Plan",
+    "PluginError",
+    "PtxError",
+    "R",
+    "Region",
+    "Registry",
+    "RequestError",
+    "S",
+    "Scope",
+    "Swizzle",
+    "SwizzledLayout",
+    "TCol",
+    "TLane",
+    "Target",
+    "TargetError",
+    "TileLayout",
+    "TilecopyError",
+    "Value",
+    "Variant",
+    "VariantPlugin",
+    "Verdict",
+    "bx",
+    "by",
+    "bz",
+    "cbx",
+    "cby",
+    "cbz",
+    "cta",
+    "default_registry",
+    "dtype_of",
+    "hookimpl",
+    "laneid",
+    "m",
+    "plan",
+    "swizzle",
+    "symbol",
+    "target_of",
+    "thread",
+    "tid_in_wg",
+    "tx",
+    "warp",
+    "warpgroup",
+    "warpid",
+    "wgid",
+    "wid_in_wg",
+]

@@ -1,0 +1,94 @@
+"""Element types: their width, and the NumPy type that holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from .errors import RequestError
+
+
+@attrs.frozen(repr=False)
+class DType:
+    """An element type.
+
+    Attributes:
+        name: NumPy's (or ml_dtypes') name of it.
+        bits: width of one element.
+        kind: ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool, ``"c"`` complex.
+        extended: whether NumPy alone does not know it (ml_dtypes does).
+    """
+
+    name: str
+    bits: int
+    kind: str
+    extended: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DType({self.name!r})"
+
+    @property
+    def bytes(self) -> int:
+        """Width in whole bytes (1 for elements of 4 bits)."""
+        return max(1, self.bits // 8)
+
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype.
+
+        Raises:
+            RequestError: the type needs ml_dtypes, which is not installed.
+        """
+        if not self.extended:
+            return np.dtype(self.name)
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise RequestError(f"{self.name} arrays need ml_dtypes: pip install ml_dtypes") from error
+        return np.dtype(getattr(ml_dtypes, self.name))
+
+
+_PLAIN = {
+    "bool": (8, "b"),
+    **{f"{sign}int{bits}": (bits, sign[:1] or "i") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (bits, "f") for bits in (16, 32, 64)},
+    "complex64": (64, "c"),
+}
+_EXTENDED = {
+    "bfloat16": (16, "f"),
+    **{
+        f"float8_{form}": (8, "f")
+        for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    },
+    "float4_e2m1fn": (4, "f"),
+    "int4": (4, "i"),
+    "uint4": (4, "u"),
+}
+DTYPES: dict[str, DType] = {
+    **{name: DType(name, bits, kind) for name, (bits, kind) in _PLAIN.items()},
+    **{name: DType(name, bits, kind, extended=True) for name, (bits, kind) in _EXTENDED.items()},
+}
+"""Every element type by name."""
+
+
+def dtype_of(value: Any) -> DType:
+    """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
+
+    Raises:
+        RequestError: there is no such element type.
+    """
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else None
+    if name is None:
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+    if name not in DTYPES:
+        raise RequestError(f"dtype {value!r} is not known; the element types are {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,0 +1,91 @@
+"""The three hooks of a variant: the whole contract of a plugin author (tutorial: docs/tutorial.md).
+
+A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
+implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
+A plugin without that attribute may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call.
+
+No hook may touch a GPU, read the environment or keep state between calls: the same request gives the same answer,
+the same partition and the same text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pluggy
+
+if TYPE_CHECKING:
+    from .ptx import PtxBuilder
+    from .request import CopyRequest, Decline, Variant, Verdict
+
+PROJECT = "tilecopy"
+VARIANTS_GROUP = "tilecopy.variants.v1"
+"""Entry-point group of variants; the number is the version of this contract."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function as the implementation of one of these hooks."""
+
+
+@hookspec(firstresult=True)
+def tilecopy_predicate(request: CopyRequest) -> Verdict:  # type: ignore[empty-body]
+    """Can this variant do this copy?
+
+    Called first, for every installed variant of the request's op, in order of priority; should be cheap.
+
+    Args:
+        request: the copy; already known to be valid in itself (equal dtypes and extents, no aliasing destination).
+
+    Returns:
+        ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
+        counts as declining this one request, and is reported as the variant's fault.
+    """
+
+
+@hookspec(firstresult=True)
+def tilecopy_partition(request: CopyRequest) -> Any | Decline:
+    """Who moves what, as data.
+
+    Called for the first variant in order that accepted; nothing is emitted yet.
+
+    Args:
+        request: the copy that the predicate accepted.
+
+    Returns:
+        A value of the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or
+        ``Decline(reason)``: then the next variant that accepted is asked.
+    """
+
+
+@hookspec(firstresult=True)
+def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
+    """Write the instructions, through the builder and nothing else.
+
+    Called once for each place in a kernel where the copy stands, on the variant that won and no other.
+
+    Args:
+        request: the copy.
+        partition: what this variant's ``tilecopy_partition`` returned for it.
+        ptx: where the instructions go.
+    """
+
+
+HOOKS = ("tilecopy_predicate", "tilecopy_partition", "tilecopy_emit")
+"""The names of the hooks, in the order of their calls."""
+
+
+class VariantPlugin(Protocol):
+    """The shape of a variant plugin, for type checkers: ``_: VariantPlugin = my_plugin`` checks all of it."""
+
+    @property
+    def variant(self) -> Variant:
+        """What the variant says of itself."""
+
+    def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
+        """See :func:`tilecopy_predicate`."""
+
+    def tilecopy_partition(self, request: CopyRequest) -> Any | Decline:
+        """See :func:`tilecopy_partition`."""
+
+    def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
+        """See :func:`tilecopy_emit`."""

@@ -1,0 +1,214 @@
+"""Built kernels: PTX text and plans, ready to be launched by an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ..dispatch import Plan
+from ..errors import LaunchError, RequestError
+from ..expr import symbol
+from ..memory import Buffer
+from ..ptx import Parameter, PtxBuilder, module_text
+from ..registry import Registry, default_registry
+from ..target import Target, target_of
+from .statements import Bound, Lowering
+
+Dim3 = tuple[int, int, int]
+
+
+@attrs.frozen
+class ScalarParameter:
+    """An integer parameter and what is declared of it."""
+
+    name: str
+    type: str
+    multiple_of: int
+    lower: int
+    upper: int
+
+
+@attrs.frozen
+class SharedAllocation:
+    """Where one shared buffer lies, for executors that check bounds."""
+
+    name: str
+    offset_bytes: int
+    size_bytes: int
+
+
+@attrs.frozen(eq=False)
+class BuiltKernel:
+    """A lowered kernel; call it with arrays in the order of its parameters.
+
+    Attributes:
+        name: the kernel's name.
+        ptx: the module's text.
+        plans: one a copy, in order.
+        target: what it was lowered for.
+        threads: threads of a CTA.
+        parameters: buffers and scalars, in order.
+        written: names of the parameters that it writes.
+        grid: CTAs along x, y, z, or None: then it is given at launch.
+        cluster: CTAs of a cluster, or None.
+        shared_bytes: shared memory of a CTA.
+        dynamic_shared: whether that memory is one dynamic pool.
+        allocations: the shared buffers in the pool.
+        bounds: what must hold of the grid and the scalars.
+    """
+
+    name: str
+    ptx: str
+    plans: tuple[Plan, ...]
+    target: Target
+    threads: int
+    parameters: tuple[Buffer | ScalarParameter, ...]
+    written: frozenset[str]
+    grid: Dim3 | None
+    cluster: Dim3 | None
+    shared_bytes: int
+    dynamic_shared: bool
+    allocations: tuple[SharedAllocation, ...]
+    bounds: tuple[Bound, ...]
+
+    def explain(self) -> str:
+        """The plans of all copies, one table after the other."""
+        return "\n\n".join(plan.explain() for plan in self.plans)
+
+    def cubin(self, assembler: str | None = None) -> bytes:
+        """Machine code for the target.
+
+        Args:
+            assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
+
+        Raises:
+            AssemblerError: none is installed, or the text is refused.
+        """
+        from ..assemblers import assemble
+
+        return assemble(self.ptx, self.target, assembler)
+
+    def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
+        """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        replacements: dict[str, Any] = dict(scalars)
+        for dim, count in zip("xyz", grid, strict=True):
+            replacements[f"ctaid.{dim}"] = symbol(f"ctaid.{dim}", upper=count - 1) if count > 1 else 0
+        if self.cluster is not None:
+            ranks = self.cluster[0] * self.cluster[1] * self.cluster[2]
+            replacements["cluster_ctarank"] = symbol("cluster_ctarank", upper=ranks - 1) if ranks > 1 else 0
+        for bound in self.bounds:
+            bound.check(replacements)
+
+    def launch_grid(self, grid: Sequence[int] | int | None) -> Dim3:
+        """The grid of a launch: the argument, else the one given at build.
+
+        Raises:
+            LaunchError: neither is given, both are and differ, or the cluster does not divide it.
+        """
+        chosen = self.grid if grid is None else dim3(grid, "grid")
+        if chosen is None:
+            raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
+        if self.grid is not None and chosen != self.grid:
+            raise LaunchError(f"kernel {self.name} was built for the grid {self.grid}, not {chosen}")
+        if self.cluster is not None and any(g % c for g, c in zip(chosen, self.cluster, strict=True)):
+            raise LaunchError(f"kernel {self.name}: the grid {chosen} is not a multiple of the cluster {self.cluster}")
+        return chosen
+
+    def __call__(
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+        executor: str | None = None,
+    ) -> Any:
+        """Check the arguments and launch.
+
+        Args:
+            arguments: arrays (NumPy, or anything with DLPack or ``__cuda_array_interface__``) and integers.
+            grid: CTAs along x, y, z, when not given at build.
+            stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream; by default the legacy one.
+            executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
+
+        Returns:
+            What the executor reports (None from ``cuda``, counts from ``emulator``).
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
+        """
+        from ..executors import choose_executor
+
+        return choose_executor(executor, self).launch(self, arguments, grid=grid, stream=stream)
+
+
+def dim3(value: Sequence[int] | int, what: str) -> Dim3:
+    """One to three counts as three.
+
+    Raises:
+        RequestError: not one to three positive integers.
+    """
+    counts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(counts) <= 3 or any(not hasattr(c, "__index__") or isinstance(c, bool) or int(c) < 1 for c in counts):
+        raise RequestError(f"{what} is one to three positive integers, not {value!r}")
+    x, y, z = (*(int(c) for c in counts), 1, 1)[:3]
+    if x >= 2**31 or y > 65535 or z > 65535:
+        raise RequestError(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
+    return x, y, z
+
+
+def lower_kernel(
+    *,
+    name: str,
+    threads: int,
+    parameters: tuple[Buffer | ScalarParameter, ...],
+    shared: tuple[Buffer, ...],
+    body: Sequence[Any],
+    bounds: tuple[Bound, ...],
+    written: frozenset[str],
+    target: Target | str,
+    grid: Sequence[int] | int | None,
+    cluster: Sequence[int] | int | None,
+    registry: Registry | None,
+) -> BuiltKernel:
+    """Lower recorded statements for a target."""
+    chosen = target_of(target)
+    cluster3 = None if cluster is None else _cluster(cluster, chosen)
+    ptx = PtxBuilder(chosen, threads, shared)
+    for parameter in parameters:
+        if isinstance(parameter, ScalarParameter):
+            ptx.declare_scalar(parameter.name, parameter.type)
+    context = Lowering(ptx, chosen, registry or default_registry())
+    for statement in body:
+        statement.lower(context)
+    types = [Parameter(p.name, "u64" if isinstance(p, Buffer) else p.type) for p in parameters]
+    kernel = BuiltKernel(
+        name=name,
+        ptx=module_text(ptx, name, types, cluster3),
+        plans=tuple(context.plans),
+        target=chosen,
+        threads=threads,
+        parameters=parameters,
+        written=written,
+        grid=None if grid is None else dim3(grid, "grid"),
+        cluster=cluster3,
+        shared_bytes=ptx.shared_bytes,
+        dynamic_shared=ptx.dynamic_shared,
+        allocations=tuple(SharedAllocation(b.name, ptx.shared_offsets[b.name], b.span_bytes) for b in shared),
+        bounds=bounds,
+    )
+    if kernel.grid is not None:
+        kernel.launch_grid(None)
+        if not any(isinstance(p, ScalarParameter) for p in parameters):
+            kernel.check_bounds(kernel.grid, {})
+    return kernel
+
+
+def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
+    cluster = dim3(value, "cluster")
+    size = cluster[0] * cluster[1] * cluster[2]
+    if target.arch < 90:
+        raise RequestError(f"a cluster of {size} CTAs needs sm_90 or newer; the target is {target}")
+    if size > 16 or size & (size - 1):
+        raise RequestError(f"a cluster has 1, 2, 4, 8 or (where the device allows it) 16 CTAs, not {size}")
+    return cluster

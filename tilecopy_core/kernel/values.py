@@ -1,0 +1,274 @@
+"""Run-time data values of a kernel: loaded elements, constants, arithmetic and casts on them.
+
+Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.expr`).
+Floats of 16 bits compute in float32 and are rounded where they are stored or cast.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import attrs
+
+from ..dtypes import DType, dtype_of
+from ..errors import RequestError
+from ..expr import Condition, Expr, as_expr, bounds_of, is_int
+from ..ptx import PtxBuilder, Register
+
+_COMPUTE = ("float16", "bfloat16", "float32", "float64")
+
+
+@attrs.frozen(eq=False)
+class Value:
+    """A run-time value of one thread; ``+ - * /``, ``-v`` and comparisons make further ones.
+
+    Attributes:
+        dtype: its type.
+        op: ``loaded``, ``const``, ``index``, ``cast``, ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        args: operands (values), or the constant, or the symbolic integer.
+    """
+
+    dtype: DType
+    op: str
+    args: tuple[Any, ...] = ()
+
+    def __add__(self, other: Any) -> Value:
+        return self._with("add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self._with("add", other, swap=True)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._with("sub", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._with("sub", other, swap=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._with("mul", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._with("mul", other, swap=True)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._with("div", other)
+
+    def __neg__(self) -> Value:
+        return Value(self.dtype, "neg", (self,))
+
+    def min(self, other: Any) -> Value:
+        """The smaller of two values."""
+        return self._with("min", other)
+
+    def max(self, other: Any) -> Value:
+        """The larger of two values."""
+        return self._with("max", other)
+
+    def __eq__(self, other: object) -> Any:
+        return Condition("==", self, as_value(other, self.dtype))
+
+    def __ne__(self, other: object) -> Any:
+        return Condition("!=", self, as_value(other, self.dtype))
+
+    def __lt__(self, other: Any) -> Condition:
+        return Condition("<", self, as_value(other, self.dtype))
+
+    def __le__(self, other: Any) -> Condition:
+        return Condition("<=", self, as_value(other, self.dtype))
+
+    def __gt__(self, other: Any) -> Condition:
+        return Condition(">", self, as_value(other, self.dtype))
+
+    def __ge__(self, other: Any) -> Condition:
+        return Condition(">=", self, as_value(other, self.dtype))
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
+
+    def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
+        value = as_value(other, self.dtype)
+        if value.dtype != self.dtype:
+            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
+        if self.dtype.name not in _COMPUTE and self.dtype.kind not in "iu":
+            raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
+        return Value(self.dtype, op, (value, self) if swap else (self, value))
+
+
+def as_value(value: Any, dtype: DType) -> Value:
+    """A number or symbolic integer as a value of a dtype; a value as it is.
+
+    Raises:
+        RequestError: not a number.
+    """
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Expr):
+        return cast(value, dtype)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Value(dtype, "const", (value,))
+    raise RequestError(f"{value!r} is not a number or a run-time value")
+
+
+def cast(value: Any, dtype: Any) -> Value:
+    """A value, number or symbolic integer converted to a dtype (floats round to nearest even, or toward zero to ints)."""
+    wanted = dtype_of(dtype)
+    if isinstance(value, Expr):
+        _, upper = bounds_of(value)
+        held = dtype_of("int32" if upper is not None and upper < 2**31 else "int64")
+        value = Value(held, "index", (value,))
+    elif is_int(value) or isinstance(value, float):
+        return Value(wanted, "const", (value,))
+    if value.dtype == wanted:
+        return value
+    for side in (value.dtype, wanted):
+        if side.name not in _COMPUTE and side.kind not in "iu":
+            raise RequestError(f"there is no conversion from {value.dtype} to {wanted}")
+    return Value(wanted, "cast", (value,))
+
+
+# --------------------------------------------------------------------------------------------- lowering
+
+
+def register_type(dtype: DType) -> str:
+    """PTX type in which values of a dtype compute: 16-bit floats as f32, narrow ints as s32 or u32."""
+    if dtype.kind == "f":
+        return "f64" if dtype.bits == 64 else "f32"
+    return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
+
+
+def lower_value(ptx: PtxBuilder, value: Value) -> Register:
+    """The register that holds a value in its compute type (of type b32 or b64)."""
+    key = ("value", id(value))
+    for block in ptx.blocks:
+        if key in block.known:
+            register = block.known[key][0]
+            assert isinstance(register, Register)
+            return register
+    register = _compute(ptx, value)
+    ptx.blocks[-1].known[key] = (register, value)  # the value is kept so that its id stays its own
+    return register
+
+
+def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
+    """Let a loaded value be the bits in ``raw`` (zero-extended), converted to its compute type."""
+    ptx.blocks[-1].known[("value", id(value))] = (_from_storage(ptx, raw, value.dtype), value)
+
+
+def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
+    if dtype.name == "float16":
+        half, result = ptx.reg("b16"), ptx.reg("b32")
+        ptx.instr("cvt.u16.u32", half, raw)
+        ptx.instr("cvt.f32.f16", result, half)
+        return result
+    if dtype.name == "bfloat16":
+        result = ptx.reg("b32")
+        ptx.instr("shl.b32", result, raw, 16)
+        return result
+    if dtype.kind == "i" and dtype.bits < 32:
+        result = ptx.reg("b32")
+        ptx.instr(f"cvt.s32.s{dtype.bits}", result, raw)
+        return result
+    return raw
+
+
+def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
+    if dtype.name in ("float16", "bfloat16"):
+        half, result = ptx.reg("b16"), ptx.reg("b32")
+        ptx.instr("cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", half, register)
+        ptx.instr("cvt.u32.u16", result, half)
+        return result
+    return register
+
+
+def _constant(number: float, type: str) -> str:
+    if type == "f32":
+        return "0f" + struct.pack(">f", number).hex().upper()
+    if type == "f64":
+        return "0d" + struct.pack(">d", number).hex().upper()
+    return str(int(number))
+
+
+_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "min": "min", "max": "max", "neg": "neg"}
+
+
+def _compute(ptx: PtxBuilder, value: Value) -> Register:
+    type = register_type(value.dtype)
+    bits = 64 if type.endswith("64") else 32
+    if value.op == "index":
+        return ptx.value(value.args[0], bits)
+    result = ptx.reg(f"b{bits}")
+    if value.op == "const":
+        ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
+        return result
+    operands = [lower_value(ptx, arg) for arg in value.args]
+    if value.op == "cast":
+        return _convert(ptx, operands[0], value.args[0].dtype, value.dtype)
+    if value.op not in _OPS:
+        raise RequestError("a loaded value is used outside the block that loaded it; load it again there")
+    rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
+    sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
+    ptx.instr(f"{_OPS[value.op]}{rounding}.{sign}", result, *operands)
+    return _wrap(ptx, result, value.dtype)
+
+
+def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """Integers narrower than 32 bits wrap around as their type does."""
+    if dtype.kind not in "iu" or dtype.bits >= 32:
+        return register
+    result = ptx.reg("b32")
+    sign = "s" if dtype.kind == "i" else "u"
+    ptx.instr(f"cvt.{sign}32.{sign}{dtype.bits}", result, register)
+    return result
+
+
+def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
+    have, want = register_type(source), register_type(wanted)
+    if wanted.name in ("float16", "bfloat16") and source.kind == "f":
+        if have == "f64":
+            register = _cvt(ptx, "cvt.rn.f32.f64", register, 32)
+        return _from_storage(ptx, to_storage(ptx, register, wanted), wanted)
+    if have != want:
+        rounding = ""
+        if want[0] == "f" and (have[0] != "f" or have > want):
+            rounding = ".rn"
+        elif have[0] == "f" and want[0] != "f":
+            rounding = ".rzi"
+        register = _cvt(ptx, f"cvt{rounding}.{want}.{have}", register, 64 if want.endswith("64") else 32)
+    return _wrap(ptx, register, wanted)
+
+
+def _cvt(ptx: PtxBuilder, opcode: str, register: Register, bits: int) -> Register:
+    result = ptx.reg(f"b{bits}")
+    ptx.instr(opcode, result, register)
+    return result
+
+
+_SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
+    """A condition on symbolic integers, values, or both in a predicate register."""
+    if condition.op == "elect":
+        result = ptx.reg("pred")
+        ptx.instr("elect.sync", f"_|{result}", "0xffffffff")
+        return result
+    if condition.op in ("and", "or", "not"):
+        parts = [lower_condition(ptx, part) for part in (condition.left, condition.right) if part is not None]
+        result = ptx.reg("pred")
+        ptx.instr(f"{condition.op}.pred", result, *parts)
+        return result
+    if not isinstance(condition.left, Value) and not isinstance(condition.right, Value):
+        return ptx.predicate(Condition(condition.op, as_expr(condition.left), as_expr(condition.right)))
+    typed = condition.left if isinstance(condition.left, Value) else condition.right
+    left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
+    if left.dtype != right.dtype:
+        raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
+    result = ptx.reg("pred")
+    operands = lower_value(ptx, left), lower_value(ptx, right)
+    name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else _SETP[condition.op]
+    ptx.instr(f"setp.{name}.{register_type(left.dtype)}", result, *operands)
+    return result

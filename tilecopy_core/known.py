@@ -1,0 +1,35 @@
+"""First-party variants and their packages, for the "pip install" line of errors.
+
+tests/test_packages.py holds this table against plugins/*/pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class KnownVariant:
+    """A variant that can be installed.
+
+    Attributes:
+        package: the distribution to install.
+        op: ``copy`` or ``copy_async``.
+        spaces: the ``(source, destination)`` pairs that it takes.
+    """
+
+    package: str
+    op: str
+    spaces: tuple[tuple[str, str], ...]
+
+
+KNOWN_VARIANTS: dict[str, KnownVariant] = {
+    "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),)),
+    "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global"))),
+    "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),)),
+    "reg": KnownVariant(
+        "tilecopy-reg", "copy", (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
+    ),
+    "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),)),
+}
+KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-core", "emulator": "tilecopy-emulator"}

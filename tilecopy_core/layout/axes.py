@@ -1,0 +1,69 @@
+"""The axes that a stride can run along: memory axes and the thread hierarchy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ..expr import Expr, is_int
+
+
+@attrs.frozen(repr=False)
+class Axis:
+    """A named hardware resource that a stride can run along.
+
+    Attributes:
+        name: how it prints, and its key in what ``layout.apply`` returns.
+        kind: ``"memory"``, ``"thread"`` (places inside a CTA) or ``"cta"`` (places of CTAs).
+        finer: the scope whose instances are counted.
+        coarser: the scope inside which they are counted.
+    """
+
+    name: str
+    kind: str
+    finer: str = ""
+    coarser: str = ""
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __rmatmul__(self, stride: Any) -> OnAxis:
+        """``stride @ axis``: a stride (or offset) along this axis."""
+        if not is_int(stride):
+            raise TypeError(f"a stride along {self.name} is an integer, not {stride!r}")
+        return OnAxis(stride, self)
+
+
+@attrs.frozen(repr=False)
+class OnAxis:
+    """A stride or an offset along an axis, as written ``stride @ axis``."""
+
+    value: int | Expr
+    axis: Axis
+
+    def __repr__(self) -> str:
+        return f"{self.value} @ {self.axis}"
+
+
+m = Axis("m", "memory")
+TLane = Axis("TLane", "memory")
+TCol = Axis("TCol", "memory")
+laneid = Axis("laneid", "thread", "thread", "warp")
+warpid = Axis("warpid", "thread", "warp", "cta")
+wid_in_wg = Axis("wid_in_wg", "thread", "warp", "warpgroup")
+wgid = Axis("wgid", "thread", "warpgroup", "cta")
+tid_in_wg = Axis("tid_in_wg", "thread", "thread", "warpgroup")
+tx = Axis("tx", "thread", "thread", "cta")
+cbx = Axis("cbx", "cta", "cta", "cluster")
+cby = Axis("cby", "cta", "cta", "cluster")
+cbz = Axis("cbz", "cta", "cta", "cluster")
+bx = Axis("bx", "cta", "cta", "grid")
+by = Axis("by", "cta", "cta", "grid")
+bz = Axis("bz", "cta", "cta", "grid")
+
+AXES: dict[str, Axis] = {
+    axis.name: axis
+    for axis in (m, TLane, TCol, laneid, warpid, wid_in_wg, wgid, tid_in_wg, tx, cbx, cby, cbz, bx, by, bz)
+}
+"""Every axis by name."""

@@ -1,0 +1,7 @@
+"""Writing PTX: registers, addresses, instructions, module text."""
+
+from .builder import MBARRIER_TX_LIMIT, PtxBuilder
+from .module import Parameter, module_text
+from .operands import Address, Register
+
+__all__ = ["MBARRIER_TX_LIMIT", "Address", "Parameter", "PtxBuilder", "Register", "module_text"]

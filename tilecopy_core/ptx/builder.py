@@ -1,0 +1,271 @@
+"""The PTX builder: what variants emit through.
+
+Each method is one instruction (or the idiom that the ISA prescribes), checked against what the instruction takes:
+widths match registers, addresses are proved to be aligned, state spaces fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import PtxError
+from ..expr import Int, as_expr
+from ..memory import Buffer
+from ..target import Target
+from .index import IndexEmitter
+from .operands import Address, Register
+
+MBARRIER_TX_LIMIT = 2**20 - 1
+"""The largest transaction count of one mbarrier phase, in bytes (PTX ISA, mbarrier)."""
+
+_WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
+"""Width of an access in bits -> 32-bit registers it fills."""
+
+
+class PtxBuilder(IndexEmitter):
+    """Instructions of one kernel.
+
+    Args:
+        target: the architecture; instructions that it lacks are refused.
+        cta_threads: threads of the CTA.
+        shared: the shared buffers that the kernel declares.
+    """
+
+    def __init__(self, target: Target, cta_threads: int, shared: Sequence[Buffer] = ()) -> None:
+        super().__init__(target, cta_threads, shared)
+        self._locals: dict[str, tuple[Buffer, list[Register], set[int]]] = {}
+
+    # ------------------------------------------------------------------------------------------- loads and stores
+
+    def load(self, source: Address, bits: int, into: Sequence[Register] | None = None) -> list[Register]:
+        """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into 32-bit registers, or into ``into``.
+
+        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``.
+
+        Raises:
+            PtxError: no such access, registers of another width, or an address not proved to be aligned.
+        """
+        registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
+        vector = self._check_access("ld", source, bits, registers)
+        self.instr(f"ld.{source.space}{vector}", _braced(registers), source)
+        return registers
+
+    def store(self, destination: Address, bits: int, registers: Sequence[Register]) -> None:
+        """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
+        vector = self._check_access("st", destination, bits, registers)
+        self.instr(f"st.{destination.space}{vector}", destination, _braced(registers))
+
+    def _check_width(self, bits: int) -> int:
+        if bits not in _WIDTHS:
+            raise PtxError(f"there is no access of {bits} bits; the widths are {', '.join(map(str, _WIDTHS))}")
+        return _WIDTHS[bits]
+
+    def _check_access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+        count = self._check_width(bits)
+        if bits == 256 and (address.space != "global" or self.target.arch < 100):
+            raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
+        if address.align_bytes % (bits // 8):
+            raise PtxError(
+                f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
+                f"{address.align_bytes} bytes, {bits // 8} are needed"
+            )
+        held = registers[0].bits if registers else 0
+        if any(r.bits != held for r in registers) or held not in (32, 64):
+            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
+        if len(registers) * held != max(bits, 32) or (held == 32 and len(registers) != count):
+            raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
+        type = f"u{bits}" if bits < 32 else registers[0].type
+        return f".v{len(registers)}.{type}" if len(registers) > 1 else f".{type}"
+
+    # ------------------------------------------------------------------------------------------- registers as memory
+
+    def declare_local(self, buffer: Buffer) -> list[Register]:
+        """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
+        if buffer.name not in self._locals:
+            word = 64 if buffer.dtype.bits == 64 else 32
+            words = self.regs(f"b{word}", -(-buffer.span_elems * buffer.dtype.bits // word))
+            self._locals[buffer.name] = (buffer, words, set())
+        return self._locals[buffer.name][1]
+
+    def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
+        """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
+        words = self.declare_local(buffer)
+        first, word = start_elem * buffer.dtype.bits, words[0].bits
+        if first % word or bits % word:
+            return None
+        return words[first // word : (first + bits) // word]
+
+    def read_local(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
+        """``bits`` of a local buffer from an element on; those narrower than a register are taken out of it."""
+        whole = self.local_words(buffer, start_elem, bits)
+        if whole is not None:
+            return whole
+        word, position = self._within_word(buffer, start_elem, bits)
+        if position == 0 and bits in (8, 16):
+            return [word]  # a narrow store takes the low bits
+        result = self.reg("b32")
+        self.instr("bfe.u32", result, word, position, bits)
+        return [result]
+
+    def write_local(self, buffer: Buffer, start_elem: int, bits: int, registers: Sequence[Register]) -> None:
+        """Put ``bits`` into a local buffer from an element on, leaving its neighbours as they are."""
+        whole = self.local_words(buffer, start_elem, bits)
+        if whole is not None:
+            for word, register in zip(whole, registers, strict=True):
+                self.instr(f"mov.b{word.bits}", word, register)
+            return
+        word, position = self._within_word(buffer, start_elem, bits)
+        started = self._locals[buffer.name][2]
+        if word.number not in started:
+            started.add(word.number)
+            self.blocks[0].head.append(f"\tmov.b32 {word}, 0;")  # bfi reads the bits that it leaves alone
+        self.instr("bfi.b32", word, registers[0], word, position, bits)
+
+    def _within_word(self, buffer: Buffer, start_elem: int, bits: int) -> tuple[Register, int]:
+        words = self.declare_local(buffer)
+        first, size = start_elem * buffer.dtype.bits, words[0].bits
+        if not 0 <= first < len(words) * size or first % size + bits > size:
+            raise PtxError(f"{buffer.name}: {bits} bits at element {start_elem} are not inside one register")
+        return words[first // size], first % size
+
+    # ------------------------------------------------------------------------------------------- barriers and fences
+
+    def bar_sync(self, barrier: int = 0, threads: int | None = None) -> None:
+        """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
+        if not 0 <= barrier < 16:
+            raise PtxError(f"bar.sync has barriers 0 to 15, not {barrier}")
+        if threads is not None and (threads % 32 or not 0 < threads <= 1024):
+            raise PtxError(f"bar.sync takes a multiple of 32 threads, not {threads}")
+        self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
+
+    def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
+        """``bar.warp.sync``: the lanes of a mask."""
+        self.instr("bar.warp.sync", f"0x{mask:08x}")
+
+    def cluster_sync(self) -> None:
+        """All threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
+        self.instr("barrier.cluster.arrive")
+        self.instr("barrier.cluster.wait")
+
+    def fence_proxy_async(self, space: str = "shared::cta") -> None:
+        """Order generic accesses before those of the async proxy: bulk copies, tcgen05."""
+        if space not in ("shared::cta", "shared::cluster", "global", ""):
+            raise PtxError(f"fence.proxy.async takes shared::cta, shared::cluster, global or all, not {space!r}")
+        self.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
+
+    def fence_mbarrier_init(self) -> None:
+        """Make ``mbarrier.init`` visible to the cluster; a barrier follows."""
+        self.instr("fence.mbarrier_init.release.cluster")
+
+    # ------------------------------------------------------------------------------------------- cp.async
+
+    def cp_async(self, destination: Address, source: Address, nbytes: int) -> None:
+        """``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory.
+
+        Raises:
+            PtxError: another size or pair of spaces, or an address not proved to be aligned.
+        """
+        if nbytes not in (4, 8, 16):
+            raise PtxError(f"cp.async copies 4, 8 or 16 bytes, not {nbytes}")
+        if (destination.space, source.space) != ("shared", "global"):
+            raise PtxError(f"cp.async copies global to shared memory, not {source.space} to {destination.space}")
+        for what, address in (("destination", destination), ("source", source)):
+            self._check_aligned(f"cp.async {what}", address, nbytes)
+        self.instr(f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global", destination, source, nbytes)
+
+    def cp_async_commit(self) -> None:
+        """Close a group of the thread's ``cp.async``."""
+        self.instr("cp.async.commit_group")
+
+    def cp_async_wait(self, pending: int = 0) -> None:
+        """Wait until at most ``pending`` of the thread's newest groups are unfinished."""
+        if pending < 0:
+            raise PtxError(f"cp.async.wait_group takes a count of groups, not {pending}")
+        self.instr("cp.async.wait_group", pending)
+
+    def _check_aligned(self, what: str, address: Address, nbytes: int) -> None:
+        if address.align_bytes % nbytes:
+            raise PtxError(
+                f"{what} {address}: proved to be a multiple of {address.align_bytes} bytes, {nbytes} are needed"
+            )
+
+    # ------------------------------------------------------------------------------------------- mbarrier, clusters
+
+    def mbarrier_init(self, barrier: Address, count: int) -> None:
+        """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1)."""
+        if not 1 <= count < 2**20:
+            raise PtxError(f"an mbarrier counts 1 to {2**20 - 1} arrivals, not {count}")
+        self._check_aligned("mbarrier", barrier, 8)
+        self.instr("mbarrier.init.shared.b64", barrier, count)
+
+    def mbarrier_arrive(self, barrier: Address) -> None:
+        """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
+        if barrier.space == "shared::cluster":
+            self.instr("mbarrier.arrive.release.cluster.shared::cluster.b64", "_", barrier)
+        else:
+            self.instr("mbarrier.arrive.shared.b64", self.reg("b64"), barrier)
+
+    def mbarrier_arrive_expect_tx(self, barrier: Address, nbytes: int) -> None:
+        """Announce bytes that copies will complete in this phase, and arrive.
+
+        Raises:
+            PtxError: more bytes than one phase can count.
+        """
+        if not 0 < nbytes <= MBARRIER_TX_LIMIT:
+            raise PtxError(f"one mbarrier phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {nbytes}")
+        self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
+
+    def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
+        """Wait until the phase of a parity has completed (``try_wait`` in a loop; acquire, at cluster scope if asked)."""
+        expr = as_expr(parity)
+        phase: object = self.value(parity) if expr.terms else expr.const & 1
+        label, done = self.new_label("wait"), self.reg("pred")
+        scope = ".acquire.cluster" if cluster else ""
+        self.place(label)
+        self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
+        self.instr("bra", label, guard=done, unless=True)
+
+    def mapa(self, address: Address, rank: Int) -> Address:
+        """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window."""
+        if address.space != "shared":
+            raise PtxError(f"mapa maps a shared address, not one in {address.space}")
+        expr = as_expr(rank)
+        key = ("mapa", address.base, expr)
+        block = self.blocks[-1]
+        if key not in block.known:
+            result = self.reg("b32")
+            chosen: object = self.value(rank) if expr.terms else expr.const
+            self.instr("mapa.shared::cluster.u32", result, address.base, chosen)
+            block.known[key] = result
+        return Address("shared::cluster", block.known[key], address.offset_bytes, address.align_bytes)
+
+    def bulk_copy_to_cluster(self, destination: Address, source: Address, nbytes: int, barrier: Address) -> None:
+        """``cp.async.bulk`` from this CTA's shared memory to another's, completing on a barrier of that CTA.
+
+        Raises:
+            PtxError: a size or address that is not a multiple of 16 bytes, or wrong windows.
+        """
+        if nbytes < 16 or nbytes % 16:
+            raise PtxError(f"cp.async.bulk copies a multiple of 16 bytes, not {nbytes}")
+        if nbytes > MBARRIER_TX_LIMIT:
+            raise PtxError(f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes; one copy of {nbytes} overflows it")
+        if (destination.space, source.space, barrier.space) != ("shared::cluster", "shared", "shared::cluster"):
+            raise PtxError(
+                "cp.async.bulk copies shared to shared::cluster memory and signals a shared::cluster mbarrier, not "
+                f"{source.space} to {destination.space} signalling {barrier.space}"
+            )
+        self._check_aligned("cp.async.bulk destination", destination, 16)
+        self._check_aligned("cp.async.bulk source", source, 16)
+        self.instr(
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes",
+            destination,
+            source,
+            nbytes,
+            barrier,
+        )
+
+
+def _braced(registers: Sequence[Register]) -> str:
+    if len(registers) == 1:
+        return str(registers[0])
+    return "{" + ", ".join(map(str, registers)) + "}"

@@ -1,0 +1,60 @@
+"""What instructions work on: typed virtual registers and addresses."""
+
+from __future__ import annotations
+
+import attrs
+
+from ..errors import PtxError
+
+TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
+"""Register types and their width."""
+
+PREFIX = {"pred": "%p", "b16": "%rs", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%fd"}
+
+
+@attrs.frozen(repr=False)
+class Register:
+    """A virtual register."""
+
+    type: str
+    number: int
+
+    @property
+    def bits(self) -> int:
+        """Width."""
+        return TYPE_BITS[self.type]
+
+    def __str__(self) -> str:
+        return f"{PREFIX[self.type]}{self.number}"
+
+    __repr__ = __str__
+
+
+@attrs.frozen(repr=False)
+class Address:
+    """``[base + offset_bytes]`` in a state space.
+
+    Attributes:
+        space: ``global``, ``shared``, ``shared::cluster`` or ``param``.
+        base: a register, or the name of a variable.
+        offset_bytes: the immediate.
+        align_bytes: what ``base + offset_bytes`` is proved to be a multiple of.
+    """
+
+    space: str
+    base: Register | str
+    offset_bytes: int = 0
+    align_bytes: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        if not -(2**31) <= self.offset_bytes < 2**31:
+            raise PtxError(f"the immediate {self.offset_bytes} of an address does not fit 32 bits")
+
+    def __str__(self) -> str:
+        return f"[{self.base}{self.offset_bytes:+d}]" if self.offset_bytes else f"[{self.base}]"
+
+    def __add__(self, offset_bytes: int) -> Address:
+        align = self.align_bytes
+        while align > 1 and offset_bytes % align:
+            align //= 2
+        return Address(self.space, self.base, self.offset_bytes + offset_bytes, align)

@@ -1,0 +1,179 @@
+"""One copy to be lowered, what a variant answers, and what a variant says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from .errors import LayoutError, RequestError
+from .expr import as_expr, evaluate, symbol
+from .layout import split_swizzle
+from .memory import Region
+from .scope import ActiveThreads, Scope
+from .target import Target, target_of
+
+OPS = ("copy", "copy_async")
+SCOPES = ("thread", "warp", "warpgroup", "cta")
+_ENUMERATE_LIMIT = 1 << 24
+
+
+@attrs.frozen
+class Accept:
+    """The variant can do this copy."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@attrs.frozen
+class Decline:
+    """The variant does not do this copy.
+
+    Attributes:
+        reason: operand, value and rule, for a person to read.
+    """
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Verdict = Accept | Decline
+
+
+@attrs.frozen
+class Variant:
+    """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
+
+    Attributes:
+        name: the same as its entry point.
+        op: ``copy`` or ``copy_async``.
+        priority: higher is asked first; equal priorities go by name.
+        summary: one line.
+        spaces: the ``(source, destination)`` pairs that it takes.
+        min_arch: the oldest architecture that has its instructions, such as 90.
+    """
+
+    name: str
+    op: str
+    priority: int
+    summary: str
+    spaces: tuple[tuple[str, str], ...]
+    min_arch: int = 75
+
+
+@attrs.frozen(kw_only=True)
+class CopyRequest:
+    """One copy to be lowered.
+
+    Attributes:
+        op: ``copy`` (done when the instruction stream goes on) or ``copy_async`` (the caller waits).
+        dst: destination region.
+        src: source region.
+        scope: the threads that do it together.
+        target: the architecture.
+        active: which threads of the CTA reach it.
+        options: further options of ``copy``/``copy_async``, by name; a variant declines those it does not know.
+    """
+
+    op: str
+    dst: Region
+    src: Region
+    scope: Scope
+    target: Target = attrs.field(converter=target_of)
+    active: ActiveThreads = ActiveThreads()
+    options: Mapping[str, Any] = attrs.field(factory=dict, converter=dict, hash=False)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}"
+        )
+
+    @property
+    def spaces(self) -> tuple[str, str]:
+        """Source and destination space."""
+        return self.src.buffer.space, self.dst.buffer.space
+
+    def side_in(self, space: str) -> Region:
+        """The operand that lies in a space (the destination when both do)."""
+        return self.dst if self.dst.buffer.space == space else self.src
+
+
+def _describe(region: Region) -> str:
+    extents = "x".join(map(str, region.extents))
+    return f"{region.buffer.dtype} {region.buffer.space} {region.buffer.name}[{extents}]"
+
+
+def non_unit(extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Extents without those of 1."""
+    return tuple(extent for extent in extents if extent != 1)
+
+
+def check_request(request: CopyRequest) -> None:
+    """Refuse what no variant could give a meaning (docs/design.md, "A valid copy").
+
+    Raises:
+        RequestError: unknown op, scope or operand; dtypes or extents that differ.
+        LayoutError: the destination's layout puts two elements in one place.
+    """
+    if request.op not in OPS:
+        raise RequestError(f"op {request.op!r} is unknown; the ops are {', '.join(OPS)}")
+    if not isinstance(request.scope, Scope) or request.scope.kind not in SCOPES:
+        raise RequestError(f"scope {request.scope!r} does not copy; the scopes are {', '.join(SCOPES)}")
+    reason = why_invalid(request)
+    if reason is not None:
+        raise RequestError(f"{request}: {reason}")
+    if why := why_aliasing(request.dst):
+        raise LayoutError(f"{request}: destination {why}")
+
+
+def why_invalid(request: CopyRequest) -> str | None:
+    """Why source and destination do not match (dtype, extents, layouts), or None."""
+    for operand, region in (("destination", request.dst), ("source", request.src)):
+        if not isinstance(region, Region):
+            return f"{operand} is a region such as buffer[0:8, :], not {region!r}"
+    dst, src = request.dst.buffer.dtype, request.src.buffer.dtype
+    if dst != src:
+        return f"destination {request.dst} is {dst}, source {request.src} is {src}; a copy does not convert"
+    if non_unit(request.dst.extents) != non_unit(request.src.extents):
+        return (
+            f"destination extents {request.dst.extents} and source extents {request.src.extents} differ "
+            "(extents of 1 aside)"
+        )
+    return None
+
+
+def why_aliasing(region: Region) -> str | None:
+    """Why two coordinates of a region share a place, or None; symbolic strides are taken as given."""
+    layout = region.sliced_layout()
+    if layout is None:
+        layout = region.buffer.layout
+    _, tile = split_swizzle(layout)
+    for it in tile.shard:
+        if it.extent > 1 and isinstance(it.stride, int) and it.stride == 0:
+            return f"{region} has an iter of extent {it.extent} and stride 0: its elements share one address"
+    if any(as_expr(it.stride).terms for it in tile.shard):
+        return None
+    by_axis: dict[str, int] = {}
+    for it in sorted(tile.shard, key=lambda it: as_expr(it.stride).const):
+        if it.extent > 1 and as_expr(it.stride).const <= by_axis.get(it.axis.name, 0):
+            break
+        by_axis[it.axis.name] = by_axis.get(it.axis.name, 0) + (it.extent - 1) * as_expr(it.stride).const
+    else:
+        return None  # every stride is past all that the smaller ones reach: one place each
+    if tile.size > _ENUMERATE_LIMIT:
+        return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
+    places = np.zeros(tile.size, np.int64)
+    scale = 1
+    for axis in tile.axes:
+        symbolic = tile.apply(symbol("flat", upper=tile.size - 1))[axis.name]
+        values = np.asarray(evaluate(symbolic - tile.offset_on(axis), {"flat": np.arange(tile.size)}))
+        places += values * scale
+        scale *= int(values.max(initial=0)) + 1
+    if len(np.unique(places)) != tile.size:
+        return f"{region} puts {tile.size} elements in {len(np.unique(places))} places of {tile}"
+    return None
