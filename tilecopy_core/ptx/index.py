@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
 
-from ..errors import PtxError
+from ..errors import LayoutError, PtxError
 from ..expr import (
     Atom,
     Condition,
@@ -141,8 +141,11 @@ class IndexEmitter(Emitter):
 
     def _sum(self, block: Block, expr: Expr, bits: int, total: Register | None) -> Register:
         """``total + expr`` in a block's head."""
-        if bits == 32 and not _fits32(expr):
+        if bits == 32 and total is None and not _fits32(expr):
             raise PtxError(f"{expr} is not proved to fit 32 bits; its bounds are {bounds_of(expr)}")
+        return self._terms(block, expr, bits, total)
+
+    def _terms(self, block: Block, expr: Expr, bits: int, total: Register | None) -> Register:
         for atom, coefficient in expr.terms:
             total = self._term(block, atom, coefficient, bits, total)
         if expr.const or total is None:
@@ -248,7 +251,7 @@ class IndexEmitter(Emitter):
         immediate = place.const if -(2**23) <= place.const < 2**23 else 0
         varying = Expr(place.const - immediate, place.terms)
         if buffer.space == "global":
-            base: Register | str = self._base(buffer.name, self.pointer(buffer), varying, 64)
+            base: Register | str = self._base(buffer.name, self.pointer(buffer), varying, _span_bytes(buffer))
         else:
             base = self._shared_base(buffer, varying)
         return Address(buffer.space, base, immediate, align)
@@ -271,27 +274,60 @@ class IndexEmitter(Emitter):
             root.known[key] = self.pure(root, "add.s32", self.reg("b32"), base, start) if start else base
         register = root.known[key]
         assert isinstance(register, Register)
-        return self._base(key, register, varying, 32)
+        return self._base(key, register, varying, None)
 
-    def _base(self, name: str, start: Register, varying: Expr, bits: int) -> Register:
-        """``start + varying``, the terms of outer blocks first so that they are shared by inner ones."""
-        terms = sorted(varying.terms, key=lambda term: self._home(symbols_of(Expr(0, (term,)))).depth)
-        total, done = start, Expr(0, ())
-        for term in terms:
-            done = Expr(0, (*done.terms, term))
-            block = self._home(symbols_of(done))
-            key = ("base", name, done.terms)
+    def _base(self, name: str, start: Register, varying: Expr, span_bytes: int | None) -> Register:
+        """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
+
+        Args:
+            name: what ``start`` is.
+            start: a 32-bit shared address or a 64-bit global pointer.
+            varying: bytes to add.
+            span_bytes: bytes of the global array, where they are known.
+        """
+        by_depth: dict[int, list[tuple[Atom, int]]] = {}
+        for term in varying.terms:
+            by_depth.setdefault(self._home(symbols_of(Expr(0, (term,)))).depth, []).append(term)
+        total, done = start, 0
+        for depth in sorted(by_depth):
+            block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
+            done = as_expr(part + done)
+            key = ("base", name, done)
             if key not in block.known:
-                atom, coefficient = term
-                block.known[key] = self._term(block, atom, coefficient, bits, total)
+                block.known[key] = self._plus(block, total, part, span_bytes)
             total = block.known[key]
         if varying.const:
             block = self._home(symbols_of(varying))
             key = ("base", name, varying)
             if key not in block.known:
+                bits = start.bits
                 block.known[key] = self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, varying.const)
             total = block.known[key]
         return total
+
+    def _plus(self, block: Block, start: Register, part: Expr, span_bytes: int | None) -> Register:
+        """``start + part`` bytes. A global offset inside the array is a 32-bit index times its common factor."""
+        if start.bits == 32:
+            return self._sum(block, part, 32, start)
+        factor = gcd(*(coefficient for _, coefficient in part.terms))
+        lower, _ = bounds_of(part)
+        if span_bytes is not None and lower is not None and lower >= 0 and span_bytes // factor < 2**31:
+            index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+            key = ("wide", index, factor)
+            if key not in block.known:
+                narrow = self._known_sum(block, index)
+                block.known[key] = self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor)
+            return self.pure(block, "add.s64", self.reg("b64"), start, block.known[key])
+        return self._sum(block, part, 64, start)
+
+    def _known_sum(self, block: Block, index: Expr) -> Register:
+        """An index that is below 2**31 in every access inside its array, in 32 bits."""
+        key = ("index", index)
+        if key not in block.known:
+            block.known[key] = self._terms(block, index, 32, None)
+        register = block.known[key]
+        assert isinstance(register, Register)
+        return register
 
     # ------------------------------------------------------------------------------------------- control
 
@@ -345,6 +381,13 @@ class IndexEmitter(Emitter):
 def _fits32(expr: Expr) -> bool:
     lower, upper = bounds_of(expr)
     return lower is not None and upper is not None and lower >= -(2**31) and upper < 2**31
+
+
+def _span_bytes(buffer: Buffer) -> int | None:
+    try:
+        return buffer.span_bytes
+    except LayoutError:  # a stride is symbolic
+        return None
 
 
 def swizzled_offset(offset: Expr, swizzle: Swizzle) -> Expr:

@@ -1,0 +1,12 @@
+"""Runs the PTX text of tilecopy kernels with no GPU, exactly and strictly.
+
+Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`: uninitialised memory or registers,
+races, misaligned or outside accesses, missing waits, fences and barriers.
+"""
+
+from .executor import EmulatorExecutor, executor
+from .program import Program, UnsupportedPtxError, parse
+from .run import Report, run_grid
+
+__all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid"]
+__version__ = "0.1.0"

@@ -1,0 +1,65 @@
+"""The emulator as an executor of tilecopy: kernels called with host arrays run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilecopy_core import BuiltKernel
+from tilecopy_core.executors import HostArguments
+
+from .memory import GlobalMemory
+from .program import parse
+from .run import Report, run_grid
+
+
+class EmulatorExecutor:
+    """Runs kernels on the CPU.
+
+    Args:
+        profile: count memory sectors and bank conflicts too (slower).
+        progress: called with CTAs done and CTAs in all.
+    """
+
+    name = "emulator"
+
+    def __init__(self, *, profile: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
+        self._profile, self._progress = profile, progress
+
+    def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
+        """Why it cannot run a kernel here; it always can."""
+        return None
+
+    def launch(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
+    ) -> Report:
+        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter.
+            HazardError: an execution that the hardware leaves undefined.
+        """
+        chosen = kernel.launch_grid(grid)
+        host = HostArguments.of(kernel, arguments, chosen)
+        memory = GlobalMemory()
+        parameters: dict[str, int] = {}
+        for array in host.arrays:
+            parameters[f"param_{array.name}"] = memory.add(
+                array.name, array.data, array.align_bytes, writable=array.writable
+            )
+        parameters |= {f"param_{name}": value & (2**64 - 1) for name, value in host.scalars.items()}
+        return run_grid(
+            parse(kernel.ptx),
+            grid=chosen,
+            threads=kernel.threads,
+            cluster=kernel.cluster,
+            parameters=parameters,
+            memory=memory,
+            pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations],
+            profile=self._profile,
+            progress=self._progress,
+        )
+
+
+executor = EmulatorExecutor
+"""What the entry point names: called with no arguments, it gives the executor."""
