@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import attrs
@@ -112,6 +113,51 @@ class CudaExecutor:
                 self._contexts[ordinal] = self._call("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(device))
         return self._contexts[ordinal]
 
+    @contextmanager
+    def active(self, ordinal: int) -> Iterator[None]:
+        """Make a device's primary context the current one."""
+        driver = self._driver()
+        self._call("cuCtxPushCurrent", driver.cuCtxPushCurrent(self._context(ordinal)))
+        try:
+            yield
+        finally:
+            driver.cuCtxPopCurrent()
+
+    # ------------------------------------------------------------------------------------------- memory, events
+
+    def allocate(self, nbytes: int) -> int:
+        """Device memory in the active context."""
+        return int(self._call(f"{nbytes} bytes of device memory", self._driver().cuMemAlloc(nbytes)))
+
+    def release(self, pointer: int) -> None:
+        """Give device memory back."""
+        self._call("cuMemFree", self._driver().cuMemFree(pointer))
+
+    def to_device(self, pointer: int, host: Any) -> None:
+        """Copy a contiguous host array to device memory."""
+        self._call("cuMemcpyHtoD", self._driver().cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
+
+    def to_host(self, host: Any, pointer: int) -> None:
+        """Copy device memory to a contiguous host array."""
+        self._call("cuMemcpyDtoH", self._driver().cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes))
+
+    def fill(self, pointer: int, byte: int, nbytes: int) -> None:
+        """Set bytes of device memory."""
+        self._call("cuMemsetD8", self._driver().cuMemsetD8(pointer, byte, nbytes))
+
+    def elapsed(self, work: Callable[[], None]) -> float:
+        """Seconds that launches on the legacy stream take, by two events."""
+        driver = self._driver()
+        start, stop = (self._call("cuEventCreate", driver.cuEventCreate(0)) for _ in range(2))
+        self._call("cuEventRecord", driver.cuEventRecord(start, 0))
+        work()
+        self._call("cuEventRecord", driver.cuEventRecord(stop, 0))
+        self._call("cuEventSynchronize", driver.cuEventSynchronize(stop))
+        seconds = self._call("cuEventElapsedTime", driver.cuEventElapsedTime(start, stop)) * 1e-3
+        for event in (start, stop):
+            driver.cuEventDestroy(event)
+        return float(seconds)
+
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> Any:
@@ -188,10 +234,8 @@ class CudaExecutor:
             facts = view.facts if view.ordinal is not None else attrs.evolve(view.facts, pointer=0)
             check_array(kernel, buffer, facts, scalars)
         ordinal = ordinals[0] if ordinals else 0
-        context = self._context(ordinal)
-        self._call("cuCtxPushCurrent", driver.cuCtxPushCurrent(context))
         staged: list[tuple[Buffer, Any, Any]] = []
-        try:
+        with self.active(ordinal), ExitStack() as cleanup:
             function = self.load(kernel, ordinal)
             pointers: dict[str, int] = {}
             for buffer, view in views:
@@ -202,6 +246,7 @@ class CudaExecutor:
                         f"kernel {kernel.name}, argument {buffer.name}: {data.nbytes} bytes of device memory",
                         driver.cuMemAlloc(data.nbytes),
                     )
+                    cleanup.callback(driver.cuMemFree, memory)
                     staged.append((buffer, data, memory))
                     pointers[buffer.name] = int(memory)
                     self._call("cuMemcpyHtoDAsync", driver.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream_number))
@@ -211,10 +256,6 @@ class CudaExecutor:
                     self._call("cuMemcpyDtoHAsync", driver.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream_number))
             if staged:
                 self._call(f"kernel {kernel.name}", driver.cuStreamSynchronize(stream_number))
-        finally:
-            for _, _, memory in staged:
-                driver.cuMemFree(memory)
-            driver.cuCtxPopCurrent()
 
     def _enqueue(
         self,

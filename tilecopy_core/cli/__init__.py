@@ -1,0 +1,18 @@
+"""The command ``tilecopy``. Its libraries (click, rich) are the extra ``tilecopy-core[cli]``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; exit status 0, 1 (the job failed) or 2 (it was asked wrongly)."""
+    try:
+        import click  # noqa: F401
+        import rich  # noqa: F401
+    except ImportError as error:
+        print(f"tilecopy: the command line needs {error.name}: pip install 'tilecopy-core[cli]'", file=sys.stderr)
+        raise SystemExit(2) from None
+    from .commands import tilecopy
+
+    tilecopy.main(prog_name="tilecopy")
