@@ -90,6 +90,11 @@ def run(source: Path, destination: Path, as_json: bool, **options: Any) -> None:
         _print_outcome(outcome, destination)
 
 
+def _console() -> Console:
+    """Standard output; wide where it is not a terminal, so that a pipe gets whole lines."""
+    return Console() if sys.stdout.isatty() else Console(width=200)
+
+
 def _rate(outcome: Outcome) -> float:
     return 2 * outcome.nbytes / outcome.seconds / 1e9 if outcome.seconds else 0.0
 
@@ -121,7 +126,7 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 
 
 def _print_outcome(outcome: Outcome, destination: Path) -> None:
-    console = Console()
+    console = _console()
     console.print(f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order, {outcome.nbytes} bytes, {outcome.target}")
     table = Table(box=None, pad_edge=False)
     for column in ("tiles", "size", "threads", "copy", "variant", "split"):
@@ -297,7 +302,7 @@ def variants(as_json: bool) -> None:
         table.add_column(str(column), overflow="fold")
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
-    Console().print(table)
+    _console().print(table)
 
 
 @tilecopy.command()
@@ -332,4 +337,4 @@ def doctor(as_json: bool) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for what, ok, text in found:
         table.add_row(what, "found" if ok else "missing", text)
-    Console().print(table)
+    _console().print(table)

@@ -92,13 +92,15 @@ def load_array(path: Path) -> Any:
         RequestError: it is not a .npy file of plain elements.
     """
     try:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                raise RequestError(f"{path}: not a .npy file (it does not begin with the bytes of one)")
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise RequestError(f"{path}: there is no such file") from None
     except (ValueError, OSError, EOFError) as error:
-        raise RequestError(f"{path}: not a .npy file of plain elements ({error})") from None
-    if not isinstance(array, np.ndarray):
-        raise RequestError(f"{path}: an archive of arrays (.npz), not one .npy array")
+        reason = str(error).split(". ")[0]
+        raise RequestError(f"{path}: not a .npy file of plain elements ({reason})") from None
     if array.dtype.hasobject or array.dtype.itemsize == 0:
         raise RequestError(f"{path}: elements of dtype {array.dtype} are not plain bytes")
     return array

@@ -226,6 +226,8 @@ class KernelBuilder:
 
     def if_(self, condition: Any) -> _Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
+        if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
+            condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
             raise RequestError(f"if_ takes a comparison of run-time integers or values, not {condition!r}")
         return _Block(self, If(condition, []), self._active.narrowed_by(condition))

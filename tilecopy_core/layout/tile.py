@@ -208,9 +208,9 @@ class TileLayout:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Every axis that a shard iter, a replica iter or the offset names, in the order of their names."""
+        """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
         named = {it.axis for it in self.shard + self.replica} | {axis for axis, _ in self._offset}
-        return tuple(sorted(named, key=lambda axis: axis.name))
+        return tuple(sorted(named, key=lambda axis: axis.name)) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape has as many elements as the layout."""

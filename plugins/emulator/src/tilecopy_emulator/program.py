@@ -199,6 +199,8 @@ class _Parser:
             guard = self._name(condition.lstrip("@!"))
         parts = statement.split(None, 1)
         operands = tuple(self._operand(part) for part in _split(parts[1])) if len(parts) > 1 else ()
+        if parts[0].startswith("bra") and len(self._renames) > 1:
+            operands = (f"{operands[0]}@{self._scopes}",)  # a label of this scope, or of the kernel
         return Instruction(line, text, tuple(parts[0].split(".")), operands, guard, unless, self._source)
 
     def _name(self, name: str) -> str:
@@ -219,8 +221,6 @@ class _Parser:
             return Memory(self._name(base), -offset if match[2] == "-" else offset)
         if text.startswith("{"):
             return Vector(tuple(self._name(part.strip()) for part in text[1:-1].split(",")))
-        if text.startswith("$") or (len(self._renames) > 1 and re.fullmatch(r"[A-Za-z_]\w*", text)):
-            return f"{text}@{self._scopes}" if len(self._renames) > 1 else text
         return "|".join(self._name(part) for part in text.split("|"))
 
 

@@ -1,0 +1,274 @@
+"""gmem_smem against its specification and an oracle that knows nothing of the lowering."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import round_trip, run_shared_dump
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+
+
+def pair(shape: tuple[int, ...], dtype: str, **shared: Any) -> tuple[tc.Region, tc.Region]:
+    """A whole global buffer and a whole shared one."""
+    whole = tuple(slice(0, e) for e in shape)
+    a = tc.Buffer(shape, dtype, space="global", name="A")
+    return tc.Buffer(shape, dtype, space="shared", name="A_smem", **shared)[whole], a[whole]
+
+
+def plan(dst: tc.Region, src: tc.Region, scope: tc.Scope, **more: Any) -> tc.Plan:
+    return tc.plan(dst, src, scope=scope, target="sm_90a", **more)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vec", "copy_bytes", "outer"), [("float32", 4, 16, 8), ("float16", 8, 16, 4), ("uint8", 16, 16, 2)]
+)
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_the_seeds_three_row_table(dtype: str, vec: int, copy_bytes: int, outer: int, direction: str) -> None:
+    dst, src = pair((32, 32), dtype)
+    dst, src = (dst, src) if direction == "in" else (src, dst)
+    found = plan(dst, src, tc.warp())
+    assert found.variant == "gmem_smem"
+    assert (found.partition.vec, found.partition.vec_bytes, found.partition.outer) == (vec, copy_bytes, outer)
+    assert found.partition.threads == 32
+    assert found.partition.vec_bits == 128
+
+
+def test_each_thread_handles_the_elements_that_the_seed_names() -> None:
+    dst, src = pair((32, 32), "float32")
+    partition = plan(dst, src, tc.warp()).partition
+    for turn in range(8):
+        for tid in range(32):
+            assert partition.src.offset(turn, tid, partition.shape) == turn * 128 + tid * 4
+            assert partition.dst.offset(turn, tid, partition.shape) == turn * 128 + tid * 4
+
+
+@pytest.mark.parametrize(("kind", "threads"), [("thread", 1), ("warp", 32), ("warpgroup", 128), ("cta", 256)])
+def test_the_scope_sets_the_thread_count(kind: str, threads: int) -> None:
+    scope = tc.cta(256) if kind == "cta" else getattr(tc, kind)()
+    dst, src = pair((128, 64), "float16")
+    assert plan(dst, src, scope).partition.threads == threads
+
+
+@pytest.mark.parametrize(
+    ("what", "make", "reason"),
+    [
+        ("count", lambda: (*pair((5, 7), "float32"), tc.warp()), "35 elements are not divisible by the 32 threads"),
+        (
+            "pair",
+            lambda: (
+                tc.Buffer(8, "int32", space="shared", name="s")[:],
+                tc.Buffer(8, "int32", space="shared", name="r")[:],
+                tc.thread(),
+            ),
+            "shared -> shared is not one of global -> shared, shared -> global",
+        ),
+        (
+            "replica",
+            lambda: (
+                tc.Buffer(8, "int32", space="shared", name="s", layout=TileLayout(S[8] + tc.R[2:8]))[:],
+                tc.Buffer(8, "int32", space="global", name="g")[:],
+                tc.thread(),
+            ),
+            "replicas",
+        ),
+        (
+            "bits",
+            lambda: (
+                tc.Buffer(64, "int4", space="shared", name="s")[:],
+                tc.Buffer(64, "int4", space="global", name="g")[:],
+                tc.warp(),
+            ),
+            "4 bits",
+        ),
+        (
+            "slice",
+            lambda: (
+                tc.Buffer((64,), "int32", space="shared", name="s", layout=TileLayout(S[(8, 8) : (9, 1)]))[4:36],
+                tc.Buffer(32, "int32", space="global", name="g")[:],
+                tc.warp(),
+            ),
+            "cuts inside an iter",
+        ),
+    ],
+)
+def test_declines_with_the_reason(what: str, make: Any, reason: str) -> None:
+    dst, src, scope = make()
+    with pytest.raises(tc.NoVariantError, match="gmem_smem") as caught:
+        plan(dst, src, scope)
+    assert reason in caught.value.declined["gmem_smem"]
+
+
+def test_narrowed_threads_are_declined_with_the_axis() -> None:
+    k = tc.KernelBuilder("k", threads=64)
+    a, s = k.param("A", (64,), "float32"), k.shared((64,), "float32")
+    with k.if_(k.thread_id() < 48):
+        k.cta.copy(s[:], a[:])
+    with pytest.raises(tc.NoVariantError, match=r"48 of the 64 threads of the cta active \(narrowed axis: laneid\)"):
+        k.build(target="sm_90a", grid=1)
+
+
+def test_an_unknown_option_is_declined_not_lost() -> None:
+    dst, src = pair((32, 32), "float32")
+    with pytest.raises(tc.NoVariantError, match="option 'cache'"):
+        plan(dst, src, tc.warp(), cache="cs")
+
+
+@pytest.mark.parametrize(
+    ("start", "bits"), [(0, 128), (8, 128), (4, 64), (2, 32), (1, 16), (6, 32), (12, 64)]
+)
+def test_the_start_narrows_the_vector(start: int, bits: int) -> None:
+    a = tc.Buffer((16, 256), "float16", space="global", name="A")
+    s = tc.Buffer((16, 64), "float16", space="shared", name="s")
+    assert plan(s[:, :], a[:, start : start + 64], tc.warp()).partition.vec_bits == bits
+
+
+@pytest.mark.parametrize(("multiple", "bits"), [(8, 128), (4, 64), (2, 32), (1, 16), (12, 64), (64, 128)])
+def test_a_symbolic_start_counts_for_what_it_declares(multiple: int, bits: int) -> None:
+    n = tc.symbol("n", upper=10000, multiple_of=multiple)
+    a = tc.Buffer((16, 20000), "float16", space="global", name="A")
+    s = tc.Buffer((16, 64), "float16", space="shared", name="s")
+    assert plan(s[:, :], a[:, n : n + 64], tc.warp()).partition.vec_bits == bits
+
+
+def test_a_buffers_own_start_and_alignment_count() -> None:
+    _, a = pair((32, 32), "float32")
+    for offset, bits in ((0, 128), (2, 64), (1, 32)):
+        s = tc.Buffer((32, 32), "float32", space="shared", name="s", elem_offset=offset)
+        assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
+    weak = tc.Buffer((32, 32), "float32", space="global", name="A", align_bytes=4)
+    s = tc.Buffer((32, 32), "float32", space="shared", name="s")
+    found = plan(s[:, :], weak[:, :], tc.warp())
+    assert found.partition.vec_bits == 32
+    assert "aligned to 4 bytes" in found.explain()
+
+
+def test_an_innermost_stride_of_two_ends_the_vector() -> None:
+    a = tc.Buffer((32, 32), "float32", space="global", name="A", layout=TileLayout(S[(32, 32) : (64, 2)]))
+    s = tc.Buffer((32, 32), "float32", space="shared", name="s")
+    assert plan(s[:, :], a[:, :], tc.warp()).partition.vec == 1
+
+
+def test_a_swizzle_caps_the_vector_at_its_chunk() -> None:
+    _, a = pair((32, 64), "float16")
+    for per_element, vec in ((3, 8), (2, 4), (0, 1)):
+        layout = tc.SwizzledLayout(tc.Swizzle(per_element, 3, 3), TileLayout(S[32, 64]))
+        s = tc.Buffer((32, 64), "float16", space="shared", name="s", layout=layout)
+        assert plan(s[:, :], a, tc.warp()).partition.vec == vec
+
+
+DTYPES = ["uint8", "int16", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "int64", "float64"]
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> dict[str, Any]:
+    """A copy of a box of a strided global array into a box of a shared buffer with a layout of its own."""
+    dtype = draw(st.sampled_from(DTYPES))
+    box = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), min_size=2, max_size=3)))
+    starts = tuple(draw(st.sampled_from([0, 0, 1, 2, 4, 8])) for _ in box)
+    shape = tuple(e + s + draw(st.sampled_from([0, 0, 1, 8])) for e, s in zip(box, starts, strict=True))
+    order = draw(st.permutations(range(len(shape))))
+    strides = [0] * len(shape)
+    step = draw(st.sampled_from([1, 1, 1, 2]))
+    for dim in order:
+        strides[dim] = step
+        step = step * shape[dim] + draw(st.sampled_from([0, 0, 1, 8]))
+    s_starts = tuple(draw(st.sampled_from([0, 0, 1, 4])) for _ in box)
+    s_shape = tuple(e + s for e, s in zip(box, s_starts, strict=True))
+    s_order = draw(st.permutations(range(len(s_shape))))
+    s_strides = [0] * len(s_shape)
+    step = 1
+    for dim in s_order:
+        s_strides[dim] = step
+        step = step * s_shape[dim] + draw(st.sampled_from([0, 0, 1, 4]))
+    swizzle = draw(st.sampled_from([None, None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4)]))
+    count = prod(box)
+    threads = draw(st.sampled_from([t for t in (1, 2, 3, 8, 24, 32, 64) if count % t == 0]))
+    return {
+        "dtype": dtype,
+        "shape": shape,
+        "strides": tuple(strides),
+        "starts": starts,
+        "box": box,
+        "s_shape": s_shape,
+        "s_strides": tuple(s_strides),
+        "s_starts": s_starts,
+        "swizzle": swizzle,
+        "threads": threads,
+    }
+
+
+def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> tc.BuiltKernel:
+    """Shared memory holds, at the addresses that the definition gives, the elements of the box."""
+    plain = TileLayout(S[case["s_shape"] : case["s_strides"]])
+    found = oracle.addresses(case["s_shape"], case["s_strides"])
+    layout: tc.Layout = plain
+    if case["swizzle"] is not None:
+        layout = tc.SwizzledLayout(tc.Swizzle(*case["swizzle"]), plain)
+        found = oracle.swizzled(found, *case["swizzle"])
+    chosen = oracle.box_flat(case["s_shape"], case["s_starts"], case["box"])
+    kernel, out, expected = run_shared_dump(
+        case["shape"],
+        case["strides"],
+        tuple(slice(s, s + e) for s, e in zip(case["starts"], case["box"], strict=True)),
+        case["s_shape"],
+        layout,
+        tuple(slice(s, s + e) for s, e in zip(case["s_starts"], case["box"], strict=True)),
+        found[chosen],
+        case["dtype"],
+        threads=case["threads"],
+        executor=executor,
+        target=target,
+    )
+    assert oracle.same_bytes(out, expected), kernel.explain()
+    return kernel
+
+
+@settings(max_examples=150)
+@given(copies())
+def test_shared_memory_holds_what_the_layout_says(case: dict[str, Any]) -> None:
+    check_copy(case, "emulator")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scope", ["cta", "warp", "warpgroup", "thread"])
+def test_round_trip_at_every_scope(dtype: str, scope: str) -> None:
+    threads = {"thread": 1, "warp": 32, "warpgroup": 128, "cta": 96}[scope]
+    kernel = round_trip((64, 192), (32, 96), dtype, threads=threads, scope=scope)
+    a = oracle.random_array((64, 192), tc.dtype_of(dtype).numpy())
+    b = np.zeros_like(a)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+def test_more_rounds_than_are_unrolled_become_a_loop() -> None:
+    kernel = round_trip((128, 128), (128, 128), "uint8", threads=16, layout=TileLayout(S[(128, 128) : (129, 1)]))
+    assert kernel.plans[0].partition.outer == 1024
+    assert "bra" in kernel.ptx and kernel.ptx.count("\n") < 400
+    a = oracle.random_array((128, 128), np.uint8)
+    b = np.zeros_like(a)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+def test_a_shared_tile_past_48_kib_is_dynamic() -> None:
+    kernel = round_trip((256, 256), (128, 256), "float16")
+    assert kernel.dynamic_shared and ".extern .shared" in kernel.ptx
+    a = oracle.random_array((256, 256), np.float16)
+    b = np.zeros_like(a)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+    with pytest.raises(tc.PtxError, match="163840|166912|101376"):
+        round_trip((256, 512), (256, 256), "float32", target="sm_86")
+
+
+def test_same_request_same_text() -> None:
+    first, second = round_trip((256, 64), (128, 64)), round_trip((256, 64), (128, 64))
+    assert first.ptx == second.ptx

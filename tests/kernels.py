@@ -1,0 +1,95 @@
+"""Kernels that several tests run: on the emulator, through the assemblers and on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import oracle
+import tilecopy_core as tc
+
+
+def round_trip(
+    shape: tuple[int, int],
+    tile: tuple[int, int],
+    dtype: str = "float16",
+    *,
+    threads: int = 128,
+    layout: tc.Layout | None = None,
+    target: str = "sm_90a",
+    scope: str = "cta",
+) -> tc.BuiltKernel:
+    """Every tile of A to shared memory and on to B."""
+    k = tc.KernelBuilder("round_trip", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    x, y = k.block_id("x"), k.block_id("y")
+    staging = k.shared(tile, dtype, layout=layout, name="tile")
+    box = (slice(y * tile[0], y * tile[0] + tile[0]), slice(x * tile[1], x * tile[1] + tile[1]))
+    copies = getattr(k, scope)
+    copies.copy(staging[:, :], a[box])
+    k.cta_sync()
+    copies.copy(b[box], staging[:, :])
+    return k.build(target=target, grid=(shape[1] // tile[1], shape[0] // tile[0]))
+
+
+def shared_dump(
+    a_shape: tuple[int, ...],
+    a_strides: tuple[int, ...],
+    a_box: tuple[slice, ...],
+    s_shape: tuple[int, ...],
+    s_layout: tc.Layout,
+    s_box: tuple[slice, ...],
+    dtype: str,
+    *,
+    threads: int,
+    count: int,
+    target: str = "sm_90a",
+) -> tc.BuiltKernel:
+    """A box of A to a box of shared memory, then raw shared elements at given element addresses to B."""
+    bits = tc.dtype_of(dtype).bits
+    k = tc.KernelBuilder("shared_dump", threads=threads)
+    a = k.param("A", a_shape, dtype, strides=a_strides)
+    places = k.param("places", (count,), "int32", align_bytes=4)
+    b = k.param("B", (count,), dtype, align_bytes=bits // 8)
+    staging = k.shared(s_shape, dtype, layout=s_layout, name="tile")
+    k.cta.copy(staging[s_box], a[a_box])
+    k.cta_sync()
+    type, register = (f"u{max(bits, 16)}", f"b{max(bits, 16)}")
+    with k.if_(k.thread_id() == 0):
+        for i in k.range(count):
+            k.inline_ptx(
+                f"{{{{ .reg .b32 at; .reg .{register} v; mov.u32 at, smem_tile; mad.lo.s32 at, {{0}}, {bits // 8}, at;\n"
+                f"ld.shared.u{bits} v, [at]; st.global.{type if bits > 8 else 'u8'} {{1}}, v; }}}}",
+                k.load(places[i]),
+                b[i],
+            )
+    return k.build(target=target, grid=1)
+
+
+def run_shared_dump(
+    a_shape: tuple[int, ...],
+    a_strides: tuple[int, ...],
+    a_box: tuple[slice, ...],
+    s_shape: tuple[int, ...],
+    s_layout: tc.Layout,
+    s_box: tuple[slice, ...],
+    s_addresses: Any,
+    dtype: str,
+    *,
+    threads: int,
+    executor: str,
+    target: str = "sm_90a",
+) -> tuple[tc.BuiltKernel, Any, Any]:
+    """Run :func:`shared_dump`; returns the kernel, what shared memory holds at the oracle's addresses, and what it should."""
+    kernel = shared_dump(
+        a_shape, a_strides, a_box, s_shape, s_layout, s_box, dtype, threads=threads, count=len(s_addresses), target=target
+    )
+    itemsize = tc.dtype_of(dtype).bits // 8
+    span = sum((e - 1) * s for e, s in zip(a_shape, a_strides, strict=True)) + 1
+    memory = oracle.random_array((span,), f"u{itemsize}")
+    a = np.lib.stride_tricks.as_strided(memory, a_shape, tuple(s * itemsize for s in a_strides))
+    a = a.view(tc.dtype_of(dtype).numpy())
+    out = np.zeros(len(s_addresses), a.dtype)
+    kernel(a, np.asarray(s_addresses, np.int32), out, executor=executor)
+    return kernel, out, np.ascontiguousarray(a[a_box]).ravel()

@@ -1,0 +1,197 @@
+"""Layouts against a brute-force enumeration."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import oracle
+import tilecopy_core as tc
+from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
+from tilecopy_core.expr import evaluate
+from tilecopy_core.layout import AXES
+
+extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
+
+
+@st.composite
+def tiles(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int, TileLayout]:
+    """Extents, strides, offset and the layout of them; some strides are 0, some contiguous."""
+    extents = tuple(draw(extent_lists))
+    strides = draw(
+        st.one_of(
+            st.just(tc.layout.row_major(extents)),
+            st.tuples(*(st.sampled_from([0, 1, 2, 3, 8, 40]) for _ in extents)),
+        )
+    )
+    offset = draw(st.sampled_from([0, 0, 7, 64]))
+    return extents, tuple(strides), offset, TileLayout(S[extents:strides] + offset)
+
+
+def enumerate_m(layout: tc.Layout) -> list[int]:
+    return [int(layout.apply(i).get("m", 0)) for i in range(layout.size)]
+
+
+@given(tiles())
+def test_apply_is_the_definition(tile: tuple) -> None:
+    extents, strides, offset, layout = tile
+    assert enumerate_m(layout) == oracle.addresses(extents, strides, offset).tolist()
+
+
+@given(tiles())
+def test_canonicalize_keeps_every_place_and_fuses(tile: tuple) -> None:
+    layout = tile[3]
+    canonical = layout.canonicalize()
+    assert enumerate_m(canonical) == enumerate_m(layout)
+    assert all(it.extent > 1 for it in canonical.shard)
+    for left, right in zip(canonical.shard, canonical.shard[1:], strict=False):
+        assert left.stride != right.extent * right.stride
+
+
+@given(tiles())
+def test_repr_is_the_expression_that_makes_it(tile: tuple) -> None:
+    layout = tile[3]
+    again = eval(repr(layout), {"TileLayout": TileLayout, "S": S, "R": R, **AXES})
+    assert again == layout and hash(again) == hash(layout)
+
+
+@given(tiles(), st.data())
+def test_slice_shifts_the_coordinate(tile: tuple, data: st.DataObject) -> None:
+    layout = tile[3]
+    shape = tuple(it.extent for it in layout.shard)
+    starts = tuple(data.draw(st.integers(0, e - 1)) for e in shape)
+    extents = tuple(data.draw(st.integers(1, e - s)) for e, s in zip(shape, starts, strict=True))
+    cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
+    assert cut is not None, "a box along the layout's own extents is always a layout"
+    whole = np.array(enumerate_m(layout))
+    assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+
+
+@given(tiles(), st.data())
+def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObject) -> None:
+    layout = tile[3]
+    rows = data.draw(st.sampled_from([d for d in range(1, layout.size + 1) if layout.size % d == 0]))
+    shape = (rows, layout.size // rows)
+    starts = tuple(data.draw(st.integers(0, e - 1)) for e in shape)
+    extents = tuple(data.draw(st.integers(1, e - s)) for e, s in zip(shape, starts, strict=True))
+    cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
+    if cut is not None:
+        whole = np.array(enumerate_m(layout))
+        assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+
+
+@given(tiles(), st.data())
+def test_group_refines_to_dimensions(tile: tuple, data: st.DataObject) -> None:
+    layout = tile[3]
+    rows = data.draw(st.sampled_from([d for d in range(1, layout.size + 1) if layout.size % d == 0]))
+    shape = (rows, layout.size // rows)
+    try:
+        grouped, separators = layout.group(shape)
+    except tc.LayoutError as error:
+        assert "straddles" in str(error)
+        return
+    assert enumerate_m(grouped) == enumerate_m(layout)
+    for dim, extent in enumerate(shape):
+        owned = grouped.shard[separators[dim] : separators[dim + 1]]
+        assert prod(it.extent for it in owned) == extent
+
+
+@given(tiles(), st.data())
+def test_permute_transposes(tile: tuple, data: st.DataObject) -> None:
+    extents, strides, offset, layout = tile
+    order = data.draw(st.permutations(range(len(extents))))
+    whole = oracle.addresses(extents, strides, offset).reshape(extents)
+    assert enumerate_m(layout.permute(order)) == whole.transpose(order).ravel().tolist()
+
+
+@given(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=2, max_size=2), st.lists(st.integers(1, 3), min_size=2, max_size=2))
+def test_tile_to_repeats_the_atom(atom: list[int], counts: list[int]) -> None:
+    layout = TileLayout(S[tuple(atom)])
+    shape = tuple(a * c for a, c in zip(atom, counts, strict=True))
+    tiled = layout.tile_to(shape)
+    for i in range(shape[0]):
+        for j in range(shape[1]):
+            copy = i // atom[0] * counts[1] + j // atom[1]
+            inside = i % atom[0] * atom[1] + j % atom[1]
+            assert tiled.apply(i, j, shape=shape)["m"] == copy * prod(atom) + inside
+
+
+@given(tiles(), st.sampled_from([(0, 1, 1), (1, 2, 3), (3, 3, 3), (2, 1, 3), (0, 2, 4)]))
+def test_swizzle_is_the_definition_and_a_permutation(tile: tuple, parameters: tuple[int, int, int]) -> None:
+    extents, strides, offset, layout = tile
+    swizzle = tc.Swizzle(*parameters)
+    found = enumerate_m(tc.SwizzledLayout(swizzle, layout))
+    assert found == oracle.swizzled(oracle.addresses(extents, strides, offset), *parameters).tolist()
+    period = swizzle.period_elems
+    assert sorted(swizzle.apply(a) for a in range(period)) == list(range(period))
+    assert all(swizzle.apply(a + period) == swizzle.apply(a) + period for a in range(period))
+
+
+@given(tiles(), st.sampled_from([(1, 2, 3), (3, 3, 3)]), st.data())
+def test_swizzled_slice_composes(tile: tuple, parameters: tuple[int, int, int], data: st.DataObject) -> None:
+    layout = tc.SwizzledLayout(tc.Swizzle(*parameters), tile[3])
+    shape = tuple(it.extent for it in tile[3].shard)
+    starts = tuple(data.draw(st.integers(0, e - 1)) for e in shape)
+    extents = tuple(data.draw(st.integers(1, e - s)) for e, s in zip(shape, starts, strict=True))
+    cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
+    assert cut is not None
+    assert enumerate_m(cut) == np.array(enumerate_m(layout))[oracle.box_flat(shape, starts, extents)].tolist()
+    assert layout.span() > max(enumerate_m(layout))
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 5))
+def test_symbolic_start_slices_as_its_values_do(block: int, count: int, number: int) -> None:
+    shape = (64, 8)
+    layout = TileLayout(S[shape])
+    index = tc.symbol("i", upper=5)
+    start = index * block * 2
+    assume(5 * block * 2 + count <= 64)
+    cut = layout.slice(shape, [(start, start + count), (0, 8)])
+    assert cut is not None
+    fixed = layout.slice(shape, [(number * block * 2, number * block * 2 + count), (0, 8)])
+    assert [evaluate(cut.apply(i)["m"], {"i": number}) for i in range(cut.size)] == enumerate_m(fixed)
+
+
+def test_worked_values_of_the_design() -> None:
+    assert TileLayout(S[32, 8]).apply(3, 4) == {"m": 28}
+    assert TileLayout(S[(32, 8) : (1 @ laneid, 1)]).apply(3, 4) == {"laneid": 3, "m": 4}
+    tmem = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
+    assert [place["TLane"] for place in tmem.places(5, 7)] == [5, 37, 69, 101]
+    assert tmem.apply(5, 7) == {"TLane": 5, "TCol": 7}
+    shifted = TileLayout(S[(8, 4) : (4, 1)] + 64 + 2 @ warpid)
+    assert shifted.apply(1, 1) == {"m": 69, "warpid": 2}
+    assert shifted.offset == {"m": 64, "warpid": 2}
+    assert tc.swizzle("128B", "float16") == tc.Swizzle(per_element=3, swizzle_len=3, atom_len=3)
+    assert tc.swizzle("32B", "float32") == tc.Swizzle(2, 1, 3)
+    assert TileLayout(S[(32, 8) : (9, 1)]).span() == 287
+    assert str(TileLayout(S[(32, 8) : (1 @ laneid, 1)])) == "TileLayout(S[(32, 8) : (1 @ laneid, 1)])"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: S[0, 4], "at least 1"),
+        (lambda: S[(4, 4) : (1,)], "2 extents and 1 strides"),
+        (lambda: S[(4,) : (-1,)], "not negative"),
+        (lambda: S[4.5,], "plain integer"),
+        (lambda: R[4], "needs a stride"),
+        (lambda: TileLayout(4), "takes S"),
+        (lambda: TileLayout(S[4] + S[4]), "one S"),
+        (lambda: TileLayout(S[4, 4]).apply(4, 0), "outside its extent"),
+        (lambda: TileLayout(S[4, 4]).apply(1, 2, 3), "3 coordinates"),
+        (lambda: TileLayout(S[4, 4]).apply(1, 2, shape=(5, 5)), "16 elements"),
+        (lambda: TileLayout(S[4, 4]).slice((4, 4), [(0, 4), (2, 6)]), "outside the extent"),
+        (lambda: TileLayout(S[4, 4]).slice((4, 4), [(2, 2), (0, 4)]), "empty"),
+        (lambda: TileLayout(S[4, 4]).permute([0, 0]), "permutation"),
+        (lambda: TileLayout(S[4, 4]).tile_to((6, 4)), "does not tile"),
+        (lambda: tc.Swizzle(3, 3, 2), "atom_len"),
+        (lambda: tc.swizzle("96B", "float16"), "unknown"),
+    ],
+)
+def test_bad_layouts_are_refused(make: object, message: str) -> None:
+    with pytest.raises(tc.LayoutError, match=message):
+        make()  # type: ignore[operator]
