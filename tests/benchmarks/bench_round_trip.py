@@ -1,0 +1,97 @@
+"""Throughput of the grid copies on a GPU beside torch's copy_, in one run: `python tests/benchmarks/bench_round_trip.py`.
+
+2 GiB in and 2 GiB out of random bytes, equality checked, medians of device events. Needs torch.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import tilecopy_core as tc
+
+NBYTES = 2 << 30
+
+
+def median_seconds(work: Callable[[], Any], runs: int = 30, warm_up: int = 5) -> float:
+    """Median of device events around each of some runs."""
+    for _ in range(warm_up):
+        work()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(runs):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) * 1e-3)
+    return statistics.median(times)
+
+
+def gmem_smem(rows: int) -> tc.BuiltKernel:
+    """128x64 float16 tiles through shared memory, 128 threads."""
+    k = tc.KernelBuilder("bench_gmem_smem", threads=128)
+    a, b = k.param("A", (rows, 64), "float16"), k.param("B", (rows, 64), "float16")
+    tile = k.shared((128, 64), "float16", name="tile")
+    box = slice(k.block_id("x") * 128, k.block_id("x") * 128 + 128)
+    k.cta.copy(tile[:, :], a[box, :])
+    k.cta_sync()
+    k.cta.copy(b[box, :], tile[:, :])
+    return k.build(target="sm_90a", grid=(rows // 128,))
+
+
+def ldgsts(rows: int) -> tc.BuiltKernel:
+    """The same, filled by cp.async."""
+    k = tc.KernelBuilder("bench_ldgsts", threads=128)
+    a, b = k.param("A", (rows, 64), "float16"), k.param("B", (rows, 64), "float16")
+    tile = k.shared((128, 64), "float16", name="tile")
+    box = slice(k.block_id("x") * 128, k.block_id("x") * 128 + 128)
+    k.cta.copy_async(tile[:, :], a[box, :], variant="ldgsts")
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[box, :], tile[:, :])
+    return k.build(target="sm_90a", grid=(rows // 128,))
+
+
+def reg(rows: int) -> tc.BuiltKernel:
+    """Through registers alone: 8 x 16 bytes a thread, consecutive threads on consecutive 16 bytes."""
+    k = tc.KernelBuilder("bench_reg", threads=128)
+    a, b = k.param("A", (rows, 64), "float16"), k.param("B", (rows, 64), "float16")
+    layout = tc.TileLayout(tc.S[(8, 128, 8) : (8, 1 @ tc.tx, 1)])
+    fragment = k.local((128, 64), "float16", layout=layout, name="fragment")
+    box = slice(k.block_id("x") * 128, k.block_id("x") * 128 + 128)
+    k.cta.copy(fragment[:, :], a[box, :])
+    k.cta.copy(b[box, :], fragment[:, :])
+    return k.build(target="sm_90a", grid=(rows // 128,))
+
+
+def main() -> None:
+    """Print a table: TB/s read + written, and the ratio to torch in this run."""
+    rows = NBYTES // 128
+    source = torch.randint(0, 256, (NBYTES,), dtype=torch.uint8, device="cuda")
+    a = source.view(torch.float16).view(rows, 64)
+    b = torch.empty_like(a)
+    peer = median_seconds(lambda: b.copy_(a))
+    print(f"{'copy of 2 GiB':<24}{'TB/s':>8}{'of torch':>10}  equal")
+    print(f"{'torch copy_':<24}{2 * NBYTES / peer / 1e12:>8.3f}{1:>10.3f}")
+    for make in (gmem_smem, ldgsts, reg):
+        try:
+            kernel = make(rows)
+        except tc.NoVariantError as error:
+            print(f"{make.__name__:<24} not installed: {str(error).splitlines()[-1].strip()}")
+            continue
+        b.zero_()
+        seconds = median_seconds(lambda kernel=kernel: kernel(a, b))
+        equal = bool(torch.equal(a.view(torch.int32), b.view(torch.int32)))
+        print(f"{make.__name__:<24}{2 * NBYTES / seconds / 1e12:>8.3f}{peer / seconds:>10.3f}  {equal}")
+        if not equal:
+            raise SystemExit(f"{make.__name__}: the result differs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The CUDA executor on a real GPU; every test here skips, with the reason, where there is none."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from kernels import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+from tilecopy_core.executors.device_array import DeviceArray
+
+SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float8_e4m3fn", "float32", "float64"])
+@pytest.mark.parametrize("threads", [96, 128])
+def test_numpy_round_trip(gpu: str, dtype: str, threads: int) -> None:
+    kernel = round_trip((192, 192), (96, 64), dtype, threads=threads, target=gpu)
+    a = oracle.random_array((192, 192), tc.dtype_of(dtype).numpy())
+    b = np.zeros_like(a)
+    kernel(a, b, executor="cuda")
+    assert oracle.same_bytes(a, b)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [SWIZZLED, TileLayout(S[(32, 64) : (66, 1)]), TileLayout(S[(32, 64) : (1, 32)]), TileLayout(S[(32, 8, 8) : (8, 256, 1)])],
+)
+def test_shared_layouts_round_trip(gpu: str, layout: tc.Layout) -> None:
+    kernel = round_trip((128, 256), (32, 64), "float16", layout=layout, target=gpu)
+    a = oracle.random_array((128, 256), np.float16)
+    b = np.zeros_like(a)
+    kernel(a, b, executor="cuda")
+    assert oracle.same_bytes(a, b)
+
+
+def test_dynamic_shared_memory(gpu: str) -> None:
+    kernel = round_trip((256, 512), (128, 256), "float16", target=gpu)
+    assert kernel.dynamic_shared
+    a = oracle.random_array((256, 512), np.float16)
+    b = np.zeros_like(a)
+    kernel(a, b, executor="cuda")
+    assert oracle.same_bytes(a, b)
+
+
+def test_past_two_to_the_31_elements(gpu: str) -> None:
+    rows, columns = 2**31 // 64 + 4096, 64
+    kernel = round_trip((rows, columns), (4096, 64), "uint8", threads=1024, target=gpu, layout=None)
+    with DeviceArray((rows, columns), "uint8") as a, DeviceArray((rows, columns), "uint8") as b:
+        source = oracle.random_array((rows, columns), np.uint8)
+        a.copy_from(source)
+        b.fill(0)
+        kernel(a, b, executor="cuda")
+        result = np.empty_like(source)
+        b.copy_to(result)
+    assert np.array_equal(source, result)
+
+
+def test_many_threads_share_one_loaded_kernel(gpu: str) -> None:
+    kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        a = oracle.random_array((256, 64), np.float16, seed)
+        b = np.zeros_like(a)
+        kernel(a, b, executor="cuda")
+        if not oracle.same_bytes(a, b):
+            wrong.append(seed)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_torch_and_cupy_arrays_and_streams(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    cupy = pytest.importorskip("cupy")
+    for dtype in ("float16", "bfloat16", "float32", "uint8"):
+        kernel = round_trip((256, 64), (128, 64), dtype, target=gpu)
+        a = torch.randn(256, 64, device="cuda").to(getattr(torch, dtype))
+        b = torch.zeros_like(a)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        kernel(a, b, stream=stream)
+        stream.synchronize()
+        assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    c = cupy.random.random((256, 64), dtype=cupy.float32)
+    d = cupy.zeros_like(c)
+    with cupy.cuda.Stream() as own:
+        own.synchronize()
+        kernel(c, d, stream=own)
+        own.synchronize()
+    assert bool((c == d).all())
+
+
+def test_bad_device_arguments_are_named_before_the_launch(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
+    good = torch.zeros(256, 64, dtype=torch.float16, device="cuda")
+    for bad, message in (
+        (torch.zeros(256, 64, dtype=torch.float32, device="cuda"), "dtype float32, declared float16"),
+        (torch.zeros(128, 64, dtype=torch.float16, device="cuda"), r"shape \(128, 64\)"),
+        (torch.zeros(64, 256, dtype=torch.float16, device="cuda").t(), "stride"),
+        (torch.zeros(256 * 64 + 1, dtype=torch.float16, device="cuda")[1:].view(256, 64), "not a multiple of 16"),
+        ("text", "not str"),
+    ):
+        with pytest.raises(tc.LaunchError, match=message):
+            kernel(bad, good)
+
+
+def test_a_foreign_target_and_broken_ptx_are_launch_errors(gpu: str) -> None:
+    a = np.zeros((128, 64), np.float16)
+    with pytest.raises(tc.LaunchError, match="sm_120"):
+        round_trip((128, 64), (128, 64), target="sm_120")(a, a.copy(), executor="cuda")
+    k = tc.KernelBuilder("broken", threads=32)
+    k.param("A", (4,), "int32")
+    k.inline_ptx("nonsense.u32 %r1;")
+    with pytest.raises(tc.LaunchError, match="refuses the PTX"):
+        k.build(target=gpu, grid=1)(np.zeros(4, np.int32), executor="cuda")
