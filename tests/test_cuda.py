@@ -50,7 +50,7 @@ def test_dynamic_shared_memory(gpu: str) -> None:
 
 def test_past_two_to_the_31_elements(gpu: str) -> None:
     rows, columns = 2**31 // 64 + 4096, 64
-    kernel = round_trip((rows, columns), (4096, 64), "uint8", threads=1024, target=gpu, layout=None)
+    kernel = round_trip((rows, columns), (2048, 64), "uint8", threads=1024, target=gpu, layout=None)
     with DeviceArray((rows, columns), "uint8") as a, DeviceArray((rows, columns), "uint8") as b:
         source = oracle.random_array((rows, columns), np.uint8)
         a.copy_from(source)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
 import attrs
 
-from .expr import Int, as_expr, bounds_of, divisor_of, is_multiple, same, symbol
+from .expr import Int, as_expr, bounds_of, divisor_of, is_multiple, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m, split_swizzle
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -76,15 +74,6 @@ class VectorPartition:
         )
 
 
-@attrs.frozen
-class Atom:
-    """A run of the common iteration space: one extent, with the stride of each side."""
-
-    extent: int
-    first: Int
-    second: Int
-
-
 def sliced(operand: str, region: Region) -> tuple[TileLayout, Swizzle | None] | Decline:
     """The tile layout (over memory alone) and swizzle of a region's box, or why it has none."""
     layout = region.sliced_layout()
@@ -99,51 +88,56 @@ def sliced(operand: str, region: Region) -> tuple[TileLayout, Swizzle | None] | 
     return tile, swizzle
 
 
-def common_atoms(first: Sequence[Iter], second: Sequence[Iter]) -> list[Atom] | None:
+Pair = tuple[Iter, Iter]
+"""One run of the common iteration space: the same extent, as each side strides along it."""
+
+
+def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
     """Both sides' iters split along common extents, in logical order; None where that cannot be done."""
     left, right = list(fuse(first)), list(fuse(second))
-    atoms: list[Atom] = []
+    pairs: list[Pair] = []
     while left and right:
         a, b = left.pop(), right.pop()
         extent = min(a.extent, b.extent)
         if a.extent % extent or b.extent % extent:
             return None
-        atoms.append(Atom(extent, a.stride, b.stride))
+        pairs.append((Iter(extent, a.stride, a.axis), Iter(extent, b.stride, b.axis)))
         if a.extent > extent:
             left.append(Iter(a.extent // extent, a.stride * extent, a.axis))
         if b.extent > extent:
             right.append(Iter(b.extent // extent, b.stride * extent, b.axis))
-    return atoms[::-1]
+    return pairs[::-1]
 
 
-def fuse_atoms(atoms: Sequence[Atom]) -> list[Atom]:
-    """Atoms without those of extent 1, neighbours that continue each other on both sides fused."""
-    fused: list[Atom] = []
-    for atom in atoms:
-        if atom.extent == 1:
+def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs without those of extent 1, neighbours that continue each other on both sides fused."""
+    fused: list[Pair] = []
+    for pair in pairs:
+        extent = pair[0].extent
+        if extent == 1:
             continue
         last = fused[-1] if fused else None
-        if (
-            last is not None
-            and same(last.first, atom.first * atom.extent)
-            and same(last.second, atom.second * atom.extent)
+        if last is not None and all(
+            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
+            for outer, inner in zip(last, pair, strict=True)
         ):
-            fused[-1] = Atom(last.extent * atom.extent, atom.first, atom.second)
+            first, second = (Iter(outer.extent * extent, it.stride, it.axis) for outer, it in zip(last, pair, strict=True))
+            fused[-1] = (first, second)
         else:
-            fused.append(atom)
+            fused.append(pair)
     return fused
 
 
-def by_descending_stride(atoms: Sequence[Atom]) -> list[Atom]:
-    """Atoms ordered by the first side's stride, largest first; broadcasts (stride 0) and symbolic strides lead."""
+def by_descending_stride(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs ordered by the first side's stride, largest first; broadcasts (stride 0) and symbolic strides lead."""
 
-    def key(atom: Atom) -> tuple[int, int]:
-        stride = as_expr(atom.first)
+    def key(pair: Pair) -> tuple[int, int]:
+        stride = as_expr(pair[0].stride)
         if stride.terms:
             return 0, -(bounds_of(stride)[0] or 0)
         return (0, 0) if stride.const == 0 else (1, -stride.const)
 
-    return fuse_atoms(sorted(atoms, key=key))
+    return fuse_pairs(sorted(pairs, key=key))
 
 
 def why_not_width(bits: int, region: Region, iters: Sequence[Iter], offset: Int, swizzle: Swizzle | None) -> str | None:
@@ -203,13 +197,12 @@ def synthesize(
             return cut
         sides.append(cut)
     (lead_tile, lead_swizzle), (follow_tile, follow_swizzle) = sides
-    atoms = common_atoms(lead_tile.shard, follow_tile.shard)
-    if atoms is None:  # the logical order is kept, each side in its own iters
+    pairs = refine(lead_tile.shard, follow_tile.shard)
+    if pairs is None:  # the logical order is kept, each side in its own iters
         lead_iters, follow_iters = list(fuse(lead_tile.shard)), list(fuse(follow_tile.shard))
     else:
-        ordered = by_descending_stride(atoms)
-        lead_iters = [Iter(atom.extent, atom.first) for atom in ordered]
-        follow_iters = [Iter(atom.extent, atom.second) for atom in ordered]
+        ordered = by_descending_stride(pairs)
+        lead_iters, follow_iters = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
     count, threads = leader.size, request.scope.threads
     lead_offset, follow_offset = lead_tile.offset_on(m), follow_tile.offset_on(m)
     narrowed: list[str] = []
@@ -227,8 +220,3 @@ def synthesize(
         dst, src = (lead, follow) if leader is request.dst else (follow, lead)
         return VectorPartition(count // (threads * vec), threads, vec, bits, dst, src, tuple(narrowed))
     return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
-
-
-def round_symbol(outer: int) -> Any:
-    """The symbolic round index of a partition with ``outer`` rounds."""
-    return symbol("round", upper=outer - 1)

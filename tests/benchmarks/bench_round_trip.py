@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,8 @@ import tilecopy_core as tc
 NBYTES = 2 << 30
 
 
-def median_seconds(work: Callable[[], Any], runs: int = 30, warm_up: int = 5) -> float:
-    """Median of device events around each of some runs."""
+def median_seconds(work: Callable[[], Any], runs: int = 30, warm_up: int = 5, batch: int = 4) -> float:
+    """Median of device events around batches of launches, so that the host's share of a launch is hidden for all alike."""
     for _ in range(warm_up):
         work()
     torch.cuda.synchronize()
@@ -25,10 +26,11 @@ def median_seconds(work: Callable[[], Any], runs: int = 30, warm_up: int = 5) ->
     for _ in range(runs):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        work()
+        for _ in range(batch):
+            work()
         stop.record()
         stop.synchronize()
-        times.append(start.elapsed_time(stop) * 1e-3)
+        times.append(start.elapsed_time(stop) * 1e-3 / batch)
     return statistics.median(times)
 
 
@@ -93,5 +95,22 @@ def main() -> None:
             raise SystemExit(f"{make.__name__}: the result differs")
 
 
+def launch_overhead() -> None:
+    """Host time of one launch with two torch tensors."""
+    kernel = gmem_smem(128)
+    a = torch.zeros(128, 64, dtype=torch.float16, device="cuda")
+    b = torch.zeros_like(a)
+    for _ in range(200):
+        kernel(a, b)
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(2000):
+        kernel(a, b)
+    seconds = (time.perf_counter() - started) / 2000
+    torch.cuda.synchronize()
+    print(f"host time of one launch, two torch tensors: {seconds * 1e6:.1f} us")
+
+
 if __name__ == "__main__":
     main()
+    launch_overhead()

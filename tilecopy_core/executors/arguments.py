@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from ..dtypes import dtype_of
+from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, LayoutError, RequestError
 from ..expr import as_expr, evaluate
 from ..kernel.built import BuiltKernel, Dim3, ScalarParameter
@@ -36,10 +37,11 @@ def split_arguments(kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3) -
             scalars[parameter.name] = _scalar(kernel, parameter, argument)
         else:
             arrays.append((parameter, argument))
-    try:
-        kernel.check_bounds(grid, scalars)
-    except LayoutError as error:
-        raise LaunchError(f"kernel {kernel.name}: {error}") from error
+    if kernel.bounds:
+        try:
+            kernel.check_bounds(grid, scalars)
+        except LayoutError as error:
+            raise LaunchError(f"kernel {kernel.name}: {error}") from error
     return arrays, scalars
 
 
@@ -66,11 +68,17 @@ class ArrayFacts:
     readonly: bool
 
 
+@lru_cache(maxsize=256)
+def _dtype_of(value: Any) -> DType:
+    """:func:`dtype_of`, remembered: it is asked at every launch."""
+    return dtype_of(value)
+
+
 def check_array(kernel: BuiltKernel, buffer: Buffer, facts: ArrayFacts, scalars: Mapping[str, int]) -> None:
     """Raise :class:`LaunchError` unless an array is what its parameter declares."""
     where = f"kernel {kernel.name}, argument {buffer.name}"
     try:
-        dtype = dtype_of(facts.dtype)
+        dtype = _dtype_of(facts.dtype)
     except RequestError as error:
         raise LaunchError(f"{where}: {error}") from None
     if dtype != buffer.dtype:
@@ -78,7 +86,7 @@ def check_array(kernel: BuiltKernel, buffer: Buffer, facts: ArrayFacts, scalars:
     if facts.shape != buffer.shape:
         raise LaunchError(f"{where}: shape {facts.shape}, declared {buffer.shape}")
     _, tile = split_swizzle(buffer.layout)
-    declared = tuple(int(evaluate(it.stride, scalars)) for it in tile.shard)
+    declared = tuple(it.stride if isinstance(it.stride, int) else int(evaluate(it.stride, scalars)) for it in tile.shard)
     for dim, (extent, found, wanted) in enumerate(zip(facts.shape, facts.strides, declared, strict=True)):
         if extent > 1 and found != wanted:
             raise LaunchError(

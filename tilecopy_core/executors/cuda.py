@@ -38,6 +38,7 @@ class CudaExecutor:
         self._contexts: dict[int, Any] = {}
         self._functions: dict[tuple[int, str, str], Any] = {}
         self._initialised = False
+        self._devices: list[Device] | None = None
 
     # ------------------------------------------------------------------------------------------- devices
 
@@ -71,11 +72,16 @@ class CudaExecutor:
         return text.decode() if not int(found) and text else "unknown error"
 
     def devices(self) -> list[Device]:
-        """The GPUs of this machine.
+        """The GPUs of this machine, asked for once.
 
         Raises:
             LaunchError: there is no driver.
         """
+        if self._devices is None:
+            self._devices = self._find_devices()
+        return self._devices
+
+    def _find_devices(self) -> list[Device]:
         driver = self._driver()
         found = []
         attribute = driver.CUdevice_attribute
@@ -88,7 +94,7 @@ class CudaExecutor:
                     attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
                 )
             )
-            name = self._call("cuDeviceGetName", driver.cuDeviceGetName(128, device)).rstrip(b"\0").decode()
+            name = self._call("cuDeviceGetName", driver.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
             found.append(Device(ordinal, (major, minor), name))
         return found
 
@@ -226,7 +232,7 @@ class CudaExecutor:
         chosen = kernel.launch_grid(grid)
         arrays, scalars = split_arguments(kernel, arguments, chosen)
         stream_number = stream_pointer(stream)
-        views = [(buffer, _view(kernel, buffer, argument)) for buffer, argument in arrays]
+        views = [(buffer, self._view(kernel, buffer, argument)) for buffer, argument in arrays]
         ordinals = sorted({view.ordinal for _, view in views if view.ordinal is not None})
         if len(ordinals) > 1:
             raise LaunchError(f"kernel {kernel.name}: the arguments are on devices {', '.join(map(str, ordinals))}")
@@ -256,6 +262,29 @@ class CudaExecutor:
                     self._call("cuMemcpyDtoHAsync", driver.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream_number))
             if staged:
                 self._call(f"kernel {kernel.name}", driver.cuStreamSynchronize(stream_number))
+
+    def _view(self, kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
+        """An argument's facts; the CUDA array interface where there is one (it is the quickest), else DLPack."""
+        if isinstance(argument, np.ndarray):
+            return _View(host_facts(argument, buffer.dtype.bytes), None, argument)
+        try:
+            interface = argument.__cuda_array_interface__
+        except Exception:  # frameworks raise their own when they cannot describe a dtype, or a host tensor
+            interface = None
+        if interface is not None:
+            pointer, readonly = interface["data"]
+            shape, strides = tuple(interface["shape"]), interface.get("strides")
+            elements = _row_major(shape) if strides is None else tuple(s // buffer.dtype.bytes for s in strides)
+            facts = ArrayFacts(shape, elements, _named_dtype(argument, interface["typestr"]), int(pointer), readonly)
+            return _View(facts, self._ordinal_of(int(pointer)), argument)
+        return _dlpack_view(kernel, buffer, argument)
+
+    def _ordinal_of(self, pointer: int) -> int:
+        driver = self._driver()
+        if not pointer:
+            return 0
+        attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        return int(self._call(f"0x{pointer:x} as a device pointer", driver.cuPointerGetAttribute(attribute, pointer)))
 
     def _enqueue(
         self,
@@ -293,33 +322,35 @@ class _View:
     array: Any
 
 
-def _view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
-    if isinstance(argument, np.ndarray) or _on_host(argument):
+def _named_dtype(argument: Any, typestr: str) -> Any:
+    """The framework's own dtype (it knows bfloat16), else the interface's."""
+    return getattr(argument, "dtype", typestr)
+
+
+def _dlpack_view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
+    where = f"kernel {kernel.name}, argument {buffer.name}"
+    if not hasattr(argument, "__dlpack__"):
+        raise LaunchError(
+            f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__}"
+        )
+    if int(argument.__dlpack_device__()[0]) == 1:
         array = as_host_array(kernel, buffer, argument)
         return _View(host_facts(array, buffer.dtype.bytes), None, array)
-    where = f"kernel {kernel.name}, argument {buffer.name}"
-    if not hasattr(argument, "__dlpack__") and not hasattr(argument, "__cuda_array_interface__"):
-        raise LaunchError(f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__}")
     from cuda.core.utils import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_any_interface(_detached(argument), stream_ptr=-1)
-        dtype = view.dtype if view.dtype is not None else argument.dtype
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else _row_major(shape)
-    named = getattr(argument, "dtype", dtype)
-    return _View(ArrayFacts(shape, strides, named, int(view.ptr), bool(view.readonly)), int(view.device_id), argument)
+    facts = ArrayFacts(shape, strides, _named_dtype(argument, ""), int(view.ptr), bool(view.readonly))
+    return _View(facts, int(view.device_id), argument)
 
 
 def _detached(argument: Any) -> Any:
     """torch refuses to export a tensor that requires grad; its memory is the same without."""
     return argument.detach() if getattr(argument, "requires_grad", False) else argument
-
-
-def _on_host(argument: Any) -> bool:
-    return hasattr(argument, "__dlpack_device__") and int(argument.__dlpack_device__()[0]) == 1
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -201,6 +201,7 @@ def lower_kernel(
         kernel.launch_grid(None)
         if not any(isinstance(p, ScalarParameter) for p in parameters):
             kernel.check_bounds(kernel.grid, {})
+            kernel = attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
     return kernel
 
 

@@ -1,0 +1,78 @@
+"""copy_async -> ldgsts: global to shared memory by ``cp.async``.
+
+The partition is that of gmem_smem with the widths that ``cp.async`` has. No wait is emitted: the caller commits a
+group, waits for it (``cp_async_commit``, ``cp_async_wait``) and puts a barrier before other threads read.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
+from tilecopy_core.checks import (
+    all_threads_active,
+    architecture,
+    divides_threads,
+    first_failure,
+    no_replica,
+    options_in,
+    scope_in,
+    spaces_in,
+    valid_copy,
+    whole_byte_elements,
+)
+from tilecopy_core.partition import VectorPartition, synthesize
+from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.rounds import Walk, batches
+
+PAIRS = (("global", "shared"),)
+WIDTHS_BITS = (128, 64, 32)
+"""The sizes that ``cp.async`` copies: 16, 8 and 4 bytes."""
+
+variant = Variant(
+    name="ldgsts",
+    op="copy_async",
+    priority=20,
+    summary="cp.async from global to shared memory; the caller commits and waits",
+    spaces=PAIRS,
+    min_arch=80,
+)
+
+PREDICATE = (
+    architecture(variant),
+    scope_in("thread", "warp", "warpgroup", "cta"),
+    all_threads_active,
+    valid_copy,
+    spaces_in(*PAIRS),
+    whole_byte_elements,
+    no_replica,
+    divides_threads,
+    options_in(),
+)
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The seed's table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
+    """``[outer, threads, vec]`` with vectors of 16, 8 or 4 bytes."""
+    return synthesize(request, leader=request.src, widths_bits=WIDTHS_BITS)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
+    """One ``cp.async`` a round; no commit, no wait."""
+    thread = ptx.thread_index(request.scope)
+    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    for batch in batches(ptx, partition.outer, words_per_round=1):
+        for turn in batch:
+            ptx.cp_async(dst.address(turn), src.address(turn), partition.vec_bytes)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_ldgsts
+
+    return tilecopy_ldgsts

@@ -1,0 +1,74 @@
+"""copy -> reg: between register fragments and shared or global memory, both directions.
+
+The partition is induced: the register layout's thread axes say who owns what. They are dropped from the iteration,
+each thread is left with its private elements, and those are moved in vectors as wide as the registers and the other
+side allow.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
+from tilecopy_core.checks import (
+    all_threads_active,
+    architecture,
+    first_failure,
+    options_in,
+    scope_in,
+    spaces_in,
+    valid_copy,
+    whole_byte_elements,
+)
+from tilecopy_core.ptx import PtxBuilder
+
+from .emission import emit
+from .partition import FragmentPartition, fragment_partition, register_layout, sliced_other
+
+PAIRS = (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
+
+variant = Variant(
+    name="reg",
+    op="copy",
+    priority=10,
+    summary="vector loads and stores between register fragments and shared or global memory",
+    spaces=PAIRS,
+)
+
+PREDICATE = (
+    architecture(variant),
+    scope_in("thread", "warp", "warpgroup", "cta"),
+    all_threads_active,
+    valid_copy,
+    spaces_in(*PAIRS),
+    whole_byte_elements,
+    register_layout,
+    sliced_other,
+    options_in(),
+)
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The seed's table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
+    """Per-thread atoms and the widest vector over them."""
+    return fragment_partition(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
+    """Vector accesses straight into and out of the fragment's registers."""
+    emit(request, partition, ptx)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_reg
+
+    return tilecopy_reg
+
+
+__all__ = ["FragmentPartition", "variant"]
