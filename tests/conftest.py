@@ -7,6 +7,7 @@ import pytest
 
 from tilecopy_core.executors import executor_named
 
+
 @pytest.fixture(scope="session")
 def gpu() -> str:
     """The target of the first GPU; skips with the reason where there is none."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 import oracle
+
 import tilecopy_core as tc
 
 
@@ -83,7 +83,16 @@ def run_shared_dump(
 ) -> tuple[tc.BuiltKernel, Any, Any]:
     """Run :func:`shared_dump`; returns the kernel, what shared memory holds at the oracle's addresses, and what it should."""
     kernel = shared_dump(
-        a_shape, a_strides, a_box, s_shape, s_layout, s_box, dtype, threads=threads, count=len(s_addresses), target=target
+        a_shape,
+        a_strides,
+        a_box,
+        s_shape,
+        s_layout,
+        s_box,
+        dtype,
+        threads=threads,
+        count=len(s_addresses),
+        target=target,
     )
     itemsize = tc.dtype_of(dtype).bits // 8
     span = sum((e - 1) * s for e, s in zip(a_shape, a_strides, strict=True)) + 1

@@ -29,7 +29,12 @@ def test_numpy_round_trip(gpu: str, dtype: str, threads: int) -> None:
 
 @pytest.mark.parametrize(
     "layout",
-    [SWIZZLED, TileLayout(S[(32, 64) : (66, 1)]), TileLayout(S[(32, 64) : (1, 32)]), TileLayout(S[(32, 8, 8) : (8, 256, 1)])],
+    [
+        SWIZZLED,
+        TileLayout(S[(32, 64) : (66, 1)]),
+        TileLayout(S[(32, 64) : (1, 32)]),
+        TileLayout(S[(32, 8, 8) : (8, 256, 1)]),
+    ],
 )
 def test_shared_layouts_round_trip(gpu: str, layout: tc.Layout) -> None:
     kernel = round_trip((128, 256), (32, 64), "float16", layout=layout, target=gpu)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import oracle
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_core.expr import evaluate
@@ -108,7 +108,9 @@ def test_permute_transposes(tile: tuple, data: st.DataObject) -> None:
     assert enumerate_m(layout.permute(order)) == whole.transpose(order).ravel().tolist()
 
 
-@given(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=2, max_size=2), st.lists(st.integers(1, 3), min_size=2, max_size=2))
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 4]), min_size=2, max_size=2), st.lists(st.integers(1, 3), min_size=2, max_size=2)
+)
 def test_tile_to_repeats_the_atom(atom: list[int], counts: list[int]) -> None:
     layout = TileLayout(S[tuple(atom)])
     shape = tuple(a * c for a, c in zip(atom, counts, strict=True))

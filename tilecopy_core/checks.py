@@ -73,6 +73,19 @@ def all_threads_active(request: CopyRequest) -> str | None:
     return request.active.why_not_all(request.scope)
 
 
+def single_thread(request: CopyRequest) -> str | None:
+    """One thread alone reaches the copy: each active thread would issue it again."""
+    if request.scope.kind != "thread":
+        return f"scope {request.scope.kind}: a single thread issues this copy"
+    active = request.active
+    if active.undecided:
+        return f"the enclosing condition '{active.undecided}' cannot be shown to leave a single thread"
+    count = active.count()
+    if count is not None and count != 1:
+        return f"{count} threads reach the copy and each would issue it; put it inside if_(thread_id() == 0)"
+    return None
+
+
 def valid_copy(request: CopyRequest) -> str | None:
     """Equal dtypes and equal extents once those of 1 are dropped."""
     return why_invalid(request)

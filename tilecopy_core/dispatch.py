@@ -135,7 +135,14 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
             declined[plugin.name] = f"{plugin.source.owner} is faulty: tilecopy_partition returned None"
         else:
             chosen = Plan(
-                request, plugin.name, plugin.source.owner, plugin.variant.priority, partition, declined, plugin, registry
+                request,
+                plugin.name,
+                plugin.source.owner,
+                plugin.variant.priority,
+                partition,
+                declined,
+                plugin,
+                registry,
             )
     if chosen is None:
         raise NoVariantError(_no_variant_message(request, variant, declined), declined)
@@ -193,5 +200,7 @@ def _no_variant_message(request: CopyRequest, demanded: str | None, declined: Ma
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
     if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
-        lines.append(f"  {demanded}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}")
+        lines.append(
+            f"  {demanded}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}"
+        )
     return "\n".join(lines)

@@ -49,7 +49,8 @@ class DType:
             import ml_dtypes
         except ImportError as error:
             raise RequestError(f"{self.name} arrays need ml_dtypes: pip install ml_dtypes") from error
-        return np.dtype(getattr(ml_dtypes, self.name))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
+        return found
 
 
 _PLAIN = {

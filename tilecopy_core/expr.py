@@ -263,9 +263,7 @@ def as_expr(value: Any) -> Expr:
     return value if isinstance(value, Expr) else Expr(int(value), ())
 
 
-def symbol(
-    name: str, *, lower: int = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
-) -> Expr:
+def symbol(name: str, *, lower: int = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid") -> Expr:
     """The expression of one new :class:`Symbol`."""
     return Expr(0, ((Symbol(name, lower, upper, multiple_of, varies), 1),))
 
@@ -498,7 +496,9 @@ def _term_bits(atom: Atom, coefficient: int) -> int | None:
     if isinstance(atom, Mod) and _power_of_two(atom.divisor) == atom.divisor:
         inner = possible_bits(atom.dividend)
         mask = (atom.divisor - 1) & (inner if inner is not None else -1)
-        return mask * coefficient if _power_of_two(coefficient) == coefficient else _span(mask * coefficient, coefficient)
+        return (
+            mask * coefficient if _power_of_two(coefficient) == coefficient else _span(mask * coefficient, coefficient)
+        )
     low = _power_of_two(_atom_divisor(atom) * coefficient) or 1
     return _span(upper * coefficient, low)
 

@@ -93,7 +93,7 @@ class Buffer:
             align_bytes = _default_alignment(space, layout)
         if align_bytes < 1 or align_bytes & (align_bytes - 1):
             raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes}")
-        self.__attrs_init__(  # type: ignore[attr-defined]
+        self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),
             space=space,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import attrs
 
 from .expr import Int, as_expr, bounds_of, divisor_of, is_multiple, same
@@ -121,7 +122,9 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
             outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
             for outer, inner in zip(last, pair, strict=True)
         ):
-            first, second = (Iter(outer.extent * extent, it.stride, it.axis) for outer, it in zip(last, pair, strict=True))
+            first, second = (
+                Iter(outer.extent * extent, it.stride, it.axis) for outer, it in zip(last, pair, strict=True)
+            )
             fused[-1] = (first, second)
         else:
             fused.append(pair)
@@ -165,9 +168,7 @@ def why_not_width(bits: int, region: Region, iters: Sequence[Iter], offset: Int,
                 return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
         for what, start in (("start", offset), ("buffer's own start", buffer.elem_offset)):
             if not is_multiple(start, vec):
-                return (
-                    f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
-                )
+                return f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
         if swizzle is not None and vec > swizzle.chunk_elems:
             return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {swizzle.chunk_elems}"
     if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):

@@ -243,7 +243,9 @@ class Registry:
         with self._lock:
             caller = self._callers.get((plugin.name, hook))
             if caller is None:
-                others = [p.plugin for p in self._loaded.values() if p.variant is not None and p.plugin is not plugin.plugin]
+                others = [
+                    p.plugin for p in self._loaded.values() if p.variant is not None and p.plugin is not plugin.plugin
+                ]
                 caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
                 self._callers[(plugin.name, hook)] = caller
         return caller(**arguments)

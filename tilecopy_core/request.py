@@ -85,13 +85,11 @@ class CopyRequest:
     src: Region
     scope: Scope
     target: Target = attrs.field(converter=target_of)
-    active: ActiveThreads = ActiveThreads()
+    active: ActiveThreads = attrs.field(factory=ActiveThreads)
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=dict, hash=False)
 
     def __str__(self) -> str:
-        return (
-            f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}"
-        )
+        return f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}"
 
     @property
     def spaces(self) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -75,7 +76,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
     """
-    table = {
+    table: dict[str, Callable[[], Int]] = {
         "laneid": lambda: tid % WARP_THREADS,
         "warpid": lambda: tid // WARP_THREADS,
         "wid_in_wg": lambda: tid // WARP_THREADS % 4,
@@ -131,8 +132,16 @@ class ActiveThreads:
             f"{scope.kind} active (narrowed axis: {axis})"
         )
 
+    def count(self) -> int | None:
+        """How many threads of the CTA are active; None where that is not known."""
+        if self.cta_threads is None or self.undecided:
+            return None
+        return self.cta_threads if self.mask is None else sum(self.mask)
+
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
+        if condition.op == "elect" and not self.undecided and self.cta_threads is not None:
+            return attrs.evolve(self, mask=_one_a_warp(self.mask or (True,) * self.cta_threads))
         symbols = set()
         for operand in condition.operands():
             if not is_int(operand):
@@ -146,6 +155,12 @@ class ActiveThreads:
         truth = np.broadcast_to(_truth_by_thread(condition, self.cta_threads), (self.cta_threads,))
         before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
         return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
+
+
+def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
+    """The first active thread of each warp: how many ``elect.sync`` leaves; which one does not matter here."""
+    firsts = {next((i for i in range(w, min(w + 32, len(mask))) if mask[i]), -1) for w in range(0, len(mask), 32)}
+    return tuple(i in firsts for i in range(len(mask)))
 
 
 def _truth_by_thread(condition: Condition, cta_threads: int) -> Any:

@@ -127,7 +127,9 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 
 def _print_outcome(outcome: Outcome, destination: Path) -> None:
     console = _console()
-    console.print(f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order, {outcome.nbytes} bytes, {outcome.target}")
+    console.print(
+        f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order, {outcome.nbytes} bytes, {outcome.target}"
+    )
     table = Table(box=None, pad_edge=False)
     for column in ("tiles", "size", "threads", "copy", "variant", "split"):
         table.add_column(column)
@@ -136,7 +138,12 @@ def _print_outcome(outcome: Outcome, destination: Path) -> None:
         for found in part.kernel.plans:
             way = "{} -> {}".format(*found.request.spaces)
             table.add_row(
-                f"{part.count} {part.where}", size, str(part.kernel.threads), way, found.variant, found.partition.summary()
+                f"{part.count} {part.where}",
+                size,
+                str(part.kernel.threads),
+                way,
+                found.variant,
+                found.partition.summary(),
             )
     console.print(table)
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
@@ -151,7 +158,9 @@ def _print_outcome(outcome: Outcome, destination: Path) -> None:
 
 def _plan_data(found: Plan) -> dict[str, Any]:
     partition = found.partition
-    named = {name: getattr(partition, name) for name in ("outer", "threads", "vec", "vec_bits") if hasattr(partition, name)}
+    named = {
+        name: getattr(partition, name) for name in ("outer", "threads", "vec", "vec_bits") if hasattr(partition, name)
+    }
     return {
         "copy": str(found.request),
         "variant": found.variant,
@@ -171,7 +180,9 @@ def _copy_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.argument("destination"),
             click.option("--src-layout", help="Layout of the source buffer; row-major by default."),
             click.option("--dst-layout", help="Layout of the destination buffer."),
-            click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."),
+            click.option(
+                "--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."
+            ),
             click.option("--op", type=click.Choice(["copy", "copy_async"]), default="copy", show_default=True),
             click.option("--target", default="sm_90a", show_default=True),
             click.option("--variant", help="Demand this variant."),
@@ -254,7 +265,9 @@ def ptx_command(
 def _strides(region: Region) -> tuple[Any, ...]:
     layout: Any = region.buffer.layout
     if len(getattr(layout, "shard", ())) != len(region.buffer.shape):
-        raise RequestError(f"{region.buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
+        raise RequestError(
+            f"{region.buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}"
+        )
     return tuple(it.stride for it in layout.shard)
 
 

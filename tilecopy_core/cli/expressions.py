@@ -90,7 +90,9 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     """
     match = _BUFFER.match(text)
     if match is None:
-        raise RequestError(f"'{text}' is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'")
+        raise RequestError(
+            f"'{text}' is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
+        )
     shape = evaluate_expression(match[3][1:-1], {})
     buffer = Buffer(
         shape if isinstance(shape, tuple) else (shape,),

@@ -24,7 +24,12 @@ class Executor(Protocol):
         """Why it cannot run (that kernel) here, or None."""
 
     def launch(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
     ) -> Any:
         """Check the arguments and run."""
 
@@ -51,7 +56,9 @@ def executor_named(name: str) -> Executor:
         points = [point for point in entry_points(group=EXECUTORS_GROUP) if point.name == name]
         if not points:
             known = f": pip install {KNOWN_EXECUTORS[name]}" if name in KNOWN_EXECUTORS else ""
-            raise LaunchError(f"executor {name!r} is not installed{known} (installed: {', '.join(executors()) or 'none'})")
+            raise LaunchError(
+                f"executor {name!r} is not installed{known} (installed: {', '.join(executors()) or 'none'})"
+            )
         try:
             _made[name] = points[0].load()()
         except Exception as error:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def split_arguments(kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3) -> tuple[list[tuple[Buffer, Any]], dict[str, int]]:
+def split_arguments(
+    kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3
+) -> tuple[list[tuple[Buffer, Any]], dict[str, int]]:
     """Arrays with their parameters, and the scalars; scalars and region bounds are checked here.
 
     Raises:
@@ -29,7 +31,9 @@ def split_arguments(kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3) -
     """
     if len(arguments) != len(kernel.parameters):
         names = ", ".join(p.name for p in kernel.parameters)
-        raise LaunchError(f"kernel {kernel.name} takes {len(kernel.parameters)} arguments ({names}), not {len(arguments)}")
+        raise LaunchError(
+            f"kernel {kernel.name} takes {len(kernel.parameters)} arguments ({names}), not {len(arguments)}"
+        )
     arrays: list[tuple[Buffer, Any]] = []
     scalars: dict[str, int] = {}
     for parameter, argument in zip(kernel.parameters, arguments, strict=True):
@@ -86,7 +90,9 @@ def check_array(kernel: BuiltKernel, buffer: Buffer, facts: ArrayFacts, scalars:
     if facts.shape != buffer.shape:
         raise LaunchError(f"{where}: shape {facts.shape}, declared {buffer.shape}")
     _, tile = split_swizzle(buffer.layout)
-    declared = tuple(it.stride if isinstance(it.stride, int) else int(evaluate(it.stride, scalars)) for it in tile.shard)
+    declared = tuple(
+        it.stride if isinstance(it.stride, int) else int(evaluate(it.stride, scalars)) for it in tile.shard
+    )
     for dim, (extent, found, wanted) in enumerate(zip(facts.shape, facts.strides, declared, strict=True)):
         if extent > 1 and found != wanted:
             raise LaunchError(
@@ -163,11 +169,15 @@ def as_host_array(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> Any:
     if hasattr(argument, "__dlpack_device__"):
         device, _ = argument.__dlpack_device__()
         if int(device) != 1:
-            raise LaunchError(f"{where}: the array is on a device (DLPack type {int(device)}), this executor takes host arrays")
+            raise LaunchError(
+                f"{where}: the array is on a device (DLPack type {int(device)}), this executor takes host arrays"
+            )
         try:
             return np.from_dlpack(argument)
         except (BufferError, RuntimeError, TypeError) as error:
-            raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}") from error
+            raise LaunchError(
+                f"{where}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}"
+            ) from error
     raise LaunchError(f"{where}: an array (NumPy, or one with DLPack), not {type(argument).__name__}")
 
 

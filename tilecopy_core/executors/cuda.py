@@ -116,7 +116,9 @@ class CudaExecutor:
         with self._lock:
             if ordinal not in self._contexts:
                 device = self._call("cuDeviceGet", driver.cuDeviceGet(ordinal))
-                self._contexts[ordinal] = self._call("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(device))
+                self._contexts[ordinal] = self._call(
+                    "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(device)
+                )
         return self._contexts[ordinal]
 
     @contextmanager
@@ -181,7 +183,11 @@ class CudaExecutor:
             if key not in self._functions:
                 device = next((d for d in self.devices() if d.ordinal == ordinal), None)
                 if device is None or not kernel.target.runs_on(*device.capability):
-                    found = "no such device" if device is None else f"{device.name} is sm_{device.capability[0]}{device.capability[1]}"
+                    found = (
+                        "no such device"
+                        if device is None
+                        else f"{device.name} is sm_{device.capability[0]}{device.capability[1]}"
+                    )
                     raise LaunchError(
                         f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
                         'Build it for that GPU, or run it with executor="emulator"'
@@ -199,7 +205,9 @@ class CudaExecutor:
                     raise LaunchError(
                         f"the driver refuses the PTX of kernel {kernel.name}: {result[0].name} ({int(result[0])})\n{text}"
                     )
-                function = self._call("cuModuleGetFunction", driver.cuModuleGetFunction(result[1], kernel.name.encode()))
+                function = self._call(
+                    "cuModuleGetFunction", driver.cuModuleGetFunction(result[1], kernel.name.encode())
+                )
                 attribute = driver.CUfunction_attribute
                 if kernel.dynamic_shared:
                     self._call(
@@ -221,7 +229,12 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- launching
 
     def launch(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
     ) -> None:
         """Check the arguments and launch; NumPy arrays are copied in, and back when the kernel writes them.
 
@@ -255,11 +268,17 @@ class CudaExecutor:
                     cleanup.callback(driver.cuMemFree, memory)
                     staged.append((buffer, data, memory))
                     pointers[buffer.name] = int(memory)
-                    self._call("cuMemcpyHtoDAsync", driver.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream_number))
+                    self._call(
+                        "cuMemcpyHtoDAsync",
+                        driver.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream_number),
+                    )
             self._enqueue(kernel, function, chosen, pointers, scalars, stream_number)
             for buffer, data, memory in staged:
                 if buffer.name in kernel.written:
-                    self._call("cuMemcpyDtoHAsync", driver.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream_number))
+                    self._call(
+                        "cuMemcpyDtoHAsync",
+                        driver.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream_number),
+                    )
             if staged:
                 self._call(f"kernel {kernel.name}", driver.cuStreamSynchronize(stream_number))
 
@@ -296,7 +315,8 @@ class CudaExecutor:
         stream: int,
     ) -> None:
         driver = self._driver()
-        values, types = [], []
+        values: list[int] = []
+        types: list[Any] = []
         for parameter in kernel.parameters:
             if isinstance(parameter, ScalarParameter):
                 values.append(scalars[parameter.name])
@@ -349,7 +369,7 @@ def _dlpack_view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
 
 
 def _detached(argument: Any) -> Any:
-    """torch refuses to export a tensor that requires grad; its memory is the same without."""
+    """Torch refuses to export a tensor that requires grad; its memory is the same without."""
     return argument.detach() if getattr(argument, "requires_grad", False) else argument
 
 

@@ -23,7 +23,9 @@ class DeviceArray:
         executor: whose driver context is used; by default one of its own.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None) -> None:
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
+    ) -> None:
         self.shape, self.dtype = tuple(shape), dtype_of(dtype).numpy()
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         self._executor = executor or CudaExecutor()
@@ -34,7 +36,13 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3."""
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, False), "version": 3, "strides": None}
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "version": 3,
+            "strides": None,
+        }
 
     def copy_from(self, host: Any) -> None:
         """Fill from a C-contiguous host array of the same size."""

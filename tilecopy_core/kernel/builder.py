@@ -8,13 +8,13 @@ from typing import Any
 from ..dtypes import dtype_of
 from ..errors import LayoutError, RequestError
 from ..expr import Condition, Expr, Int, as_expr, bounds_of, is_int, simplify, symbol
-from ..layout import Layout, S, TileLayout
+from ..layout import Layout, S, TCol, TileLayout
 from ..memory import Buffer, Region, check_identifier
 from ..ptx import PtxBuilder
 from ..registry import Registry
 from ..scope import WARP_THREADS, ActiveThreads, Scope, cta, thread, tid_symbol, warp, warpgroup
 from ..target import Target
-from .barriers import Mbarrier
+from .barriers import Mbarrier, barrier_address
 from .built import BuiltKernel, ScalarParameter, lower_kernel
 from .statements import Action, Bound, Copy, If, Load, Loop, Store, bounds_checks, element_offset
 from .values import Value, as_value, cast, lower_value
@@ -254,7 +254,9 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- copies and elements
 
-    def _copy(self, op: str, dst: Region, src: Region, scope: Scope, variant: str | None, options: dict[str, Any]) -> None:
+    def _copy(
+        self, op: str, dst: Region, src: Region, scope: Scope, variant: str | None, options: dict[str, Any]
+    ) -> None:
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
                 raise RequestError(f"{operand} is a region such as buffer[0:8, :], not {region!r}")
@@ -333,6 +335,74 @@ class KernelBuilder:
         """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
         return Mbarrier(self, self.shared(count, "uint64", name=name or self._fresh("mbar"), align_bytes=8))
 
+    # ------------------------------------------------------------------------------------------- tensor memory
+
+    def tmem(self, shape: Sequence[int], dtype: Any, *, layout: Layout, name: str | None = None) -> Buffer:
+        """A buffer in tensor memory; ``tcgen05_alloc`` gives it its address, which lies in a shared word of its own.
+
+        Args:
+            shape: extents.
+            dtype: element type.
+            layout: over ``TLane`` and ``TCol`` (in elements along a lane), with ``R[4 : 32 @ TLane]`` for tcgen05_cp.
+            name: an identifier.
+        """
+        name = self._claim(name or self._fresh("tmem"), "tensor buffer")
+        holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
+        return Buffer(shape, dtype, space="tmem", layout=layout, name=name, allocated_addr=holder)
+
+    def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
+        """Allocate tensor memory for a buffer: executed by one whole warp; a barrier shows the address to others.
+
+        Args:
+            buffer: from :meth:`tmem`.
+            columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16).
+            cta_group: 1, or 2 for a pair of CTAs.
+        """
+        holder = self._holder(buffer)
+        needed = -(-buffer.layout.span(TCol) * buffer.dtype.bits // 32)
+        if needed > columns:
+            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns} are allocated")
+        self._append(Action(lambda ptx: ptx.tcgen05_alloc(ptx.address(holder), columns, cta_group)))
+
+    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
+        """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
+        holder = self._holder(buffer)
+        self._append(
+            Action(lambda ptx: ptx.tcgen05_dealloc(ptx.tensor_address(ptx.address(holder)), columns, cta_group))
+        )
+
+    def tcgen05_commit(self, barrier: Region, *, cta_group: int = 1) -> None:
+        """Let an mbarrier (``mbar[0]``) count one arrival when this thread's earlier tcgen05 copies are done."""
+        self._append(Action(lambda ptx: ptx.tcgen05_commit(barrier_address(ptx, barrier), cta_group)))
+
+    def tcgen05_fence_after(self) -> None:
+        """Order tcgen05 work that follows after the synchronisation that came before."""
+        self._act("tcgen05_fence", after=True)
+
+    def tcgen05_fence_before(self) -> None:
+        """Order tcgen05 work that came before, before the synchronisation that follows."""
+        self._act("tcgen05_fence", after=False)
+
+    def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
+        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register."""
+        holder = self._holder(buffer)
+        if fragment.space != "local" or fragment.dtype.bits != 32:
+            raise RequestError(f"tcgen05_ld fills a local buffer of 32-bit elements, not {fragment!r}")
+
+        def write(ptx: PtxBuilder) -> None:
+            ptx.tcgen05_ld(ptx.declare_local(fragment), ptx.tensor_address(ptx.address(holder), column))
+
+        self._append(Action(write))
+
+    def tcgen05_wait_ld(self) -> None:
+        """Wait until this thread's ``tcgen05_ld`` are done."""
+        self._act("tcgen05_wait_ld")
+
+    def _holder(self, buffer: Buffer) -> Buffer:
+        if buffer.space != "tmem" or not isinstance(buffer.allocated_addr, Buffer):
+            raise RequestError(f"{buffer!r} is not a tensor buffer of this kernel (KernelBuilder.tmem)")
+        return buffer.allocated_addr
+
     def inline_ptx(self, text: str, *operands: Any) -> None:
         """PTX as it is; ``{0}``, ``{1}`` .. stand for operands.
 
@@ -394,4 +464,3 @@ def _operand(ptx: PtxBuilder, operand: Any) -> str:
     if is_int(operand):
         return str(ptx.value(operand) if as_expr(operand).terms else operand)
     raise RequestError(f"an operand of inline PTX is a value, an integer or an element, not {operand!r}")
-

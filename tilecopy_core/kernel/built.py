@@ -149,7 +149,9 @@ def dim3(value: Sequence[int] | int, what: str) -> Dim3:
         RequestError: not one to three positive integers.
     """
     counts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not 1 <= len(counts) <= 3 or any(not hasattr(c, "__index__") or isinstance(c, bool) or int(c) < 1 for c in counts):
+    if not 1 <= len(counts) <= 3 or any(
+        not hasattr(c, "__index__") or isinstance(c, bool) or int(c) < 1 for c in counts
+    ):
         raise RequestError(f"{what} is one to three positive integers, not {value!r}")
     x, y, z = (*(int(c) for c in counts), 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:

@@ -13,7 +13,7 @@ import attrs
 
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError
-from ..expr import Condition, Expr, as_expr, bounds_of, is_int
+from ..expr import Condition, Expr, as_expr, bounds_of
 from ..ptx import PtxBuilder, Register
 
 _COMPUTE = ("float16", "bfloat16", "float32", "float64")
@@ -119,14 +119,13 @@ def cast(value: Any, dtype: Any) -> Value:
         _, upper = bounds_of(value)
         held = dtype_of("int32" if upper is not None and upper < 2**31 else "int64")
         value = Value(held, "index", (value,))
-    elif is_int(value) or isinstance(value, float):
-        return Value(wanted, "const", (value,))
-    if value.dtype == wanted:
-        return value
-    for side in (value.dtype, wanted):
+    found = as_value(value, wanted)
+    if found.dtype == wanted:
+        return found
+    for side in (found.dtype, wanted):
         if side.name not in _COMPUTE and side.kind not in "iu":
-            raise RequestError(f"there is no conversion from {value.dtype} to {wanted}")
-    return Value(wanted, "cast", (value,))
+            raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
+    return Value(wanted, "cast", (found,))
 
 
 # --------------------------------------------------------------------------------------------- lowering

@@ -1,6 +1,25 @@
 """Layouts: where each element of a tile lives."""
 
-from .axes import AXES, Axis, OnAxis, TCol, TLane, bx, by, bz, cbx, cby, cbz, laneid, m, tid_in_wg, tx, warpid, wgid, wid_in_wg
+from .axes import (
+    AXES,
+    Axis,
+    OnAxis,
+    TCol,
+    TLane,
+    bx,
+    by,
+    bz,
+    cbx,
+    cby,
+    cbz,
+    laneid,
+    m,
+    tid_in_wg,
+    tx,
+    warpid,
+    wgid,
+    wid_in_wg,
+)
 from .swizzle import Layout, Swizzle, SwizzledLayout, split_swizzle, swizzle
 from .tile import Iter, R, S, Spec, TileLayout, box, fuse, row_major
 

@@ -137,5 +137,3 @@ def split_swizzle(layout: Layout) -> tuple[Swizzle | None, TileLayout]:
     if isinstance(layout, SwizzledLayout):
         return (layout.swizzle if layout.swizzle.swizzle_len else None), layout.layout
     return None, layout
-
-

@@ -171,7 +171,7 @@ class TileLayout:
     def __init__(self, spec: Spec) -> None:
         if not isinstance(spec, Spec):
             raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {spec!r}")
-        self.__attrs_init__(spec.shard, spec.replica, spec.offset)  # type: ignore[attr-defined]
+        self.__attrs_init__(spec.shard, spec.replica, spec.offset)
 
     def __repr__(self) -> str:
         return f"TileLayout({self.spec})"
@@ -428,13 +428,17 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
             raise LayoutError(f"dimension {dim}: a region is made of integers, not {start!r}:{stop!r}")
         extent = stop - start
         if as_expr(extent).terms:
-            raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
+            raise LayoutError(
+                f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed"
+            )
         extent = as_expr(extent).const
         if extent < 1:
             raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
         lower, upper = bounds_of(start)
-        if (lower is not None and lower + extent > size) or (upper is not None and upper < 0) or (
-            not as_expr(start).terms and lower is not None and lower < 0
+        if (
+            (lower is not None and lower + extent > size)
+            or (upper is not None and upper < 0)
+            or (not as_expr(start).terms and lower is not None and lower < 0)
         ):
             raise LayoutError(f"dimension {dim}: the region {start} : {stop} is outside the extent {size}")
         starts.append(start)
@@ -442,9 +446,7 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
     return tuple(starts), tuple(extents)
 
 
-def _cut(
-    iters: Sequence[Iter], start: Int, extent: int
-) -> tuple[list[Iter], tuple[tuple[Axis, Int], ...]] | None:
+def _cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], tuple[tuple[Axis, Int], ...]] | None:
     """The iters of one dimension cut to ``[start, start + extent)``, and what the start adds to the offset."""
     if not iters:
         return [], ()

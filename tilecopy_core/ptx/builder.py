@@ -248,7 +248,9 @@ class PtxBuilder(IndexEmitter):
         if nbytes < 16 or nbytes % 16:
             raise PtxError(f"cp.async.bulk copies a multiple of 16 bytes, not {nbytes}")
         if nbytes > MBARRIER_TX_LIMIT:
-            raise PtxError(f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes; one copy of {nbytes} overflows it")
+            raise PtxError(
+                f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes; one copy of {nbytes} overflows it"
+            )
         if (destination.space, source.space, barrier.space) != ("shared::cluster", "shared", "shared::cluster"):
             raise PtxError(
                 "cp.async.bulk copies shared to shared::cluster memory and signals a shared::cluster mbarrier, not "
@@ -263,6 +265,93 @@ class PtxBuilder(IndexEmitter):
             nbytes,
             barrier,
         )
+
+
+    # ------------------------------------------------------------------------------------------- tensor memory
+
+    def matrix_descriptor(self, start: Address, ldo: int, sdo: int, swizzle: int) -> Register:
+        """The 64-bit shared-memory matrix descriptor of tcgen05 (PTX ISA 9.7.16.4.1), encoded once for equal arguments.
+
+        Args:
+            start: shared address of the first row.
+            ldo: leading-dimension byte offset, in units of 16 bytes.
+            sdo: stride-dimension byte offset, in units of 16 bytes.
+            swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
+        """
+        self._check_aligned("matrix descriptor start", start, 16)
+        if swizzle not in (0, 2, 4, 6) or not 0 <= ldo < 2**14 or not 0 <= sdo < 2**14:
+            raise PtxError(f"no matrix descriptor has ldo {ldo}, sdo {sdo}, swizzle code {swizzle}")
+        block = next(b for b in reversed(self.blocks) if b.depth == 0 or b is self.blocks[-1])
+        key = ("descriptor", start, ldo, sdo, swizzle)
+        if key not in block.known:
+            at, unit, wide, result = self.reg("b32"), self.reg("b32"), self.reg("b64"), self.reg("b64")
+            self.instr("add.s32", at, start.base, start.offset_bytes)
+            self.instr("bfe.u32", unit, at, 4, 14)
+            self.instr("cvt.u64.u32", wide, unit)
+            self.instr("or.b64", result, wide, hex(ldo << 16 | sdo << 32 | 1 << 46 | swizzle << 61))
+            block.known[key] = result
+        register = block.known[key]
+        assert isinstance(register, Register)
+        return register
+
+    def tensor_address(self, holder: Address, column: Int = 0) -> Register:
+        """A tensor-memory address: what ``tcgen05.alloc`` wrote to ``holder``, plus columns."""
+        (base,) = self.load(holder, 32)
+        expr = as_expr(column)
+        if not expr.terms and expr.const == 0:
+            return base
+        result = self.reg("b32")
+        self.instr("add.s32", result, base, self.value(column) if expr.terms else expr.const)
+        return result
+
+    def tcgen05_alloc(self, holder: Address, columns: int, cta_group: int = 1) -> None:
+        """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
+        self._check_columns(columns, cta_group)
+        group = f"cta_group::{cta_group}"
+        self.instr(f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32", holder, columns)
+        self.instr(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned")
+
+    def tcgen05_dealloc(self, address: Register, columns: int, cta_group: int = 1) -> None:
+        """``tcgen05.dealloc`` by the warp that allocated."""
+        self._check_columns(columns, cta_group)
+        self.instr(f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32", address, columns)
+
+    def _check_columns(self, columns: int, cta_group: int) -> None:
+        if columns not in (32, 64, 128, 256, 512):
+            raise PtxError(f"tensor memory is allocated in 32, 64, 128, 256 or 512 columns, not {columns}")
+        if cta_group not in (1, 2):
+            raise PtxError(f"cta_group is 1 or 2, not {cta_group}")
+
+    def tcgen05_cp(self, address: Register, descriptor: Register, cta_group: int = 1) -> None:
+        """``tcgen05.cp.32x128b.warpx4``: 32 rows of 16 bytes to four columns, repeated in all four warps' lanes."""
+        if descriptor.type != "b64" or address.type != "b32":
+            raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
+        self.instr(f"tcgen05.cp.cta_group::{cta_group}.32x128b.warpx4", f"[{address}]", descriptor)
+
+    def tcgen05_commit(self, barrier: Address, cta_group: int = 1) -> None:
+        """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
+        self._check_aligned("mbarrier", barrier, 8)
+        operation = f"tcgen05.commit.cta_group::{cta_group}.mbarrier::arrive::one.shared::cluster.b64"
+        self.instr(operation, barrier)
+
+    def tcgen05_fence(self, *, after: bool) -> None:
+        """``tcgen05.fence``: after a thread synchronisation that ordered tcgen05 work, or before one that will."""
+        self.instr(f"tcgen05.fence::{'after' if after else 'before'}_thread_sync")
+
+    def tcgen05_ld(self, registers: Sequence[Register], address: Register) -> None:
+        """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
+        count = len(registers)
+        if count not in (1, 2, 4, 8, 16, 32, 64, 128):
+            raise PtxError(f"tcgen05.ld.32x32b reads a power of two of columns up to 128, not {count}")
+        warp = self.value(self.tid // 32 % 4) if as_expr(self.tid).terms else 0
+        at = self.reg("b32")
+        self.instr("mad.lo.s32", at, warp, 32 << 16, address) if warp != 0 else self.instr("mov.b32", at, address)
+        braces = "{" + ", ".join(map(str, registers)) + "}"
+        self.instr(f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32", braces, f"[{at}]")
+
+    def tcgen05_wait_ld(self) -> None:
+        """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
+        self.instr("tcgen05.wait::ld.sync.aligned")
 
 
 def _braced(registers: Sequence[Register]) -> str:

@@ -117,7 +117,9 @@ class IndexEmitter(Emitter):
                 loaded = self.pure(root, f"ld.param.{type}", self.reg(type), f"[param_{atom.name}]")
                 root.known[atom.name] = loaded
             else:
-                raise PtxError(f"the symbol {atom.name} has no value here: it belongs to a loop or kernel that is closed")
+                raise PtxError(
+                    f"the symbol {atom.name} has no value here: it belongs to a loop or kernel that is closed"
+                )
         register = root.known[atom.name]
         assert isinstance(register, Register)
         return register
@@ -208,7 +210,9 @@ class IndexEmitter(Emitter):
                 return self.pure(block, f"shr.{sign}{bits}", result, dividend, atom.divisor.bit_length() - 1)
             if sign == "s":
                 raise PtxError(f"{atom}: the dividend may be negative and the divisor is not a power of two")
-            return self.pure(block, f"{'rem' if isinstance(atom, Mod) else 'div'}.u{bits}", result, dividend, atom.divisor)
+            return self.pure(
+                block, f"{'rem' if isinstance(atom, Mod) else 'div'}.u{bits}", result, dividend, atom.divisor
+            )
         bits = 32 if _fits32(Expr(0, ((atom, 1),))) and _fits32(atom.left) and _fits32(atom.right) else 64
         left, right = self.value(simplify(atom.left), bits), self.value(simplify(atom.right), bits)
         opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
@@ -288,7 +292,7 @@ class IndexEmitter(Emitter):
         by_depth: dict[int, list[tuple[Atom, int]]] = {}
         for term in varying.terms:
             by_depth.setdefault(self._home(symbols_of(Expr(0, (term,)))).depth, []).append(term)
-        total, done = start, 0
+        total, done = start, Expr(0, ())
         for depth in sorted(by_depth):
             block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
             done = as_expr(part + done)

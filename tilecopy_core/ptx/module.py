@@ -39,7 +39,7 @@ def module_text(
         lines += [f".extern .shared .align {pool_align} .b8 {POOL}[];", ""]
     lines.append(f".visible .entry {name}(")
     lines.append(",\n".join(f"\t.param .{p.type} param_{p.name}" for p in parameters))
-    lines.append(")" if parameters else ")")
+    lines.append(")")
     lines.append(f".reqntid {ptx.cta_threads}, 1, 1")
     if cluster is not None:
         lines += [".explicitcluster", f".reqnctapercluster {', '.join(map(str, cluster))}"]
@@ -52,4 +52,4 @@ def module_text(
     lines.append("")
     lines += ptx.blocks[0].head + ptx.blocks[0].body
     lines += ["\tret;", "}", ""]
-    return "\n".join(line for line in lines if line is not None)
+    return "\n".join(lines)

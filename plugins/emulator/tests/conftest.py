@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
-import profiles  # noqa: E402, F401
+import profiles  # noqa: F401

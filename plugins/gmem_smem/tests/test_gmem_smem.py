@@ -121,9 +121,7 @@ def test_an_unknown_option_is_declined_not_lost() -> None:
         plan(dst, src, tc.warp(), cache="cs")
 
 
-@pytest.mark.parametrize(
-    ("start", "bits"), [(0, 128), (8, 128), (4, 64), (2, 32), (1, 16), (6, 32), (12, 64)]
-)
+@pytest.mark.parametrize(("start", "bits"), [(0, 128), (8, 128), (4, 64), (2, 32), (1, 16), (6, 32), (12, 64)])
 def test_the_start_narrows_the_vector(start: int, bits: int) -> None:
     a = tc.Buffer((16, 256), "float16", space="global", name="A")
     s = tc.Buffer((16, 64), "float16", space="shared", name="s")

@@ -24,7 +24,9 @@ def access_of(instruction: Instruction) -> tuple[str, int, int]:
     vector = next((int(part[1:]) for part in instruction.opcode if part in ("v2", "v4", "v8")), 1)
     type = instruction.opcode[-1]
     if not space or type not in REGISTER_BITS:
-        raise UnsupportedPtxError(f"PTX line {instruction.line}: '{instruction.text}' is not known (its state space or type)")
+        raise UnsupportedPtxError(
+            f"PTX line {instruction.line}: '{instruction.text}' is not known (its state space or type)"
+        )
     return space, vector, REGISTER_BITS[type] // 8
 
 
@@ -54,7 +56,9 @@ def _load(instruction: Instruction) -> Step:
 
     def step(machine: Machine, lanes: Any) -> None:
         if space == "param":
-            machine.write(names[0], lanes, np.full(len(machine.lane_ids(lanes)), machine.parameters[source.base], np.uint64))
+            machine.write(
+                names[0], lanes, np.full(len(machine.lane_ids(lanes)), machine.parameters[source.base], np.uint64)
+            )
             return
         if space == "global":
             addresses = address(machine, source, lanes, 64)

@@ -34,10 +34,15 @@ def special(machine: Machine, name: str, lanes: Any) -> Any:
         "%warpid": lambda: tid // 32,
         "%cluster_ctarank": lambda: machine.rank_of(machine.cta_of(lanes)),
         "%cluster_nctarank": lambda: tid * 0 + machine.cluster_size,
-        **{f"%ctaid.{d}": lambda k=k: machine.blocks[machine.cta_of(lanes), k] for k, d in enumerate("xyz")},
-        **{f"%nctaid.{d}": lambda k=k: tid * 0 + machine.grid[k] for k, d in enumerate("xyz")},
     }
-    return table[name]().astype(np.uint32) if name in table else None
+    if name in table:
+        return table[name]().astype(np.uint32)
+    kind, _, dim = name.partition(".")
+    if kind == "%ctaid":
+        return machine.blocks[machine.cta_of(lanes), "xyz".index(dim)].astype(np.uint32)
+    if kind == "%nctaid":
+        return (tid * 0 + machine.grid["xyz".index(dim)]).astype(np.uint32)
+    return None
 
 
 def value(machine: Machine, operand: Any, lanes: Any, type: str) -> Any:
@@ -47,7 +52,9 @@ def value(machine: Machine, operand: Any, lanes: Any, type: str) -> Any:
     if text[0] in "-0123456789":
         if text[:2] in ("0f", "0F", "0d", "0D"):
             raw = int(text[2:], 16)
-            return np.array(raw, np.uint32 if text[1] in "fF" else np.uint64).view("f4" if text[1] in "fF" else "f8")[()]
+            return np.array(raw, np.uint32 if text[1] in "fF" else np.uint64).view("f4" if text[1] in "fF" else "f8")[
+                ()
+            ]
         number = int(text.rstrip("U"), 0)
         if dtype.kind == "f":
             return dtype.type(number)
@@ -67,10 +74,12 @@ def address_of(machine: Machine, name: str, lanes: Any) -> Any:
     """The address of a shared variable, in the window of each lane's CTA."""
     for variable, offset, _ in machine.shared.variables:
         if variable == name:
-            rank = machine.rank_of(machine.cta_of(lanes)) if machine.program.arch >= 90 or machine.cluster_size > 1 else 0
-            return (np.zeros(len(machine.lane_ids(lanes)), np.uint32) + machine.shared.base + offset + (rank << 24)).astype(
-                np.uint32
+            rank = (
+                machine.rank_of(machine.cta_of(lanes)) if machine.program.arch >= 90 or machine.cluster_size > 1 else 0
             )
+            return (
+                np.zeros(len(machine.lane_ids(lanes)), np.uint32) + machine.shared.base + offset + (rank << 24)
+            ).astype(np.uint32)
     if name == "smem_pool":
         rank = machine.rank_of(machine.cta_of(lanes))
         return (machine.shared.base + (rank << 24)).astype(np.uint32)
@@ -104,7 +113,11 @@ def _truncated_divide(a: Any, b: Any) -> Any:
     if np.asarray(a).dtype.kind == "f":
         return a / b
     quotient = np.abs(a) // np.abs(b) if np.asarray(a).dtype.kind == "i" else a // b
-    return np.where((a < 0) != (b < 0), -quotient, quotient).astype(np.asarray(a).dtype) if np.asarray(a).dtype.kind == "i" else quotient
+    return (
+        np.where((a < 0) != (b < 0), -quotient, quotient).astype(np.asarray(a).dtype)
+        if np.asarray(a).dtype.kind == "i"
+        else quotient
+    )
 
 
 def _widened(type: str) -> np.dtype[Any]:
@@ -214,7 +227,9 @@ def _mov(instruction: Instruction) -> Step:
             part = _NUMPY[type].itemsize * 8 // len(source.items)
             total: Any = 0
             for position, item in enumerate(source.items):
-                total = total | (value(machine, item, lanes, f"u{part}").astype(np.uint64) << np.uint64(position * part))
+                total = total | (
+                    value(machine, item, lanes, f"u{part}").astype(np.uint64) << np.uint64(position * part)
+                )
             machine.write(str(destination), lanes, total)
         elif isinstance(destination, Vector):
             whole = value(machine, source, lanes, type).astype(np.uint64)

@@ -31,7 +31,12 @@ class EmulatorExecutor:
         return None
 
     def launch(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
     ) -> Report:
         """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written.
 

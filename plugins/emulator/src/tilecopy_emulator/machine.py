@@ -137,7 +137,9 @@ class Machine:
             for index in np.argwhere(~one & ~result):
                 where = tuple(index)
                 lane = int(rows[where])
-                result[where] = self._knows_all(lane, None if other_warp is None else int(other_warp[where]), int(times[where]))
+                result[where] = self._knows_all(
+                    lane, None if other_warp is None else int(other_warp[where]), int(times[where])
+                )
         return result
 
     def _knows_all(self, lane: int, warp: int | None, time: int) -> bool:
@@ -266,7 +268,7 @@ class Machine:
     def _branch(self, instruction: Instruction, lanes: Any, active: Any, size: int) -> None:
         label = str(instruction.operands[-1])
         labels = self.program.labels
-        target = labels[label] if label in labels else labels[label.split("@")[0]]
+        target = labels[label] if label in labels else labels[label.split("@", maxsplit=1)[0]]
         if self.together and size == self.count:
             self.at = target
         elif self.together and size == 0:

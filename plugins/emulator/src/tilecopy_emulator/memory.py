@@ -42,7 +42,9 @@ class GlobalMemory:
         self._writable.append(writable)
         return base
 
-    def locate(self, machine: Machine, lanes: Any, addresses: Any, size: int, *, write: bool) -> list[tuple[int, Any, IntArray]]:
+    def locate(
+        self, machine: Machine, lanes: Any, addresses: Any, size: int, *, write: bool
+    ) -> list[tuple[int, Any, IntArray]]:
         """``(array, selection of lanes, byte offsets)`` of an access, checked for alignment and bounds."""
         misaligned = addresses % np.uint64(size) != 0
         if misaligned.any():
@@ -152,7 +154,9 @@ class SharedMemory:
         own = machine.rank_of(cta)
         if not remote and (rank != own).any():
             at = int(np.argmax(rank != own))
-            machine.hazard("window", f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster", lanes, at)
+            machine.hazard(
+                "window", f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster", lanes, at
+            )
         aligned = min(size, 16)
         bad = offsets % aligned != 0
         if bad.any():
@@ -237,7 +241,10 @@ class SharedMemory:
         if len(cells) > 1 and (shadow.writer[cells] != me).any():
             at, cell = _first(shadow.writer[cells] != me, cells)
             machine.hazard(
-                "race", f"{self.where(cell)} is written by two threads at once ({machine.name_of(int(shadow.writer[cell]))})", lanes, at
+                "race",
+                f"{self.where(cell)} is written by two threads at once ({machine.name_of(int(shadow.writer[cell]))})",
+                lanes,
+                at,
             )
         shadow.write_time[cells] = machine.now
         shadow.written[cells] = True

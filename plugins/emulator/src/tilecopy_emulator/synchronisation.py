@@ -57,7 +57,9 @@ def _bar(instruction: Instruction) -> Step:
             for warp in np.unique(machine.warp_ids[here]):
                 inside = here[machine.warp_ids[here] == warp]
                 if len(set(machine.pc[inside].tolist())) > 1:
-                    machine.hazard("barrier", "the lanes of one warp reach this barrier at different instructions", inside)
+                    machine.hazard(
+                        "barrier", "the lanes of one warp reach this barrier at different instructions", inside
+                    )
             machine.status[here] = RUN
             if needed == machine.threads:
                 machine.synchronise_ctas(np.array([cta]))
@@ -164,7 +166,9 @@ def _cp_async(instruction: Instruction) -> Step:
     destination, source, size_text, *rest = instruction.operands
     size = int(str(size_text))
     if size not in ((16,) if instruction.opcode[2] == "cg" else (4, 8, 16)):
-        raise UnsupportedPtxError(f"PTX line {instruction.line}: cp.async.{instruction.opcode[2]} does not copy {size} bytes")
+        raise UnsupportedPtxError(
+            f"PTX line {instruction.line}: cp.async.{instruction.opcode[2]} does not copy {size} bytes"
+        )
 
     def step(machine: Machine, lanes: Any) -> None:
         ids = machine.lane_ids(lanes)
@@ -272,12 +276,21 @@ def _mbarrier_at(machine: Machine, place: int, lane: int) -> Mbarrier:
     lanes = np.array([lane])
     barrier: Mbarrier | None = machine.mbarriers.get(place)
     if barrier is None:
-        machine.hazard("mbarrier", f"{machine.shared.where(place // machine.shared.granule)} is not an initialised mbarrier", lanes)
+        machine.hazard(
+            "mbarrier", f"{machine.shared.where(place // machine.shared.granule)} is not an initialised mbarrier", lanes
+        )
     home, cta = place // machine.shared.size, lane // machine.threads
     if home != cta and not barrier.fenced:
-        machine.hazard("mbarrier", f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)", lanes)
+        machine.hazard(
+            "mbarrier",
+            f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)",
+            lanes,
+        )
     seen = machine.floor[cta] if home == cta else machine.cluster_floor[cta]
-    knows = machine.known is not None and machine.known[lane, barrier.initialiser % machine.cluster_threads] >= barrier.init_time
+    knows = (
+        machine.known is not None
+        and machine.known[lane, barrier.initialiser % machine.cluster_threads] >= barrier.init_time
+    )
     if lane != barrier.initialiser and barrier.init_time > seen and not knows:
         machine.hazard("race", f"{barrier.name} is used with no barrier since its init", lanes)
     return barrier
@@ -326,7 +339,9 @@ def _mbarrier(instruction: Instruction) -> Step:
                 _note_arrival(machine, barrier, int(lane))
                 barrier.pending -= 1
                 if barrier.pending < 0:
-                    machine.hazard("mbarrier", f"{barrier.name}: more arrivals than the phase expects", np.array([lane]))
+                    machine.hazard(
+                        "mbarrier", f"{barrier.name}: more arrivals than the phase expects", np.array([lane])
+                    )
                 barrier.test(machine, int(place))
         machine.now += 1
 
@@ -403,7 +418,9 @@ class _BulkCopy:
         """Move the bytes, then count them on the mbarrier."""
         shared, shadow = machine.shared, machine.shared.shadow
         machine.at = self.at
-        shared.data[self.destination : self.destination + self.size] = shared.data[self.source : self.source + self.size]
+        shared.data[self.destination : self.destination + self.size] = shared.data[
+            self.source : self.source + self.size
+        ]
         cells = shared.granules(np.array([self.destination]), self.size)
         shadow.pending[cells], shadow.written[cells] = False, True
         shadow.writer[cells], shadow.write_time[cells] = ENGINE, machine.now
@@ -439,7 +456,9 @@ def _issue_bulk(machine: Machine, lane: int, size: int, to: Any, source: Any, ba
     place = shared.place(machine, one, to, size, remote=True)
     barrier_place = int(shared.place(machine, one, barrier, 8, remote=True)[0])
     if int(place[0]) // shared.size == lane // machine.threads:
-        machine.hazard("window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one)
+        machine.hazard(
+            "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
+        )
     if barrier_place // shared.size != int(place[0]) // shared.size:
         machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
     _mbarrier_at(machine, barrier_place, lane)
@@ -448,7 +467,9 @@ def _issue_bulk(machine: Machine, lane: int, size: int, to: Any, source: Any, ba
     check_proxy(machine, lane, place, size, "written")
     shared.check_write(machine, one, place, size, pending=True)
     shared.shadow.busy[shared.granules(source_place, size)] += 1
-    machine.engines.append(_BulkCopy(machine.at, lane, int(source_place[0]), int(place[0]), size, barrier_place, shared.size))
+    machine.engines.append(
+        _BulkCopy(machine.at, lane, int(source_place[0]), int(place[0]), size, barrier_place, shared.size)
+    )
 
 
 def check_proxy(machine: Machine, lane: int, places: Any, size: int, action: str) -> None:

@@ -70,5 +70,3 @@ def _typed() -> VariantPlugin:
 
     return tilecopy_reg
 
-
-__all__ = ["FragmentPartition", "variant"]

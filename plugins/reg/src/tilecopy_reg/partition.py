@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from tilecopy_core import CopyRequest, Decline, Iter, Region, SwizzledLayout, Swizzle, TileLayout, m
+from tilecopy_core import CopyRequest, Decline, Iter, Region, Swizzle, SwizzledLayout, TileLayout, m
 from tilecopy_core.expr import Condition, Expr, Int, as_expr, evaluate
 from tilecopy_core.layout import Axis
 from tilecopy_core.partition import WIDTHS_BITS, by_descending_stride, refine, sliced, why_not_width
@@ -108,7 +108,9 @@ class FragmentPartition:
             found.append(value == 0 if store and digit.replica else value < digit.extent)
             if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
                 finest[digit.axis] = digit
-        found += [as_expr(axis_index(axis, tid) % digit.stride) == 0 for axis, digit in finest.items() if digit.stride > 1]
+        found += [
+            as_expr(axis_index(axis, tid) % digit.stride) == 0 for axis, digit in finest.items() if digit.stride > 1
+        ]
         return found
 
     def guards(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
@@ -171,7 +173,10 @@ def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
     if request.src is not fragment:
         return None
     tids = {TID: np.arange(request.scope.threads)}
-    places = [np.broadcast_to(evaluate(axis_index(a, _scope_threads(request)), tids), (request.scope.threads,)) for a in threads]
+    places = [
+        np.broadcast_to(evaluate(axis_index(a, _scope_threads(request)), tids), (request.scope.threads,))
+        for a in threads
+    ]
     distinct = len(np.unique(np.stack(places), axis=1)[0]) if places else 1
     if distinct != request.scope.threads:
         named = ", ".join(a.name for a in threads) or "no thread axis"
@@ -197,7 +202,8 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
     """The partition that the register layout induces, with the widest vector."""
     fragment, other = operands(request)
     layout, cut = fragment.sliced_layout(), sliced("other", other)
-    assert isinstance(layout, TileLayout) and not isinstance(cut, Decline)
+    assert isinstance(layout, TileLayout)
+    assert not isinstance(cut, Decline)
     tile, swizzle = cut
     pairs = refine(layout.shard, tile.shard)
     if pairs is None:
@@ -251,6 +257,10 @@ def _digits(threads: list[tuple[Iter, Iter]], layout: TileLayout) -> tuple[Digit
             stride = as_expr(register.stride).const
             above = as_expr(along[position + 1][0].stride).const if position + 1 < len(along) else None
             if stride < 1 or (above is not None and (above % stride or register.extent * stride > above)):
-                return Decline(f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own")
-            digits.append(Digit(axis, stride, register.extent, None if above is None else above // stride, step, replica))
+                return Decline(
+                    f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
+                )
+            digits.append(
+                Digit(axis, stride, register.extent, None if above is None else above // stride, step, replica)
+            )
     return tuple(digits)

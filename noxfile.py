@@ -1,0 +1,190 @@
+"""Sessions: demo, tests, lint, build, alone, install-subsets and one a GPU architecture (`nox -l` lists them)."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+nox.options.sessions = ["lint", "tests", "build"]
+
+ROOT = Path(__file__).parent
+PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
+ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
+
+
+def entry_points(folder: Path, group: str) -> list[str]:
+    """Names that a package registers under an entry-point group."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return list(project.get("entry-points", {}).get(group, {}))
+
+
+VARIANTS = {name: folder for name, folder in PLUGINS.items() if entry_points(folder, "tilecopy.variants.v1")}
+
+
+def sync(session: nox.Session, *groups: str) -> None:
+    """Install the workspace, its extras and some dependency groups as the lock file says."""
+    options = [option for group in groups for option in ("--group", group)]
+    session.run_install(
+        "uv",
+        "sync",
+        "--locked",
+        "--quiet",
+        "--all-packages",
+        "--all-extras",
+        "--no-default-groups",
+        *options,
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+    )
+
+
+def wheels(session: nox.Session) -> Path:
+    """Build every wheel into a folder of the session."""
+    folder = Path(session.create_tmp()).resolve() / "wheels"
+    for old in folder.glob("*.whl"):
+        old.unlink()
+    session.run_install("uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder), external=True)
+    return folder
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job: copy an array tile by tile and verify it. `nox -s demo -- IN.npy OUT.npy [options]` takes yours."""
+    sync(session)
+    arguments = list(session.posargs)
+    if not arguments:
+        folder = Path(session.create_tmp()).resolve()
+        make = "import numpy, sys; numpy.save(sys.argv[1], numpy.random.default_rng(0).random((1000, 777), 'float32'))"
+        session.run("python", "-c", make, str(folder / "in.npy"))
+        arguments = [str(folder / "in.npy"), str(folder / "out.npy"), "--swizzle", "128B"]
+    session.run("tilecopy", "run", *arguments)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test, on the emulator, both assemblers and the GPU where there is one."""
+    sync(session, "test")
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Run ruff (rules and format) and mypy --strict."""
+    sync(session, "test", "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    for folder in PLUGINS.values():
+        session.run("mypy", "--strict", str(next((folder / "src").iterdir())))
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Every wheel builds, installs in a fresh environment with what it declares, and imports."""
+    folder = wheels(session)
+    for path in sorted(folder.glob("*.whl")):
+        name = path.name.split("-")[0]
+        environment = Path(session.create_tmp()).resolve() / name
+        session.run_install(
+            "uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(environment), external=True
+        )
+        python = str(environment / "bin" / "python")
+        session.run_install(
+            "uv", "pip", "install", "--quiet", "--python", python, "--find-links", str(folder), str(path), external=True
+        )
+        session.chdir(environment)
+        session.run(
+            python, "-P", "-W", "error", "-c", f"import {name}; print('{name}', {name}.__file__)", external=True
+        )
+        session.chdir(ROOT)
+
+
+@nox.session(name="floor")
+def floor(session: nox.Session) -> None:
+    """The core's and gmem_smem's tests with the oldest pluggy that is allowed."""
+    sync(session, "test")
+    session.run_install("uv", "pip", "install", "--quiet", "pluggy==1.6.0")
+    session.run("pytest", "-n", "2", "tests/test_registry.py", "plugins/gmem_smem")
+
+
+@nox.session
+@nox.parametrize("variant", [nox.param(name, id=name) for name in VARIANTS])
+def alone(session: nox.Session, variant: str) -> None:
+    """One variant's tests with the core, the emulator and that variant installed, and no other."""
+    folder = wheels(session)
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    package = f"tilecopy-{variant.replace('_', '-')}"
+    session.install("--find-links", str(folder), package, "tilecopy-core[assemble,dtypes]", "tilecopy-emulator", *group)
+    target = Path(session.create_tmp()).resolve() / "tests"
+    session.run(
+        "python",
+        "-c",
+        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
+        str(ROOT / "tests"),
+        str(target / "tests"),
+    )
+    session.run(
+        "python",
+        "-c",
+        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
+        str(PLUGINS[variant] / "tests"),
+        str(target / "plugins" / variant / "tests"),
+    )
+    session.chdir(target)
+    session.run(
+        "pytest",
+        "-n",
+        "2",
+        "-p",
+        "no:cacheprovider",
+        f"plugins/{variant}/tests",
+        env={"PYTHONPATH": str(target / "tests")},
+    )
+
+
+@nox.session(name="subsets")
+def subsets(session: nox.Session) -> None:
+    """Each variant alone, and none: its copies work, another's raises NoVariantError naming the package."""
+    folder = wheels(session)
+    for variant in [*VARIANTS, ""]:
+        environment = Path(session.create_tmp()).resolve() / (variant or "none")
+        session.run_install(
+            "uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(environment), external=True
+        )
+        python = str(environment / "bin" / "python")
+        packages = [f"tilecopy-{variant.replace('_', '-')}"] if variant else []
+        session.run_install(
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            python,
+            "--find-links",
+            str(folder),
+            "tilecopy-core",
+            *packages,
+            external=True,
+        )
+        session.chdir(environment)
+        session.run(python, "-P", str(ROOT / "tests" / "install_subset.py"), variant, external=True)
+        session.chdir(ROOT)
+
+
+def _architecture_session(architecture: str) -> None:
+    @nox.session(name=f"tests-{architecture}")
+    def tests_of_architecture(session: nox.Session) -> None:
+        sync(session, "test")
+        session.run("python", "tests/architecture.py", architecture, *session.posargs)
+
+    tests_of_architecture.__doc__ = (
+        f"Every case that {architecture} has: planned, assembled twice, emulated, and run where the GPU is one."
+    )
+
+
+for _architecture in ARCHITECTURES:
+    _architecture_session(_architecture)
