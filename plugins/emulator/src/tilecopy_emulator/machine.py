@@ -241,6 +241,10 @@ class Machine:
                 break
         if self.engines:
             self.lifetime(self.engines[0])
+        if self.tensor is not None and self.tensor.allocated:
+            cta = next(iter(self.tensor.allocated))
+            self.at = len(instructions) - 1
+            self.hazard("tensor", "the CTA ends with tensor memory allocated", np.array([cta * self.threads]))
 
     def _execute(self, instruction: Instruction, lanes: Any) -> None:
         active = lanes

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from . import accesses, arithmetic, synchronisation
+from . import accesses, arithmetic, synchronisation, tensor
 from .accesses import access_of
 from .machine import Machine, Step
 from .memory import GlobalMemory, SharedMemory
@@ -20,6 +20,7 @@ HANDLERS: dict[str, Callable[[Instruction], Step]] = {
     **arithmetic.HANDLERS,
     **accesses.HANDLERS,
     **synchronisation.HANDLERS,
+    **tensor.HANDLERS,
 }
 BATCH_THREADS = 1 << 17
 BATCH_SHARED_BYTES = 1 << 26

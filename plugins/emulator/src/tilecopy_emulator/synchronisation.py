@@ -272,7 +272,7 @@ class Mbarrier:
             machine.hazard("mbarrier", f"{self.name}: {self.tx} bytes pass the {TX_LIMIT} that one phase counts", lanes)
 
 
-def _mbarrier_at(machine: Machine, place: int, lane: int) -> Mbarrier:
+def mbarrier_at(machine: Machine, place: int, lane: int) -> Mbarrier:
     lanes = np.array([lane])
     barrier: Mbarrier | None = machine.mbarriers.get(place)
     if barrier is None:
@@ -332,11 +332,11 @@ def _mbarrier(instruction: Instruction) -> Step:
         if arrives and not remote and str(operands[0]) != "_":
             machine.write(str(operands[0]), lanes, np.zeros(len(places), np.uint64))
         for position, (lane, place) in enumerate(zip(machine.lane_ids(lanes), places, strict=True)):
-            barrier = _mbarrier_at(machine, int(place), int(lane))
+            barrier = mbarrier_at(machine, int(place), int(lane))
             if amounts is not None:
                 barrier.add_tx(machine, int(amounts[position]), np.array([lane]))
             if arrives:
-                _note_arrival(machine, barrier, int(lane))
+                note_arrival(machine, barrier, int(lane))
                 barrier.pending -= 1
                 if barrier.pending < 0:
                     machine.hazard(
@@ -351,7 +351,7 @@ def _mbarrier(instruction: Instruction) -> Step:
         for place in np.unique(places):
             at_place = np.nonzero(places == place)[0]
             for position in at_place:
-                barrier = _mbarrier_at(machine, int(place), int(ids[position]))
+                barrier = mbarrier_at(machine, int(place), int(ids[position]))
             done[at_place] = (barrier.phase & 1) != (parities[at_place] & 1)
             passed = ids[at_place[done[at_place]]]
             known = machine.need_clocks()
@@ -368,7 +368,7 @@ def _mbarrier(instruction: Instruction) -> Step:
     return init if kind == "init" else wait if kind in ("try_wait", "test_wait") else arrive
 
 
-def _note_arrival(machine: Machine, barrier: Mbarrier, lane: int) -> None:
+def note_arrival(machine: Machine, barrier: Mbarrier, lane: int) -> None:
     """What the arriving thread has done and knows is passed on by the phase."""
     known = machine.need_clocks()
     cta = lane // machine.threads
@@ -461,7 +461,7 @@ def _issue_bulk(machine: Machine, lane: int, size: int, to: Any, source: Any, ba
         )
     if barrier_place // shared.size != int(place[0]) // shared.size:
         machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-    _mbarrier_at(machine, barrier_place, lane)
+    mbarrier_at(machine, barrier_place, lane)
     shared.check_read(machine, one, source_place, size)
     check_proxy(machine, lane, source_place, size, "read")
     check_proxy(machine, lane, place, size, "written")

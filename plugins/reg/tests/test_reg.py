@@ -1,0 +1,186 @@
+"""reg against its specification, and an oracle for every layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilecopy_core as tc
+from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
+
+
+def plan(
+    r_layout: tc.Layout, shape: tuple[int, ...], dtype: str = "float32", *, s_layout: tc.Layout | None = None,
+    scope: tc.Scope | None = None, store: bool = False, box: tuple[slice, ...] | None = None,
+) -> tc.Plan:  # fmt: skip
+    r = tc.Buffer(shape, dtype, space="local", layout=r_layout, name="R")
+    s = tc.Buffer(shape, dtype, space="shared", layout=s_layout, name="s")
+    whole = box or tuple(slice(0, e) for e in shape)
+    dst, src = (s, r) if store else (r, s)
+    return tc.plan(dst[whole], src[whole], scope=scope or tc.warp(), target="sm_90a")
+
+
+def reason(**arguments: Any) -> str:
+    with pytest.raises(tc.NoVariantError) as caught:
+        plan(**arguments)
+    return caught.value.declined["reg"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "registers", "vec", "outer"),
+    [("float32", 8, 8, 4, 2), ("float32", 16, 16, 4, 4), ("float16", 8, 8, 8, 1), ("float16", 16, 16, 8, 2)],
+)
+@pytest.mark.parametrize("store", [False, True])
+def test_the_seeds_four_row_table(dtype: str, k: int, registers: int, vec: int, outer: int, store: bool) -> None:
+    found = plan(TileLayout(S[(32, k) : (1 @ laneid, 1)]), (32, k), dtype, store=store)
+    assert found.variant == "reg"
+    assert found.partition.fragment.buffer.span_elems == registers
+    assert (found.partition.vec, found.partition.outer, found.partition.vec_bits) == (vec, outer, 128)
+
+
+def test_what_a_thread_adds_on_the_other_side_counts() -> None:
+    layout = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
+    assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (9, 1)])).partition.vec == 1
+    assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (10, 1)])).partition.vec == 2
+    assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (12, 1)])).partition.vec == 4
+
+
+def test_declines_with_the_reason() -> None:
+    rows = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
+    assert "offset of 4 along laneid after slicing" in reason(r_layout=rows, shape=(32, 8), box=(slice(4, 8), slice(0, 8)))
+    assert "warpid is coarser than the scope warp" in reason(
+        r_layout=TileLayout(S[(4, 32, 2) : (1 @ warpid, 1 @ laneid, 1)]), shape=(128, 2)
+    )
+    assert "swizzled" in reason(r_layout=tc.SwizzledLayout(tc.Swizzle(2, 1, 1), rows), shape=(32, 8))
+    assert "names 32 of the 128 threads" in reason(r_layout=rows, shape=(32, 8), scope=tc.cta(128), store=True)
+    assert "reaches place 63 along laneid" in reason(r_layout=TileLayout(S[(64, 2) : (1 @ laneid, 1)]), shape=(64, 2))
+    assert "name the same threads twice" in reason(
+        r_layout=TileLayout(S[(32, 4, 2) : (1 @ tx, 1 @ laneid, 1)]), shape=(128, 2), scope=tc.cta(128)
+    )
+
+
+def test_a_gap_between_registers_ends_the_vector() -> None:
+    layout = TileLayout(S[(32, 8) : (1 @ laneid, 2)])
+    found = plan(layout, (32, 8))
+    assert found.partition.vec == 1 and found.partition.fragment.buffer.span_elems == 15
+
+
+FRAGMENTS: dict[str, tuple[tuple[int, ...], tc.TileLayout, int, str]] = {
+    "rows": ((32, 8), TileLayout(S[(32, 8) : (1 @ laneid, 1)]), 32, "warp"),
+    "cyclic": ((8, 32), TileLayout(S[(8, 32) : (1, 1 @ laneid)]), 32, "warp"),
+    "cyclic vectors": ((4, 128), TileLayout(S[(4, 32, 4) : (4, 1 @ laneid, 1)]), 32, "warp"),
+    "two rows": ((8, 16), TileLayout(S[(8, 2, 4, 2) : (4 @ laneid, 1 @ warpid, 1 @ laneid, 1)]), 64, "cta"),
+    "gaps": ((32, 8), TileLayout(S[(32, 4, 2) : (1 @ laneid, 3, 1)]), 32, "warp"),
+    "warps": ((64, 16), TileLayout(S[(2, 32, 16) : (1 @ warpid, 1 @ laneid, 1)]), 64, "cta"),
+    "tx": ((96, 4), TileLayout(S[(96, 4) : (1 @ tx, 1)]), 96, "cta"),
+    "warpgroups": ((256, 4), TileLayout(S[(2, 128, 4) : (1 @ wgid, 1 @ tid_in_wg, 1)]), 256, "cta"),
+    "in warpgroup": ((128, 4), TileLayout(S[(128, 4) : (1 @ tid_in_wg, 1)]), 128, "warpgroup"),
+    "few lanes": ((16, 8), TileLayout(S[(16, 8) : (1 @ laneid, 1)]), 32, "warp"),
+    "strided lanes": ((16, 8), TileLayout(S[(16, 8) : (2 @ laneid, 1)]), 32, "warp"),
+    "replicated lanes": ((16, 8), TileLayout(S[(16, 8) : (1 @ laneid, 1)] + R[2 : 16 @ laneid]), 32, "warp"),
+    "not a power of two": ((24, 6), TileLayout(S[(3, 8, 6) : (8 @ laneid, 1 @ laneid, 1)]), 32, "warp"),
+    "one thread": ((4, 8), TileLayout(S[4, 8]), 1, "thread"),
+}
+
+
+def fragment_kernel(name: str, dtype: str, space: str, s_layout: tc.Layout | None, target: str = "sm_90a") -> tc.BuiltKernel:
+    """A -> (shared ->) fragment -> (shared ->) B."""
+    shape, layout, threads, scope = FRAGMENTS[name]
+    k = tc.KernelBuilder("fragment", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    fragment = k.local(shape, dtype, layout=layout, name="R")
+    copies = getattr(k, scope)
+    if space == "global":
+        copies.copy(fragment[:, :], a[:, :])
+        copies.copy(b[:, :], fragment[:, :])
+        return k.build(target=target, grid=1)
+    s = k.shared(shape, dtype, layout=s_layout, name="s")
+    o = k.shared(shape, dtype, layout=s_layout, name="o")
+    rows, columns = shape
+    with k.if_(k.thread_id() == 0):
+        for at in (s, o):
+            with k.range(rows) as i:
+                for j in range(columns):
+                    k.store(at[i, j], k.load(a[i, j]) if at is s else 0)
+    k.cta_sync()
+    copies.copy(fragment[:, :], s[:, :])
+    copies.copy(o[:, :], fragment[:, :])
+    k.cta_sync()
+    with k.if_(k.thread_id() == 0), k.range(rows) as i:
+        for j in range(columns):
+            k.store(b[i, j], k.load(o[i, j]))
+    return k.build(target=target, grid=1)
+
+
+def check_fragment(name: str, dtype: str, space: str, s_layout: tc.Layout | None, executor: str, target: str = "sm_90a") -> None:
+    shape = FRAGMENTS[name][0]
+    a = oracle.random_array(shape, dtype)
+    b = np.zeros_like(a)
+    fragment_kernel(name, dtype, space, s_layout, target)(a, b, executor=executor)
+    assert oracle.same_bytes(a, b)
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_every_fragment_round_trips(name: str, dtype: str, space: str) -> None:
+    check_fragment(name, dtype, space, None, "emulator")
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(sorted(FRAGMENTS)),
+    st.sampled_from(["uint8", "int16", "uint32"]),
+    st.sampled_from([0, 1, 2, 3, 8]),
+    st.sampled_from([None, (2, 2, 2), (0, 2, 3), (3, 3, 3)]),
+)
+def test_padded_and_swizzled_shared_memory(name: str, dtype: str, pad: int, swizzle: tuple[int, int, int] | None) -> None:
+    shape = FRAGMENTS[name][0]
+    layout: tc.Layout = TileLayout(S[shape : (shape[1] + pad, 1)])
+    if swizzle is not None:
+        layout = tc.SwizzledLayout(tc.Swizzle(*swizzle), layout)
+    check_fragment(name, dtype, "shared", layout, "emulator")
+
+
+@pytest.mark.parametrize("name", ["rows", "two rows", "cyclic", "gaps"])
+def test_each_lane_holds_what_the_layout_says(name: str) -> None:
+    shape, layout, threads, scope = FRAGMENTS[name]
+    span = layout.span()
+    k = tc.KernelBuilder("held", threads=threads)
+    a, b = k.param("A", shape, "float32"), k.param("B", (threads, span), "float32")
+    fragment = k.local(shape, "float32", layout=layout, name="R")
+    getattr(k, scope).copy(fragment[:, :], a[:, :])
+    held = sorted({int(layout.apply(i)["m"]) for i in range(layout.size)})
+    for register in held:
+        k.store(b[k.thread_id(), register], k.load(k.registers(fragment)[register]))
+    source = oracle.random_array(shape, "uint32").view(np.float32)
+    result = np.zeros((threads, span), np.float32)
+    k.build(target="sm_80", grid=1)(source, result, executor="emulator")
+    for flat in range(layout.size):
+        place = layout.apply(flat)
+        thread = place.get("laneid", 0) + 32 * place.get("warpid", 0)
+        assert result.view(np.uint32)[thread, place["m"]] == source.view(np.uint32).ravel()[flat]
+
+
+def test_slices_of_a_fragment() -> None:
+    k = tc.KernelBuilder("halves", threads=32)
+    a, b = k.param("A", (32, 8), "float16"), k.param("B", (32, 8), "float16")
+    fragment = k.local((32, 8), "float16", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]), name="R")
+    for half in (slice(0, 4), slice(4, 8)):
+        k.warp.copy(fragment[:, half], a[:, half])
+    for part in (slice(0, 3), slice(3, 8)):
+        k.warp.copy(b[:, part], fragment[:, part])
+    source = oracle.random_array((32, 8), "float16")
+    result = np.zeros_like(source)
+    k.build(target="sm_80", grid=1)(source, result, executor="emulator")
+    assert oracle.same_bytes(source, result)
+
+
+def test_registers_are_never_local_memory() -> None:
+    kernel = fragment_kernel("rows", "int16", "global", None)
+    assert ".local" not in kernel.ptx

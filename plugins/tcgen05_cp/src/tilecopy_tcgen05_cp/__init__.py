@@ -1,0 +1,112 @@
+"""copy_async -> tcgen05_cp: shared memory to Blackwell's tensor memory by ``tcgen05.cp.32x128b.warpx4``.
+
+One thread issues the copy; a matrix descriptor names the source, and the warpx4 multicast repeats its 32 lanes in the
+lanes of all four warps. No commit and no wait is emitted: the caller commits to an mbarrier and waits on it.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core import CopyRequest, Decline, TLane, Variant, VariantPlugin, Verdict, hookimpl
+from tilecopy_core.checks import first_failure, options_in, single_thread, spaces_in, valid_copy
+from tilecopy_core.layout import Iter, split_swizzle
+from tilecopy_core.ptx import PtxBuilder
+
+from .partition import AtomPartition, atom_partition
+
+PAIRS = (("shared", "tmem"),)
+FAMILIES = (100, 103, 110)
+ROUTER = (Iter(4, 32, TLane),)
+"""The replica that the warpx4 multicast writes: the same rows 32, 64 and 96 lanes further on."""
+
+variant = Variant(
+    name="tcgen05_cp",
+    op="copy_async",
+    priority=10,
+    summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
+    spaces=PAIRS,
+    min_arch=100,
+)
+
+
+def blackwell(request: CopyRequest) -> str | None:
+    """The target has tensor memory: sm_100, sm_103 or sm_110 with suffix a or f."""
+    if request.target.arch not in FAMILIES or not request.target.suffix:
+        return f"target {request.target} has no tcgen05: it needs sm_100a, sm_103a or sm_110a (or their f families)"
+    return None
+
+
+def allocated(request: CopyRequest) -> str | None:
+    """``tcgen05.alloc`` has given the destination an address."""
+    if request.dst.buffer.allocated_addr is None:
+        return f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
+    return None
+
+
+def router(request: CopyRequest) -> str | None:
+    """The destination's replica is exactly ``R[4 : 32 @ TLane]``, the source has none."""
+    _, tile = split_swizzle(request.dst.buffer.layout)
+    if tile.replica != ROUTER:
+        return f"destination {request.dst.buffer.name} needs the replica R[4 : 32 @ TLane]; it has {list(tile.replica)}"
+    if split_swizzle(request.src.buffer.layout)[1].replica:
+        return f"source {request.src.buffer.name} has replicas"
+    return None
+
+
+def element_width(request: CopyRequest) -> str | None:
+    """Elements of 8 to 32 bits."""
+    dtype = request.src.buffer.dtype
+    return None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 8, 16 and 32"
+
+
+def cta_group(request: CopyRequest) -> str | None:
+    """``cta_group=`` is 1 or 2."""
+    group = request.options.get("cta_group", 1)
+    return None if group in (1, 2) else f"option cta_group is 1 or 2, not {group!r}"
+
+
+PREDICATE = (
+    spaces_in(*PAIRS),
+    blackwell,
+    single_thread,
+    valid_copy,
+    element_width,
+    allocated,
+    router,
+    options_in("cta_group"),
+    cta_group,
+)
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The seed's table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
+    """32 x 128-bit atoms and the descriptor of the first."""
+    return atom_partition(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
+    """The descriptor once, then one ``tcgen05.cp`` an atom."""
+    group = request.options.get("cta_group", 1)
+    holder = ptx.address(request.dst.buffer.allocated_addr)
+    encoded = partition.descriptor
+    start = ptx.address(request.src.buffer, partition.start_elems)
+    first = ptx.matrix_descriptor(start, encoded.ldo, encoded.sdo, encoded.swizzle)
+    for atom in partition.atoms:
+        descriptor = first
+        if atom.step_16_bytes:
+            descriptor = ptx.reg("b64")
+            ptx.instr("add.s64", descriptor, first, atom.step_16_bytes)
+        ptx.tcgen05_cp(ptx.tensor_address(holder, atom.column), descriptor, group)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_tcgen05_cp
+
+    return tilecopy_tcgen05_cp

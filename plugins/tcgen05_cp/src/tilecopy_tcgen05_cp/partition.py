@@ -1,0 +1,212 @@
+"""Splitting a tile into 32 x 128-bit atoms that one matrix descriptor can name (PTX ISA 9.7.16.4)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import attrs
+
+from tilecopy_core import CopyRequest, Decline, Int, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
+from tilecopy_core.expr import as_expr, divisor_of, is_multiple
+from tilecopy_core.layout import split_swizzle
+from tilecopy_core.partition import Pair, fuse_pairs, refine, sliced
+
+LANES = 32
+GROUP_ROWS = 8
+UNIT_BYTES = 16
+LDO = 16
+"""Leading-dimension field; a copy of one 16-byte unit a row never uses it (the seed's value)."""
+MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B", 3, 2)}
+"""Bytes from row to row -> swizzle mode, its index in the seed, its code in the descriptor."""
+
+
+@attrs.frozen
+class Descriptor:
+    """The fields of the matrix descriptor, as encoded.
+
+    Attributes:
+        ldo: leading-dimension byte offset, in 16 bytes.
+        sdo: stride-dimension byte offset (8 rows to the next 8), in 16 bytes.
+        swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
+        swizzle_index: the seed's index: 0, 1, 2, 3.
+    """
+
+    ldo: int
+    sdo: int
+    swizzle: int
+    swizzle_index: int
+
+
+@attrs.frozen
+class CopyAtom:
+    """One ``tcgen05.cp``.
+
+    Attributes:
+        column: 32-bit column of the buffer that it begins at.
+        step_16_bytes: what is added to the first atom's descriptor.
+    """
+
+    column: Int
+    step_16_bytes: int
+
+
+@attrs.frozen
+class AtomPartition:
+    """The descriptor of the first atom, and all atoms.
+
+    Attributes:
+        descriptor: encoded once.
+        start_elems: element offset of the box in the shared buffer, before the swizzle.
+        atoms: one a tile of 32 rows of 16 bytes.
+        elem_per_128b: elements of a row of an atom.
+    """
+
+    descriptor: Descriptor
+    start_elems: Int
+    atoms: tuple[CopyAtom, ...]
+    elem_per_128b: int
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        d = self.descriptor
+        return (
+            f"{len(self.atoms)} x 32x128b.warpx4, {self.elem_per_128b} elements a row, descriptor ldo {d.ldo} "
+            f"sdo {d.sdo} swizzle {d.swizzle}"
+        )
+
+
+def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
+    """``(32 lanes, middle tiles, 16 bytes)``, with the descriptor that fits the source's rows."""
+    cut = sliced("source", request.src)
+    if isinstance(cut, Decline):
+        return cut
+    source, mode = cut
+    tensor = request.dst.sliced_layout()
+    if tensor is None:
+        return Decline(f"destination {request.dst} is not a layout of its own")
+    dst_swizzle, target = split_swizzle(tensor)
+    if dst_swizzle is not None or any(axis not in (TLane, TCol) for axis in target.axes):
+        return Decline(f"destination {request.dst.buffer.name}: a layout over TLane and TCol alone, not {tensor}")
+    pairs = refine(target.shard, source.shard)
+    if pairs is None:
+        return Decline(f"destination {target} and source {source} cannot be split along common extents")
+    rows = _descending([pair for pair in pairs if pair[0].axis == TLane])
+    columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
+    why = _why_not_lanes(target, rows)
+    return Decline(why) if why is not None else _atoms(request, target, source, mode, rows, columns)
+
+
+def _descending(pairs: list[Pair]) -> list[Pair]:
+    return fuse_pairs(sorted(pairs, key=lambda pair: -as_expr(pair[0].stride).const))
+
+
+def _why_not_lanes(target: TileLayout, rows: list[Pair]) -> str | None:
+    offset = as_expr(target.offset_on(TLane))
+    if offset.terms or offset.const:
+        return f"the box begins at lane {offset}: 32 lanes from there overflow the 32 that one warp owns"
+    covered = 1
+    for lane, _ in reversed(rows):
+        if lane.stride != covered:
+            return f"the lanes of {target} are not consecutive: a stride of {lane.stride} where {covered} is needed"
+        covered *= lane.extent
+    return None if covered == LANES else f"the box has {covered} lanes; tcgen05.cp.32x128b copies {LANES}"
+
+
+def _atoms(
+    request: CopyRequest,
+    target: TileLayout,
+    source: TileLayout,
+    mode: Swizzle | None,
+    rows: list[Pair],
+    columns: list[Pair],
+) -> AtomPartition | Decline:
+    buffer = request.src.buffer
+    size, per_unit = buffer.dtype.bytes, UNIT_BYTES // buffer.dtype.bytes
+    if not columns or any(it.stride != 1 for it in columns[-1]) or columns[-1][0].extent % per_unit:
+        run = columns[-1][0].extent if columns and all(it.stride == 1 for it in columns[-1]) else 1
+        return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
+    strides = _row_strides(rows)
+    if isinstance(strides, str):
+        return Decline(strides)
+    pitch_bytes, group_bytes = strides[0] * size, strides[1] * size
+    if pitch_bytes not in MODES:
+        return Decline(
+            f"source {buffer.name}: rows are {pitch_bytes} bytes apart; a descriptor takes 16 (no swizzle), 32, 64 or 128"
+        )
+    name, index, code = MODES[pitch_bytes]
+    needed = swizzle(name, buffer.dtype)
+    if (mode or swizzle("none", buffer.dtype)) != needed:
+        return Decline(
+            f"source {buffer.name}: rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has {mode}"
+        )
+    period = GROUP_ROWS * pitch_bytes if index else UNIT_BYTES
+    if buffer.align_bytes % period:
+        return Decline(f"source {buffer.name}: aligned to {buffer.align_bytes} bytes; this needs {period}")
+    if not is_multiple(buffer.elem_offset * size, period):
+        return Decline(f"source {buffer.name}: its own start {buffer.elem_offset} is not a multiple of {period} bytes")
+    if group_bytes % period or group_bytes // UNIT_BYTES >= 2**14:
+        return Decline(f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed")
+    start = source.offset_on(m)
+    why = _why_misaligned(start, size, pitch_bytes, period)
+    if why is not None:
+        return Decline(f"source {request.src}: {why}")
+    atoms = _steps(request, target, columns, per_unit, as_expr(start).const * size, pitch_bytes, period)
+    if isinstance(atoms, str):
+        return Decline(atoms)
+    return AtomPartition(Descriptor(LDO, group_bytes // UNIT_BYTES, code, index), start, atoms, per_unit)
+
+
+def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
+    """Elements from row to row of 8, and from one 8 rows to the next."""
+    by_row = {0: 0}
+    step = 1
+    for lane, memory in reversed(rows):
+        stride = as_expr(memory.stride)
+        if stride.terms:
+            return f"a source stride that is not constant: {memory.stride}"
+        by_row |= {row + digit * step: at + digit * stride.const for row, at in list(by_row.items()) for digit in range(lane.extent)}
+        step *= lane.extent
+    pitch, group = by_row[1], by_row[GROUP_ROWS]
+    for row, at in by_row.items():
+        if at != row % GROUP_ROWS * pitch + row // GROUP_ROWS * group:
+            return f"row {row} is {at} elements from row 0; a descriptor names rows {pitch} apart in groups of 8, {group} apart"
+    return pitch, group
+
+
+def _why_misaligned(start: Int, size: int, pitch_bytes: int, period: int) -> str | None:
+    if not is_multiple(start * size, UNIT_BYTES):
+        return f"the start is at a multiple of {divisor_of(start) * size} bytes; a descriptor needs {UNIT_BYTES}"
+    varying = as_expr(start) if as_expr(start).terms else None
+    if varying is not None and not is_multiple((start - varying.const) * size, period):
+        return f"the start {start} varies by less than the {period} bytes after which rows repeat"
+    if period > UNIT_BYTES and as_expr(start).const * size % period >= pitch_bytes:
+        return f"the start is {as_expr(start).const * size % period} bytes into a swizzle atom, past its first row"
+    return None
+
+
+def _steps(
+    request: CopyRequest,
+    target: TileLayout,
+    columns: list[Pair],
+    per_unit: int,
+    start_bytes: int,
+    pitch_bytes: int,
+    period: int,
+) -> tuple[CopyAtom, ...] | str:
+    """Column and descriptor step of each atom, the last iter's units fastest."""
+    size, bits = request.src.buffer.dtype.bytes, request.src.buffer.dtype.bits
+    run = columns[-1][0].extent // per_unit
+    middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
+    first: Int = target.offset_on(TCol)
+    if not is_multiple(first * bits, 32):
+        return f"destination {request.dst}: it begins inside a 32-bit column (element {first})"
+    atoms = []
+    for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
+        column = sum(d * as_expr(tensor.stride).const for d, (tensor, _) in zip(digits, middle, strict=True))
+        shared = sum(d * as_expr(memory.stride).const for d, (_, memory) in zip(digits, middle, strict=True)) * size
+        if column * bits % 32 or shared % UNIT_BYTES:
+            return f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units"
+        if period > UNIT_BYTES and (start_bytes + shared) % period >= pitch_bytes:
+            return f"an atom begins {(start_bytes + shared) % period} bytes into a swizzle atom, past its first row"
+        atoms.append(CopyAtom((first + column) * bits // 32, shared // UNIT_BYTES))
+    return tuple(atoms)

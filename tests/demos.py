@@ -1,0 +1,264 @@
+"""The seeds' demonstration programs and their neighbours, as kernels that tests, sessions and READMEs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import oracle
+
+import tilecopy_core as tc
+from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
+
+
+def gmem_smem(target: str = "sm_90a", dtype: str = "float32") -> tc.BuiltKernel:
+    """A warp takes a 32x32 tile to shared memory, and back by halves (so that other lanes read than wrote)."""
+    k = tc.KernelBuilder("gmem_smem_demo", threads=32)
+    a, b = k.param("A", (32, 32), dtype), k.param("B", (32, 32), dtype)
+    staging = k.shared((32, 32), dtype, name="A_smem")
+    k.warp.copy(staging[:, :], a[:, :])
+    k.cta_sync()
+    for half in (slice(0, 16), slice(16, 32)):
+        k.warp.copy(b[:, half], staging[:, half])
+    return k.build(target=target, grid=1)
+
+
+def reg(target: str = "sm_90a", dtype: str = "float32", columns: int = 8) -> tc.BuiltKernel:
+    """A warp takes rows from shared memory to registers, computes on them, and puts them back."""
+    k = tc.KernelBuilder("reg_demo", threads=32)
+    b = k.param("B", (32, columns), dtype)
+    tid = k.thread_id()
+    staging = k.shared((32, columns), dtype, name="A_smem")
+    for kk in range(columns):
+        k.store(staging[31 - tid, kk], k.cast(31 - tid + kk + 1, dtype))
+    k.cta_sync()
+    fragment = k.local((32, columns), dtype, layout=TileLayout(S[(32, columns) : (1 @ laneid, 1)]), name="R")
+    k.warp.copy(fragment[:, :], staging[:, :])
+    k.cta_sync()
+    own = k.registers(fragment)
+    for kk in range(columns):
+        k.store(staging[31 - tid, kk], 0)
+        k.store(own[kk], k.load(own[kk]) * 2 + 1)
+    k.cta_sync()
+    k.warp.copy(staging[:, :], fragment[:, :])
+    k.cta_sync()
+    for kk in range(columns):
+        k.store(b[31 - tid, kk], k.load(staging[31 - tid, kk]))
+    return k.build(target=target, grid=1)
+
+
+def ldgsts(target: str = "sm_90a", dtype: str = "float16") -> tc.BuiltKernel:
+    """A CTA loads a 128x32 tile asynchronously, commits, waits, and writes it out."""
+    k = tc.KernelBuilder("ldgsts_demo", threads=128)
+    a, b = k.param("A", (128, 32), dtype), k.param("B", (128, 32), dtype)
+    staging = k.shared((128, 32), dtype, name="A_smem")
+    k.cta.copy_async(staging[:, :], a[:, :], variant="ldgsts")
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    for half in (slice(0, 16), slice(16, 32)):
+        k.cta.copy(b[:, half], staging[:, half])
+    return k.build(target=target, grid=1)
+
+
+def pipeline(
+    target: str = "sm_90a", *, rows: int = 64, tiles: int = 6, ctas: int = 2, stages: int = 3, asynchronous: bool = True
+) -> tc.BuiltKernel:
+    """out[r, c] = sum over tiles of 2 * A[tile, r, c]: a loop over k tiles that computes while loads fly."""
+    width, threads = 64, 128
+    k = tc.KernelBuilder("pipeline" if asynchronous else "no_pipeline", threads=threads)
+    a = k.param("A", (ctas * tiles * rows, width), "float32")
+    out = k.param("OUT", (ctas * rows, width), "float32")
+    cta = k.block_id("x")
+    ring = k.shared((stages * rows, width), "float32", name="ring")
+    turns = rows * width // (threads * 4)
+    layout = TileLayout(S[(4, turns, 32, 4) : (1 @ tc.warpid, 4, 1 @ laneid, 1)])
+    part = k.local((rows, width), "float32", layout=layout, name="part")
+    total = k.local((rows, width), "float32", layout=layout, name="total")
+    count = rows * width // threads
+    for i in range(count):
+        k.store(k.registers(total)[i], 0.0)
+
+    def tile(number: tc.Int) -> tc.Region:
+        first = (cta * tiles + number) * rows
+        return a[first : first + rows, :]
+
+    def stage(number: tc.Int) -> tc.Region:
+        first = number % stages * rows
+        return ring[first : first + rows, :]
+
+    def compute(number: tc.Int) -> None:
+        k.cta.copy(part[:, :], stage(number))
+        for i in range(count):
+            k.store(k.registers(total)[i], k.load(k.registers(total)[i]) + k.load(k.registers(part)[i]) * 2.0)
+
+    if asynchronous:
+        for number in range(stages - 1):
+            k.cta.copy_async(stage(number), tile(number))
+            k.cp_async_commit()
+        with k.range(tiles) as number:
+            k.cp_async_wait(stages - 2)
+            k.cta_sync()  # the tile is there, and everyone is done with the stage that is filled next
+            with k.if_(number + (stages - 1) < tiles):
+                k.cta.copy_async(stage(number + (stages - 1)), tile(number + (stages - 1)))
+            k.cp_async_commit()
+            compute(number)
+    else:
+        with k.range(tiles) as number:
+            k.cta_sync()
+            k.cta.copy(stage(number), tile(number))
+            k.cta_sync()
+            compute(number)
+    k.cta.copy(out[cta * rows : cta * rows + rows, :], total[:, :])
+    return k.build(target=target, grid=ctas)
+
+
+def dsmem(
+    target: str = "sm_90",
+    *,
+    layout: tc.Layout | None = None,
+    cluster: int = 2,
+    box: tuple[slice, slice] = (slice(0, 128), slice(0, 64)),
+    computed: bool = False,
+) -> tc.BuiltKernel:
+    """CTA 0 stages a tile and sends it to the last CTA of the cluster, which waits and writes it out."""
+    k = tc.KernelBuilder("dsmem_demo", threads=32)
+    a, b = k.param("A", (128, 64), "float16"), k.param("B", (128, 64), "float16")
+    source = k.shared((128, 64), "float16", layout=layout, name="src_smem")
+    destination = k.shared((128, 64), "float16", layout=layout, name="dst_smem")
+    mbar = k.mbarrier("mbar")
+    tid, rank = k.thread_id(), k.cluster_rank()
+    nbytes = (box[0].stop - box[0].start) * (box[1].stop - box[1].start) * 2
+    with k.if_(tid == 0):
+        mbar.init(1)
+        k.fence_mbarrier_init()
+    k.cluster_sync()
+    with k.if_(tid == 0):
+        with k.if_(rank == 0):
+            k.thread.copy(source[box], a[box])
+            k.fence_proxy_async()
+            target_cta = rank + (cluster - 1) if computed else cluster - 1
+            k.thread.copy_async(destination[box], source[box], mbar=mbar[0], remote_cta_id=target_cta)
+        with k.if_(rank == cluster - 1):
+            mbar.arrive_expect_tx(nbytes)
+            mbar.wait(0)
+            k.thread.copy(b[box], destination[box])
+    k.cluster_sync()
+    return k.build(target=target, grid=cluster, cluster=cluster)
+
+
+def tcgen05_cp(
+    target: str = "sm_100a",
+    *,
+    dtype: str = "uint8",
+    columns: int = 16,
+    layout: tc.Layout | None = None,
+    cta_group: int = 1,
+) -> tc.BuiltKernel:
+    """A warpgroup fills a shared tile, copies it to tensor memory and reads it back in all four warps."""
+    words = columns * tc.dtype_of(dtype).bits // 32
+    k = tc.KernelBuilder("tcgen05_cp_demo", threads=128)
+    a = k.param("A", (32, columns), dtype)
+    b = k.param("B", (128, words), "uint32")
+    staging = k.shared((32, columns), dtype, layout=layout, name="A_smem", align_bytes=1024)
+    mbar = k.mbarrier("cp_mbar")
+    tmem = k.tmem(
+        (32, columns), dtype, layout=TileLayout(S[(32, columns) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]), name="tmem"
+    )
+    fragment = k.local(words, "uint32", name="fragment")
+    tid = k.thread_id()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(tmem, columns=32, cta_group=cta_group)
+    with k.if_(tid == 0):
+        mbar.init(1)
+    k.cta.copy(staging[:, :], a[:, :])
+    k.fence_proxy_async()
+    k.cta_sync()
+    with k.if_(tid == 0):
+        k.thread.copy_async(tmem[:, :], staging[:, :], cta_group=cta_group)
+        k.tcgen05_commit(mbar[0], cta_group=cta_group)
+    mbar.wait(0)
+    k.tcgen05_fence_after()
+    k.tcgen05_ld(fragment, tmem)
+    k.tcgen05_wait_ld()
+    for i in range(words):
+        k.store(b[tid, i], k.load(fragment[i]))
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(tmem, columns=32, cta_group=cta_group)
+    return k.build(target=target, grid=1)
+
+
+@attrs.frozen
+class Demo:
+    """A demo, its inputs and what it must give.
+
+    Attributes:
+        make: builds it for a target.
+        arguments: fresh arguments; the last is the result.
+        expected: the result, from the arguments before it.
+        variants: what must be installed.
+        min_arch: oldest architecture; ``specific`` ones need a suffix.
+    """
+
+    make: Callable[..., tc.BuiltKernel]
+    arguments: Callable[[], list[Any]]
+    expected: Callable[[list[Any]], Any]
+    variants: tuple[str, ...]
+    min_arch: int = 75
+    specific: bool = False
+
+    def runs(self, target: str) -> bool:
+        """Whether a target has what the demo needs."""
+        chosen = tc.target_of(target)
+        if self.specific:
+            return chosen.arch in (100, 103, 110) and bool(chosen.suffix)
+        return chosen.arch >= self.min_arch
+
+    def check(self, kernel: tc.BuiltKernel, executor: str) -> None:
+        """Run it and compare every byte."""
+        arguments = self.arguments()
+        expected = self.expected(arguments[:-1])
+        kernel(*arguments, executor=executor)
+        assert oracle.same_bytes(arguments[-1], np.ascontiguousarray(expected)), kernel.name
+
+
+def _same(shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
+    return {
+        "arguments": lambda: [oracle.random_array(shape, dtype), np.zeros(shape, dtype)],
+        "expected": lambda inputs: inputs[0],
+    }
+
+
+def _pipeline_input() -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 100, (2 * 6 * 64, 64)).astype(np.float32), np.zeros((2 * 64, 64), np.float32)]
+
+
+def _pipeline_result(inputs: list[Any]) -> Any:
+    return (2 * inputs[0].reshape(2, 6, 64, 64).sum(axis=1)).reshape(128, 64).astype(np.float32)
+
+
+DEMOS: dict[str, Demo] = {
+    "gmem_smem": Demo(gmem_smem, **_same((32, 32), "float32"), variants=("gmem_smem",)),
+    "reg": Demo(
+        reg,
+        lambda: [np.zeros((32, 8), np.float32)],
+        lambda _: ((np.arange(32)[:, None] + np.arange(8) + 1) * 2 + 1).astype(np.float32),
+        variants=("reg",),
+    ),
+    "ldgsts": Demo(ldgsts, **_same((128, 32), "float16"), variants=("gmem_smem", "ldgsts"), min_arch=80),
+    "pipeline": Demo(pipeline, _pipeline_input, _pipeline_result, variants=("ldgsts", "reg"), min_arch=80),
+    "dsmem": Demo(dsmem, **_same((128, 64), "float16"), variants=("gmem_smem", "dsmem"), min_arch=90),
+    "tcgen05_cp": Demo(
+        tcgen05_cp,
+        lambda: [oracle.random_array((32, 16), "uint8"), np.zeros((128, 4), np.uint32)],
+        lambda inputs: np.tile(inputs[0].view(np.uint32), (4, 1)),
+        variants=("gmem_smem", "tcgen05_cp"),
+        min_arch=100,
+        specific=True,
+    ),
+}
