@@ -136,6 +136,7 @@ def count_access(machine: Machine, lanes: Any, space: str, addresses: Any, size:
     warp = machine.warp_ids[lanes]
     counters = machine.counters
     if space == "global":
+        addresses = machine.memory.unskewed(addresses)
         first, last = addresses >> np.uint64(5), (addresses + np.uint64(size - 1)) >> np.uint64(5)
         reached = np.concatenate([first, last]) if size <= 32 else first
         pairs = np.unique(np.stack([np.tile(warp, len(reached) // len(warp)).astype(np.uint64), reached]), axis=1)

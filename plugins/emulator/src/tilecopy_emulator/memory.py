@@ -42,6 +42,12 @@ class GlobalMemory:
         self._writable.append(writable)
         return base
 
+    def unskewed(self, addresses: Any) -> Any:
+        """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
+        window = (addresses >> np.uint64(self.WINDOW_BITS)).astype(np.int64) - 1
+        skew = np.array(self._base, np.uint64) & np.uint64((1 << self.WINDOW_BITS) - 1)
+        return addresses - skew[window]
+
     def locate(
         self, machine: Machine, lanes: Any, addresses: Any, size: int, *, write: bool
     ) -> list[tuple[int, Any, IntArray]]:

@@ -1,0 +1,186 @@
+"""tcgen05_cp against its specification; an sm_100 GPU is not needed: assemblers and emulator carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import demos
+import numpy as np
+import oracle
+import pytest
+
+import tilecopy_core as tc
+from tilecopy_core import R, S, TCol, TileLayout, TLane
+from tilecopy_core.assemblers import assemble
+
+
+def tmem(columns: int, dtype: str = "uint8", **more: Any) -> tc.Buffer:
+    layout = more.pop("layout", TileLayout(S[(32, columns) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]))
+    return tc.Buffer((32, columns), dtype, space="tmem", layout=layout, name="tmem", **({"allocated_addr": 0} | more))
+
+
+def plan(
+    columns: int = 16,
+    dtype: str = "uint8",
+    *,
+    layout: tc.Layout | None = None,
+    target: str = "sm_100a",
+    align_bytes: int = 1024,
+    box: tuple[slice, slice] = (slice(0, 32), slice(None)),
+    tensor: dict[str, Any] | None = None,
+    **options: Any,
+) -> tc.Plan:
+    src = tc.Buffer((32, columns), dtype, space="shared", layout=layout, name="A_smem", align_bytes=align_bytes)
+    dst = tmem(columns, dtype, **(tensor or {}))
+    return tc.plan(dst[box], src[box], op="copy_async", scope=tc.thread(), target=target, **options)
+
+
+def reason(**arguments: Any) -> str:
+    with pytest.raises(tc.NoVariantError) as caught:
+        plan(**arguments)
+    return caught.value.declined["tcgen05_cp"]
+
+
+def test_the_seeds_tile_is_one_atom() -> None:
+    found = plan()
+    assert found.variant == "tcgen05_cp" and found.priority == 10
+    descriptor = found.partition.descriptor
+    assert (descriptor.ldo, descriptor.sdo, descriptor.swizzle) == (16, 8, 0)
+    assert len(found.partition.atoms) == 1 and found.partition.elem_per_128b == 16
+    assert demos.tcgen05_cp().ptx.count("tcgen05.cp.cta_group::1.32x128b.warpx4") == 1
+
+
+@pytest.mark.parametrize(("dtype", "elements"), [("uint8", 16), ("float16", 8), ("uint32", 4)])
+def test_the_dtype_sets_the_elements_of_128_bits(dtype: str, elements: int) -> None:
+    assert plan(elements, dtype).partition.elem_per_128b == elements
+
+
+@pytest.mark.parametrize(
+    ("mode", "row_bytes", "index", "code", "sdo"), [("32B", 32, 1, 6, 16), ("64B", 64, 2, 4, 32), ("128B", 128, 3, 2, 64)]
+)
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "uint32"])
+def test_all_swizzle_modes(mode: str, row_bytes: int, index: int, code: int, sdo: int, dtype: str) -> None:
+    columns = row_bytes * 8 // tc.dtype_of(dtype).bits
+    layout = tc.SwizzledLayout(tc.swizzle(mode, dtype), TileLayout(S[32, columns]))
+    descriptor = plan(columns, dtype, layout=layout).partition.descriptor
+    assert (descriptor.swizzle_index, descriptor.swizzle, descriptor.sdo) == (index, code, sdo)
+    kernel = demos.tcgen05_cp(dtype=dtype, columns=columns, layout=layout)
+    assert kernel.ptx.count("tcgen05.cp.") == row_bytes // 16
+    a = oracle.random_array((32, columns), dtype)
+    b = np.zeros((128, row_bytes // 4), np.uint32)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
+
+
+def test_unswizzled_middle_tiles_step_column_and_descriptor() -> None:
+    layout = TileLayout(S[(32, 4, 16) : (16, 512, 1)])
+    found = plan(64, layout=layout)
+    assert [(atom.column, atom.step_16_bytes) for atom in found.partition.atoms] == [(0, 0), (4, 32), (8, 64), (12, 96)]
+    kernel = demos.tcgen05_cp(columns=64, layout=layout)
+    a, b = oracle.random_array((32, 64), "uint8"), np.zeros((128, 16), np.uint32)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
+
+
+def test_the_tmem_layout_sets_the_column_steps() -> None:
+    reversed_columns = TileLayout(S[(32, 2, 16) : (1 @ TLane, 32 @ TCol, 1 @ TCol)] + R[4 : 32 @ TLane])
+    found = plan(32, layout=TileLayout(S[(32, 2, 16) : (16, 512, 1)]), tensor={"layout": reversed_columns})
+    assert [(atom.column, atom.step_16_bytes) for atom in found.partition.atoms] == [(0, 0), (8, 32)]
+
+
+def test_the_descriptor_is_encoded_once() -> None:
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[32, 128]))
+    assert demos.tcgen05_cp(columns=128, layout=layout).ptx.count("or.b64") == 1
+
+
+def test_declines_with_the_numbers() -> None:
+    no_router = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)])
+    assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": no_router})
+    shifted = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane] + 8 @ TLane)
+    assert "begins at lane 8" in reason(tensor={"layout": shifted})
+    assert "no allocated address" in reason(tensor={"allocated_addr": None})
+    assert "has no tcgen05" in reason(target="sm_100")
+    assert "has no tcgen05" in reason(target="sm_90a")
+    assert "has no tcgen05" in reason(target="sm_120a")
+    assert "16 lanes" in reason(box=(slice(0, 16), slice(None)))
+    assert "rows are 64 bytes apart need" not in reason(columns=48)
+    assert "need the 64B swizzle" in reason(columns=64)
+    wrong = tc.SwizzledLayout(tc.swizzle("32B", "uint8"), TileLayout(S[32, 64]))
+    assert "need the 64B swizzle" in reason(columns=64, layout=wrong)
+    assert "rows are 48 bytes apart" in reason(columns=48)
+    swizzled = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[32, 128]))
+    assert "aligned to 128 bytes; this needs 1024" in reason(columns=128, layout=swizzled, align_bytes=128)
+    assert "cta_group is 1 or 2, not 3" in reason(cta_group=3)
+    assert "elements of 64 bits" in reason(columns=2, dtype="int64")
+    assert "not a multiple of the 16" in reason(box=(slice(0, 32), slice(0, 8)))
+    assert "scope warp: a single thread" in str(
+        pytest.raises(
+            tc.NoVariantError,
+            tc.plan,
+            tmem(16)[:, :],
+            tc.Buffer((32, 16), "uint8", space="shared", name="s")[:, :],
+            op="copy_async",
+            scope=tc.warp(),
+            target="sm_100a",
+        ).value
+    )
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103a", "sm_110a"])
+@pytest.mark.parametrize("assembler", ["nvjitlink", "ptxas"])
+@pytest.mark.parametrize("cta_group", [1, 2])
+def test_assembles(target: str, assembler: str, cta_group: int) -> None:
+    kernel = demos.tcgen05_cp(target, cta_group=cta_group)
+    assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
+
+
+def test_sixteen_columns_cannot_be_allocated() -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    t = k.tmem((32, 16), "uint8", layout=TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]))
+    k.tcgen05_alloc(t, columns=16)
+    with pytest.raises(tc.PtxError, match="32, 64, 128, 256 or 512 columns, not 16"):
+        k.build(target="sm_100a", grid=1)
+
+
+def pair_of_ctas(target: str = "sm_100a") -> tc.BuiltKernel:
+    """cta_group 2: one issue copies from each CTA's own shared memory into its own tensor memory."""
+    k = tc.KernelBuilder("pair", threads=128)
+    a, b = k.param("A", (64, 16), "uint8"), k.param("B", (256, 4), "uint32")
+    staging = k.shared((32, 16), "uint8", name="A_smem", align_bytes=1024)
+    mbar, tid, rank = k.mbarrier("cp_mbar"), k.thread_id(), k.cluster_rank()
+    t = k.tmem((32, 16), "uint8", layout=TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]), name="tmem")
+    fragment = k.local(4, "uint32", name="fragment")
+    block = k.block_id("x")
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(t, columns=32, cta_group=2)
+    with k.if_(tid == 0):
+        mbar.init(1)
+        k.fence_mbarrier_init()
+    k.cta.copy(staging[:, :], a[block * 32 : block * 32 + 32, :])
+    k.fence_proxy_async()
+    k.cluster_sync()
+    with k.if_(rank == 0), k.if_(tid == 0):
+        k.thread.copy_async(t[:, :], staging[:, :], cta_group=2)
+        k.tcgen05_commit(mbar[0], cta_group=2)
+    with k.if_(rank == 0):
+        mbar.wait(0)
+    k.cluster_sync()
+    k.tcgen05_fence_after()
+    k.tcgen05_ld(fragment, t)
+    k.tcgen05_wait_ld()
+    for i in range(4):
+        k.store(b[block * 128 + tid, i], k.load(fragment[i]))
+    k.tcgen05_fence_before()
+    k.cluster_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(t, columns=32, cta_group=2)
+    return k.build(target=target, grid=2, cluster=2)
+
+
+def test_cta_group_two_fills_both_ctas() -> None:
+    kernel = pair_of_ctas()
+    assemble(kernel.ptx, kernel.target, "ptxas")
+    a, b = oracle.random_array((64, 16), "uint8"), np.zeros((256, 4), np.uint32)
+    kernel(a, b, executor="emulator")
+    words = a.view(np.uint32)
+    assert oracle.same_bytes(b, np.concatenate([np.tile(words[:32], (4, 1)), np.tile(words[32:], (4, 1))]))
