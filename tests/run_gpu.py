@@ -1,0 +1,49 @@
+"""Every GPU test and benchmark in one call, with a short table: `python tests/run_gpu.py` on a machine with a GPU.
+
+Needs the packages installed, pytest and hypothesis; the benchmarks also need torch, the memory checks compute-sanitizer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+
+
+def run(name: str, command: list[str], seconds: int, show: int) -> tuple[str, str]:
+    """Run one part with a time limit; print the end of its output, return its name and verdict."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, env=dict(os.environ))
+    except subprocess.TimeoutExpired:
+        return name, f"timed out after {seconds} s"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    print(f"== {name}\n" + "\n".join(lines[-show:]), flush=True)
+    return name, "ok" if done.returncode == 0 else f"failed ({done.returncode})"
+
+
+def main() -> None:
+    """Run everything; exit 1 when a part failed."""
+    python = sys.executable
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
+    results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
+    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit"):
+        results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
+    sanitizer = shutil.which("compute-sanitizer")
+    for tool in SANITIZER_TOOLS:
+        if sanitizer is None:
+            results.append((f"compute-sanitizer {tool}", "not run: compute-sanitizer is not installed"))
+            continue
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", python, str(TESTS / "architecture.py"), "--gpu-demos"]
+        results.append(run(f"compute-sanitizer {tool}", command, 150, 6))
+    width = max(len(name) for name, _ in results)
+    print("\n" + "\n".join(f"{name:<{width}}  {verdict}" for name, verdict in results))
+    raise SystemExit(any(verdict.startswith(("failed", "timed")) for _, verdict in results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Every variant's kernels on a real GPU: the demos, register fragments, cluster copies, and random copies."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import demos
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+
+import tilecopy_core as tc
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+
+
+def tests_of(variant: str) -> ModuleType:
+    """The test module of a plugin (it is not installed)."""
+    name = f"test_{variant}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, PLUGINS / variant / "tests" / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.mark.parametrize("name", demos.DEMOS)
+def test_demo(gpu: str, name: str) -> None:
+    demo = demos.DEMOS[name]
+    if not demo.runs(gpu):
+        pytest.skip(f"{name} needs sm_{demo.min_arch}{'a' if demo.specific else ''}, the GPU is {gpu}")
+    demo.check(demo.make(gpu), "cuda")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_fragments(gpu: str, dtype: str, space: str) -> None:
+    module = tests_of("reg")
+    for name in module.FRAGMENTS:
+        module.check_fragment(name, dtype, space, None, "cuda", gpu)
+
+
+def test_cluster_copies(gpu: str) -> None:
+    if tc.target_of(gpu).arch < 90:
+        pytest.skip(f"clusters need sm_90, the GPU is {gpu}")
+    module = tests_of("dsmem")
+    for case in module.CASES:
+        a = oracle.random_array((64, 64), "float16")
+        b = np.zeros_like(a)
+        module.send(*case, target=gpu)(a, b, executor="cuda")
+        assert oracle.same_bytes(a, b), case
+    for cluster in (2, 4, 8, 16):
+        for computed in (False, True):
+            a = oracle.random_array((128, 64), "float16")
+            b = np.zeros_like(a)
+            demos.dsmem(gpu, cluster=cluster, computed=computed)(a, b, executor="cuda")
+            assert oracle.same_bytes(a, b), cluster
+    a = oracle.random_array((7, 64), "uint32")
+    b = np.zeros_like(a)
+    module.ring(gpu)(a.view(np.float32), b.view(np.float32), executor="cuda")
+    assert oracle.same_bytes(a, b)
+
+
+def test_random_copies(gpu: str) -> None:
+    module = tests_of("gmem_smem")
+
+    @settings(max_examples=100)
+    @given(module.copies())
+    def run(case: dict) -> None:
+        module.check_copy(case, "cuda", gpu)
+
+    run()
