@@ -18,7 +18,7 @@ import tilecopy_core as tc
 PLUGINS = Path(__file__).parent.parent / "plugins"
 
 
-def tests_of(variant: str) -> ModuleType:
+def plugin_tests(variant: str) -> ModuleType:
     """The test module of a plugin (it is not installed)."""
     name = f"test_{variant}"
     if name not in sys.modules:
@@ -40,7 +40,7 @@ def test_demo(gpu: str, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_fragments(gpu: str, dtype: str, space: str) -> None:
-    module = tests_of("reg")
+    module = plugin_tests("reg")
     for name in module.FRAGMENTS:
         module.check_fragment(name, dtype, space, None, "cuda", gpu)
 
@@ -48,7 +48,7 @@ def test_fragments(gpu: str, dtype: str, space: str) -> None:
 def test_cluster_copies(gpu: str) -> None:
     if tc.target_of(gpu).arch < 90:
         pytest.skip(f"clusters need sm_90, the GPU is {gpu}")
-    module = tests_of("dsmem")
+    module = plugin_tests("dsmem")
     for case in module.CASES:
         a = oracle.random_array((64, 64), "float16")
         b = np.zeros_like(a)
@@ -67,7 +67,7 @@ def test_cluster_copies(gpu: str) -> None:
 
 
 def test_random_copies(gpu: str) -> None:
-    module = tests_of("gmem_smem")
+    module = plugin_tests("gmem_smem")
 
     @settings(max_examples=100)
     @given(module.copies())

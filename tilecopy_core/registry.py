@@ -13,8 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pluggy
@@ -24,6 +23,9 @@ from .errors import PluginError
 from .hookspecs import HOOKS, PROJECT, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
 from .request import OPS, Variant
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 EXECUTORS_GROUP = "tilecopy.executors.v1"
 
@@ -92,6 +94,8 @@ class _Hooks:
 
 def installed(group: str = VARIANTS_GROUP) -> list[Source]:
     """The sources that entry points declare, in the order of names and packages."""
+    from importlib.metadata import entry_points
+
     found: dict[tuple[str, str, str], Source] = {}
     for point in entry_points(group=group):
         _add_source(found, point, "")

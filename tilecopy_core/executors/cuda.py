@@ -36,7 +36,7 @@ class CudaExecutor:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._contexts: dict[int, Any] = {}
-        self._functions: dict[tuple[int, str, str], Any] = {}
+        self._functions: dict[tuple[int, str, str, str], Any] = {}
         self._initialised = False
         self._devices: list[Device] | None = None
 
@@ -175,7 +175,7 @@ class CudaExecutor:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
         driver = self._driver()
-        key = (ordinal, kernel.name, kernel.ptx)
+        key = (ordinal, str(kernel.target), kernel.name, kernel.ptx)
         function = self._functions.get(key)
         if function is not None:
             return function
