@@ -165,7 +165,10 @@ def tcgen05_cp(
     staging = k.shared((32, columns), dtype, layout=layout, name="A_smem", align_bytes=1024)
     mbar = k.mbarrier("cp_mbar")
     tmem = k.tmem(
-        (32, columns), dtype, layout=TileLayout(S[(32, columns) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]), name="tmem"
+        (32, columns),
+        dtype,
+        layout=TileLayout(S[(32, columns) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]),
+        name="tmem",
     )
     fragment = k.local(words, "uint32", name="fragment")
     tid = k.thread_id()

@@ -18,7 +18,9 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 def run(name: str, command: list[str], seconds: int, show: int) -> tuple[str, str]:
     """Run one part with a time limit; print the end of its output, return its name and verdict."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, env=dict(os.environ))
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, check=False, env=dict(os.environ)
+        )
     except subprocess.TimeoutExpired:
         return name, f"timed out after {seconds} s"
     lines = (done.stdout + done.stderr).strip().splitlines()
@@ -38,7 +40,16 @@ def main() -> None:
         if sanitizer is None:
             results.append((f"compute-sanitizer {tool}", "not run: compute-sanitizer is not installed"))
             continue
-        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", python, str(TESTS / "architecture.py"), "--gpu-demos"]
+        command = [
+            sanitizer,
+            "--tool",
+            tool,
+            "--error-exitcode",
+            "9",
+            python,
+            str(TESTS / "architecture.py"),
+            "--gpu-demos",
+        ]
         results.append(run(f"compute-sanitizer {tool}", command, 150, 6))
     width = max(len(name) for name, _ in results)
     print("\n" + "\n".join(f"{name:<{width}}  {verdict}" for name, verdict in results))

@@ -5,6 +5,8 @@ partition, emission of PTX text, and a run on the GPU or the emulator. Importing
 nothing of CUDA.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .dispatch import Plan, plan
 from .dtypes import DTYPES, DType, dtype_of
 from .errors import (
@@ -20,8 +22,6 @@ from .errors import (
     TilecopyError,
 )
 from .expr import Expr, Int, symbol
-from .hookspecs import VariantPlugin, hookimpl
-from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
 from .layout import (
     Axis,
     Iter,
@@ -49,12 +49,37 @@ from .layout import (
     wid_in_wg,
 )
 from .memory import SPACES, Buffer, Region
-from .registry import Registry, default_registry
 from .request import Accept, CopyRequest, Decline, Variant, Verdict
 from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
 from .target import TARGETS, Target, target_of
 
+if TYPE_CHECKING:
+    from .hookspecs import VariantPlugin, hookimpl
+    from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
+    from .registry import Registry, default_registry
+
 __version__ = "0.1.0"
+
+_LATER = {
+    "BuiltKernel": "kernel",
+    "KernelBuilder": "kernel",
+    "Mbarrier": "kernel",
+    "Registry": "registry",
+    "Value": "kernel",
+    "VariantPlugin": "hookspecs",
+    "default_registry": "registry",
+    "hookimpl": "hookspecs",
+}
+"""Names whose modules are imported when they are first asked for, to keep the import of this package short."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+
 
 __all__ = [
     "DTYPES",

@@ -10,13 +10,13 @@ import attrs
 from .errors import NoVariantError, PluginError, TilecopyError
 from .known import KNOWN_VARIANTS
 from .memory import Region
-from .registry import Plugin, Registry, default_registry
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
 
 if TYPE_CHECKING:
     from .ptx import PtxBuilder
+    from .registry import Plugin, Registry
 
 
 @attrs.frozen(eq=False)
@@ -105,7 +105,11 @@ def plan(
         active = ActiveThreads(scope.threads if isinstance(scope, Scope) and scope.kind == "cta" else None)
     request = CopyRequest(op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options)
     check_request(request)
-    return dispatch(request, variant, registry or default_registry())
+    if registry is None:
+        from .registry import default_registry
+
+        registry = default_registry()
+    return dispatch(request, variant, registry)
 
 
 def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> Plan:

@@ -19,15 +19,20 @@ SPACES = ("global", "shared", "local", "tmem")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
 
 
+_RESERVED = {"WARP_SZ"}
+"""Names that PTX predefines (PTX ISA 4.4)."""
+
+
 def check_identifier(name: str, what: str) -> str:
     """Return a name that may appear in PTX as it is.
 
     Raises:
         RequestError: not a letter followed by at most 127 letters, digits and underscores.
     """
-    if not isinstance(name, str) or not _IDENTIFIER.match(name):
+    if not isinstance(name, str) or not _IDENTIFIER.match(name) or name in _RESERVED:
         raise RequestError(
             f"{what} {name!r} is not an identifier: a letter, then at most 127 letters, digits and underscores"
+            f" (and not {', '.join(_RESERVED)})"
         )
     return name
 

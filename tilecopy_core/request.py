@@ -122,6 +122,9 @@ def check_request(request: CopyRequest) -> None:
         raise RequestError(f"op {request.op!r} is unknown; the ops are {', '.join(OPS)}")
     if not isinstance(request.scope, Scope) or request.scope.kind not in SCOPES:
         raise RequestError(f"scope {request.scope!r} does not copy; the scopes are {', '.join(SCOPES)}")
+    for operand, region in (("destination", request.dst), ("source", request.src)):
+        if not isinstance(region, Region):
+            raise RequestError(f"{request.op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
     reason = why_invalid(request)
     if reason is not None:
         raise RequestError(f"{request}: {reason}")
@@ -131,9 +134,6 @@ def check_request(request: CopyRequest) -> None:
 
 def why_invalid(request: CopyRequest) -> str | None:
     """Why source and destination do not match (dtype, extents, layouts), or None."""
-    for operand, region in (("destination", request.dst), ("source", request.src)):
-        if not isinstance(region, Region):
-            return f"{operand} is a region such as buffer[0:8, :], not {region!r}"
     dst, src = request.dst.buffer.dtype, request.src.buffer.dtype
     if dst != src:
         return f"destination {request.dst} is {dst}, source {request.src} is {src}; a copy does not convert"

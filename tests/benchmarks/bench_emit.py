@@ -25,7 +25,10 @@ def describe_and_build() -> str:
 def import_seconds(code: str, runs: int = 7) -> float:
     """Median seconds of a fresh interpreter that times one import."""
     script = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
-    found = [float(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout) for _ in range(runs)]
+    found = [
+        float(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+        for _ in range(runs)
+    ]
     return statistics.median(found)
 
 
@@ -38,9 +41,13 @@ def main() -> None:
         started = time.perf_counter()
         describe_and_build()
         times.append(time.perf_counter() - started)
-    print(f"description to PTX text, warm: median {statistics.median(times) * 1e3:.2f} ms, smallest {min(times) * 1e3:.2f} ms")
+    print(
+        f"description to PTX text, warm: median {statistics.median(times) * 1e3:.2f} ms, smallest {min(times) * 1e3:.2f} ms"
+    )
     numpy, both = import_seconds("import numpy"), import_seconds("import tilecopy_core")
-    print(f"import numpy {numpy * 1e3:.0f} ms; import tilecopy_core {both * 1e3:.0f} ms, {1e3 * (both - numpy):.0f} ms over numpy's own")
+    print(
+        f"import numpy {numpy * 1e3:.0f} ms; import tilecopy_core {both * 1e3:.0f} ms, {1e3 * (both - numpy):.0f} ms over numpy's own"
+    )
 
 
 if __name__ == "__main__":

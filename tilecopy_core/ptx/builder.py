@@ -37,23 +37,26 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- loads and stores
 
-    def load(self, source: Address, bits: int, into: Sequence[Register] | None = None) -> list[Register]:
+    def load(
+        self, source: Address, bits: int, into: Sequence[Register] | None = None, *, streaming: bool = False
+    ) -> list[Register]:
         """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into 32-bit registers, or into ``into``.
 
-        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``.
+        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. A
+        ``streaming`` access of global memory leaves no line in L1 (``.L1::no_allocate``): for bytes touched once.
 
         Raises:
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
         registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
         vector = self._check_access("ld", source, bits, registers)
-        self.instr(f"ld.{source.space}{vector}", _braced(registers), source)
+        self.instr(f"ld.{source.space}{_hint(source, streaming)}{vector}", _braced(registers), source)
         return registers
 
-    def store(self, destination: Address, bits: int, registers: Sequence[Register]) -> None:
+    def store(self, destination: Address, bits: int, registers: Sequence[Register], *, streaming: bool = False) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
         vector = self._check_access("st", destination, bits, registers)
-        self.instr(f"st.{destination.space}{vector}", destination, _braced(registers))
+        self.instr(f"st.{destination.space}{_hint(destination, streaming)}{vector}", destination, _braced(registers))
 
     def _check_width(self, bits: int) -> int:
         if bits not in _WIDTHS:
@@ -266,7 +269,6 @@ class PtxBuilder(IndexEmitter):
             barrier,
         )
 
-
     # ------------------------------------------------------------------------------------------- tensor memory
 
     def matrix_descriptor(self, start: Address, ldo: int, sdo: int, swizzle: int) -> Register:
@@ -352,6 +354,10 @@ class PtxBuilder(IndexEmitter):
     def tcgen05_wait_ld(self) -> None:
         """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
         self.instr("tcgen05.wait::ld.sync.aligned")
+
+
+def _hint(address: Address, streaming: bool) -> str:
+    return ".L1::no_allocate" if streaming and address.space == "global" else ""
 
 
 def _braced(registers: Sequence[Register]) -> str:

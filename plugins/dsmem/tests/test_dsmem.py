@@ -64,7 +64,9 @@ def test_declines_with_the_numbers() -> None:
     assert "mbar" in reason(mbar=None)
     assert "remote_cta_id" in reason(remote_cta_id=16)
     assert "needs sm_90 or newer" in reason(target="sm_89")
-    assert "1048576 bytes complete on one mbarrier phase" in reason(shape=(1024, 512), box=(slice(0, 1024), slice(0, 512)))
+    assert "1048576 bytes complete on one mbarrier phase" in reason(
+        shape=(1024, 512), box=(slice(0, 1024), slice(0, 512))
+    )
 
 
 def test_many_threads_would_each_issue_the_copy() -> None:
@@ -90,13 +92,17 @@ def test_equal_swizzles_at_equal_phase_are_one_chunk() -> None:
 
 def test_other_swizzles_are_runs_of_one_chunk_each() -> None:
     assert plan(dst_layout=SWIZZLED).partition.chunk_bytes == 16
-    shifted = plan((slice(0, 64), slice(0, 64)), src_box=(slice(1, 65), slice(0, 64)), dst_layout=SWIZZLED, src_layout=SWIZZLED)
+    shifted = plan(
+        (slice(0, 64), slice(0, 64)), src_box=(slice(1, 65), slice(0, 64)), dst_layout=SWIZZLED, src_layout=SWIZZLED
+    )
     assert shifted.partition.chunk_bytes == 16
     narrow = tc.SwizzledLayout(tc.Swizzle(2, 3, 3), TileLayout(S[128, 64]))
     assert "chunk is 8 bytes" in reason(dst_layout=narrow)
 
 
-def send(dst_layout: tc.Layout | None, src_layout: tc.Layout | None, dst_row: int, src_row: int, target: str = "sm_90") -> tc.BuiltKernel:
+def send(
+    dst_layout: tc.Layout | None, src_layout: tc.Layout | None, dst_row: int, src_row: int, target: str = "sm_90"
+) -> tc.BuiltKernel:
     """64 rows from one layout to another, at different rows."""
     k = tc.KernelBuilder("send", threads=64)
     a, b = k.param("A", (64, 64), "float16"), k.param("B", (64, 64), "float16")
@@ -112,7 +118,9 @@ def send(dst_layout: tc.Layout | None, src_layout: tc.Layout | None, dst_row: in
         k.fence_proxy_async()
         k.cta_sync()
         with k.if_(tid == 0):
-            k.thread.copy_async(dst[dst_row : dst_row + 64, :], src[src_row : src_row + 64, :], mbar=mbar[0], remote_cta_id=rank - 1)
+            k.thread.copy_async(
+                dst[dst_row : dst_row + 64, :], src[src_row : src_row + 64, :], mbar=mbar[0], remote_cta_id=rank - 1
+            )
     with k.if_(rank == 0):
         with k.if_(tid == 0):
             mbar.arrive_expect_tx(64 * 64 * 2)

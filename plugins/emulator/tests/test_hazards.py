@@ -92,7 +92,9 @@ def _divergent(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
 
 
 def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
-    k.inline_ptx("{{ .reg .b32 x<4>; .reg .b64 p; ld.param.u64 p, [param_A]; ld.global.v4.b32 {{x0,x1,x2,x3}}, [p+4]; }}")
+    k.inline_ptx(
+        "{{ .reg .b32 x<4>; .reg .b64 p; ld.param.u64 p, [param_A]; ld.global.v4.b32 {{x0,x1,x2,x3}}, [p+4]; }}"
+    )
 
 
 @pytest.mark.parametrize(

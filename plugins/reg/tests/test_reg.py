@@ -52,7 +52,9 @@ def test_what_a_thread_adds_on_the_other_side_counts() -> None:
 
 def test_declines_with_the_reason() -> None:
     rows = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
-    assert "offset of 4 along laneid after slicing" in reason(r_layout=rows, shape=(32, 8), box=(slice(4, 8), slice(0, 8)))
+    assert "offset of 4 along laneid after slicing" in reason(
+        r_layout=rows, shape=(32, 8), box=(slice(4, 8), slice(0, 8))
+    )
     assert "warpid is coarser than the scope warp" in reason(
         r_layout=TileLayout(S[(4, 32, 2) : (1 @ warpid, 1 @ laneid, 1)]), shape=(128, 2)
     )
@@ -88,7 +90,9 @@ FRAGMENTS: dict[str, tuple[tuple[int, ...], tc.TileLayout, int, str]] = {
 }
 
 
-def fragment_kernel(name: str, dtype: str, space: str, s_layout: tc.Layout | None, target: str = "sm_90a") -> tc.BuiltKernel:
+def fragment_kernel(
+    name: str, dtype: str, space: str, s_layout: tc.Layout | None, target: str = "sm_90a"
+) -> tc.BuiltKernel:
     """A -> (shared ->) fragment -> (shared ->) B."""
     shape, layout, threads, scope = FRAGMENTS[name]
     k = tc.KernelBuilder("fragment", threads=threads)
@@ -117,7 +121,9 @@ def fragment_kernel(name: str, dtype: str, space: str, s_layout: tc.Layout | Non
     return k.build(target=target, grid=1)
 
 
-def check_fragment(name: str, dtype: str, space: str, s_layout: tc.Layout | None, executor: str, target: str = "sm_90a") -> None:
+def check_fragment(
+    name: str, dtype: str, space: str, s_layout: tc.Layout | None, executor: str, target: str = "sm_90a"
+) -> None:
     shape = FRAGMENTS[name][0]
     a = oracle.random_array(shape, dtype)
     b = np.zeros_like(a)
@@ -139,7 +145,9 @@ def test_every_fragment_round_trips(name: str, dtype: str, space: str) -> None:
     st.sampled_from([0, 1, 2, 3, 8]),
     st.sampled_from([None, (2, 2, 2), (0, 2, 3), (3, 3, 3)]),
 )
-def test_padded_and_swizzled_shared_memory(name: str, dtype: str, pad: int, swizzle: tuple[int, int, int] | None) -> None:
+def test_padded_and_swizzled_shared_memory(
+    name: str, dtype: str, pad: int, swizzle: tuple[int, int, int] | None
+) -> None:
     shape = FRAGMENTS[name][0]
     layout: tc.Layout = TileLayout(S[shape : (shape[1] + pad, 1)])
     if swizzle is not None:

@@ -120,5 +120,3 @@ def _why_misaligned(what: str, region: Region, tile: TileLayout, iters: list[Ite
         if not is_multiple(it.stride * size, ALIGN_BYTES):
             return f"{what} {region}: a step of {it.stride} elements is not a multiple of {ALIGN_BYTES} bytes"
     return None
-
-

@@ -107,12 +107,18 @@ def _dealloc(instruction: Instruction) -> Step:
             cta, one = lane // machine.threads, np.array([lane])
             base = int(value(machine, taddr, one, "u32")[0])
             if memory.allocated.get(cta) != (base, int(str(count)), int(warp)):
-                machine.hazard("tensor", f"dealloc of {count} columns at {base}; allocated: {memory.allocated.get(cta)}", one)
+                machine.hazard(
+                    "tensor", f"dealloc of {count} columns at {base}; allocated: {memory.allocated.get(cta)}", one
+                )
             if memory.pending[cta].any():
                 machine.hazard("async", "tensor memory is freed while a copy to it is in flight", one)
             readers = machine.ids[(machine.cta_ids == cta) & (memory.read_time > 0) & (machine.warp_ids != warp)]
             if (memory.released[readers] < memory.read_time[readers]).any():
-                machine.hazard("proxy", "tensor memory is freed; another warp's tcgen05.ld has no tcgen05.fence::before_thread_sync behind it", one)
+                machine.hazard(
+                    "proxy",
+                    "tensor memory is freed; another warp's tcgen05.ld has no tcgen05.fence::before_thread_sync behind it",
+                    one,
+                )
             if (memory.released[readers] > machine.floor[cta]).any():
                 machine.hazard("race", "tensor memory is freed with no barrier since another warp read it", one)
             del memory.allocated[cta]
@@ -218,7 +224,9 @@ def _commit(instruction: Instruction) -> Step:
             place = int(machine.shared.place(machine, one, address(machine, target, one, 32), 8, remote=True)[0])
             mbarrier_at(machine, place, int(lane))
             empty = np.zeros(0, np.int64)
-            machine.engines.append(_TensorCopy(machine.at, int(lane), int(lane) // machine.threads, empty, empty, 0, place))
+            machine.engines.append(
+                _TensorCopy(machine.at, int(lane), int(lane) // machine.threads, empty, empty, 0, place)
+            )
 
     return step
 
@@ -248,22 +256,36 @@ def _ld(instruction: Instruction) -> Step:
         first, column = at >> 16, at & 0xFFFF
         if (first != 32 * slab).any():
             bad = int(np.argmax(first != 32 * slab))
-            machine.hazard("window", f"warp {int(slab[bad])} reads lane {int(first[bad])}; it reaches its own 32", lanes, bad)
+            machine.hazard(
+                "window", f"warp {int(slab[bad])} reads lane {int(first[bad])}; it reaches its own 32", lanes, bad
+            )
         cta, lane = ids // machine.threads, first + ids % 32
         cells = (cta[:, None], lane[:, None], column[:, None] + np.arange(len(names)))
         if (cells[2] >= COLUMNS).any():
             machine.hazard("bounds", f"columns past {COLUMNS}", lanes)
         for bad, kind, text in (
-            (memory.pending[cells], "async", "tensor memory is read while a copy to it is in flight (a commit or wait is missing)"),
+            (
+                memory.pending[cells],
+                "async",
+                "tensor memory is read while a copy to it is in flight (a commit or wait is missing)",
+            ),
             (~memory.written[cells], "poison", "tensor memory is read and was never written"),
-            (memory.landed[cells] > memory.fenced[ids][:, None], "proxy", "tensor memory is read with no tcgen05.fence::after_thread_sync since the copy"),
-            (_unseen(machine, ids, memory.landed[cells]), "race", "tensor memory is read with no wait or barrier since the copy"),
+            (
+                memory.landed[cells] > memory.fenced[ids][:, None],
+                "proxy",
+                "tensor memory is read with no tcgen05.fence::after_thread_sync since the copy",
+            ),
+            (
+                _unseen(machine, ids, memory.landed[cells]),
+                "race",
+                "tensor memory is read with no wait or barrier since the copy",
+            ),
         ):
             if bad.any():
                 position = np.unravel_index(int(np.argmax(bad)), bad.shape)
                 where = f"lane {int(lane[position[0]])}, column {int(cells[2][position])}"
                 machine.hazard(kind, f"{where}: {text}", lanes, int(position[0]))
-        for position, name in enumerate(names):  # poisoned until the wait
+        for name in names:  # poisoned until the wait
             machine.write(name, ids, np.zeros(len(ids), np.uint32))
             defined = machine.defined[name]
             machine.defined[name] = np.ones(machine.count, bool) if defined is None else defined

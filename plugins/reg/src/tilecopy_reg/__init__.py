@@ -69,4 +69,3 @@ def _typed() -> VariantPlugin:
     import tilecopy_reg
 
     return tilecopy_reg
-

@@ -38,7 +38,9 @@ def blackwell(request: CopyRequest) -> str | None:
 def allocated(request: CopyRequest) -> str | None:
     """``tcgen05.alloc`` has given the destination an address."""
     if request.dst.buffer.allocated_addr is None:
-        return f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
+        return (
+            f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
+        )
     return None
 
 
@@ -55,7 +57,9 @@ def router(request: CopyRequest) -> str | None:
 def element_width(request: CopyRequest) -> str | None:
     """Elements of 8 to 32 bits."""
     dtype = request.src.buffer.dtype
-    return None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 8, 16 and 32"
+    return (
+        None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 8, 16 and 32"
+    )
 
 
 def cta_group(request: CopyRequest) -> str | None:

@@ -145,7 +145,9 @@ def _atoms(
     if not is_multiple(buffer.elem_offset * size, period):
         return Decline(f"source {buffer.name}: its own start {buffer.elem_offset} is not a multiple of {period} bytes")
     if group_bytes % period or group_bytes // UNIT_BYTES >= 2**14:
-        return Decline(f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed")
+        return Decline(
+            f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed"
+        )
     start = source.offset_on(m)
     why = _why_misaligned(start, size, pitch_bytes, period)
     if why is not None:
@@ -164,7 +166,11 @@ def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
         stride = as_expr(memory.stride)
         if stride.terms:
             return f"a source stride that is not constant: {memory.stride}"
-        by_row |= {row + digit * step: at + digit * stride.const for row, at in list(by_row.items()) for digit in range(lane.extent)}
+        by_row |= {
+            row + digit * step: at + digit * stride.const
+            for row, at in list(by_row.items())
+            for digit in range(lane.extent)
+        }
         step *= lane.extent
     pitch, group = by_row[1], by_row[GROUP_ROWS]
     for row, at in by_row.items():

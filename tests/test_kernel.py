@@ -1,0 +1,292 @@
+"""KernelBuilder: control flow, elements, arithmetic, bounds and bad input; on the emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernels import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+from tilecopy_core.assemblers import assemble
+
+
+def elementwise(dtype: str, wanted: str, compute: Any) -> tuple[Any, Any]:
+    """Inputs and outputs of ``B[i] = compute(A[i])`` over 64 elements."""
+    k = tc.KernelBuilder("elementwise", threads=64)
+    a, b = k.param("A", (64,), dtype), k.param("B", (64,), wanted)
+    k.store(b[k.thread_id()], compute(k, k.load(a[k.thread_id()])))
+    rng = np.random.default_rng(0)
+    source = rng.integers(-100, 100, 64).astype(tc.dtype_of(dtype).numpy())
+    result = np.zeros(64, tc.dtype_of(wanted).numpy())
+    kernel = k.build(target="sm_90", grid=1)
+    assemble(kernel.ptx, kernel.target, "ptxas")
+    kernel(source, result, executor="emulator")
+    return source, result
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64"])
+def test_arithmetic_is_numpys(dtype: str) -> None:
+    source, result = elementwise(dtype, dtype, lambda k, v: (v * 3 + 5 - v.min(7)).max(2))
+    wide = source.astype(np.float32) if source.dtype.itemsize == 2 and source.dtype.kind not in "iu" else source
+    one = wide.dtype.type  # floats of 16 bits compute in float32 and are rounded once, at the store
+    with np.errstate(over="ignore"):
+        expected = np.maximum(wide * one(3) + one(5) - np.minimum(wide, one(7)), one(2))
+    assert oracle.same_bytes(result, expected.astype(source.dtype))
+
+
+CASTS = [
+    (dtype, wanted)
+    for dtype in ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+    for wanted in ("int16", "uint32", "int64", "float16", "bfloat16", "float32", "float64")
+    if not (tc.dtype_of(dtype).kind == "f" and wanted == "uint32")  # of a negative: saturates in PTX, undefined in NumPy
+]
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), CASTS)
+def test_casts_are_numpys(dtype: str, wanted: str) -> None:
+    source, result = elementwise(dtype, wanted, lambda k, v: k.cast(v, wanted))
+    assert oracle.same_bytes(result, source.astype(result.dtype))
+
+
+def test_loops_conditions_and_data_dependent_branches() -> None:
+    k = tc.KernelBuilder("control", threads=32)
+    n = k.scalar("n", upper=100)
+    a, b = k.param("A", (100,), "int32"), k.param("B", (32,), "int32")
+    tid = k.thread_id()
+    total = k.local(1, "int32")
+    k.store(total[0], 0)
+    for i in k.range(n):
+        value = k.load(a[i])
+        with k.if_(value > 5):
+            with k.if_((tid > 3) & ~(tid == 7)):
+                k.store(total[0], k.load(total[0]) + value * k.cast(tid, "int32"))
+    k.store(b[tid], k.load(total[0]))
+    kernel = k.build(target="sm_80", grid=1)
+    source = np.arange(100, dtype=np.int32) % 13
+    for count in (0, 1, 57, 100):
+        result = np.full(32, -1, np.int32)
+        kernel(count, source, result, executor="emulator")
+        kept = source[:count][source[:count] > 5].sum()
+        lanes = np.arange(32)
+        assert (result == np.where((lanes > 3) & (lanes != 7), kept * lanes, 0)).all()
+
+
+def test_symbolic_strides_choose_the_width_by_what_they_declare() -> None:
+    for multiple, bits in ((8, 128), (4, 64), (1, 16)):
+        k = tc.KernelBuilder("strided", threads=64)
+        lda = k.scalar("lda", multiple_of=multiple, upper=4096)
+        a = k.param("A", (256, 64), "float16", strides=(lda, 1))
+        b = k.param("B", (256, 64), "float16")
+        s = k.shared((64, 64), "float16")
+        rows = slice(k.block_id() * 64, k.block_id() * 64 + 64)
+        k.cta.copy(s[:, :], a[rows, :])
+        k.cta_sync()
+        k.cta.copy(b[rows, :], s[:, :])
+        kernel = k.build(target="sm_80", grid=4)
+        assert kernel.plans[0].partition.vec_bits == bits
+        wide = oracle.random_array((256, 72), "float16")
+        result = np.zeros((256, 64), np.float16)
+        kernel(72, wide[:, :64], result, executor="emulator")
+        assert oracle.same_bytes(result, np.ascontiguousarray(wide[:, :64]))
+        with pytest.raises(tc.LaunchError, match="stride 72 elements in dimension 0, declared 80"):
+            kernel(80, wide[:, :64], result, executor="emulator")
+        if multiple == 8:
+            with pytest.raises(tc.LaunchError, match="75 is not a multiple of 8"):
+                kernel(75, wide[:, :64], result, executor="emulator")
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2, 8, 32]))
+def test_any_grid(rows: int, columns: int, threads: int) -> None:
+    kernel = round_trip((rows * 4, columns * 8), (4, 8), "uint16", threads=threads)
+    a = oracle.random_array((rows * 4, columns * 8), "uint16")
+    b = np.zeros_like(a)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+def test_past_two_to_the_31_elements() -> None:
+    """The last tile of a 4.3 GB array, addressed through a sparse file: 32-bit index arithmetic would wrap."""
+    import tempfile
+
+    rows = 2**26 + 128
+    k = tc.KernelBuilder("far", threads=128)
+    a = k.param("A", (rows, 64), "uint8")
+    b = k.param("B", (128, 64), "uint8")
+    first = k.scalar("first", multiple_of=128, upper=rows)
+    s = k.shared((128, 64), "uint8")
+    k.cta.copy(s[:, :], a[first : first + 128, :])
+    k.cta_sync()
+    k.cta.copy(b[:, :], s[:, :])
+    kernel = k.build(target="sm_80", grid=1)
+    with tempfile.TemporaryFile() as file:
+        far = np.memmap(file, np.uint8, "w+", shape=(rows, 64))
+        far[-128:] = oracle.random_array((128, 64), np.uint8)
+        result = np.zeros((128, 64), np.uint8)
+        kernel(far, result, rows - 128, executor="emulator")
+        assert np.array_equal(result, far[-128:])
+    k = tc.KernelBuilder("wide", threads=128)
+    wide = k.param("A", (2**20, 2**14), "float32")
+    s = k.shared((128, 64), "float32")
+    k.cta.copy(s[:, :], wide[k.block_id() * 128 : k.block_id() * 128 + 128, 0:64])
+    assert "wide.u32" in k.build(target="sm_80", grid=2**13).ptx
+
+
+def test_regions_that_can_leave_their_array_are_refused() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (100, 32), "float32"), k.shared((8, 32), "float32")
+    row = k.block_id() * 8
+    k.cta.copy(s[:, :], a[row : row + 8, :])
+    with pytest.raises(tc.LayoutError, match=r"reaches from 0 to 96; it must stay in 0 to 92"):
+        k.build(target="sm_80", grid=13)
+    kernel = k.build(target="sm_80")
+    with pytest.raises(tc.LaunchError, match="reaches from 0 to 96"):
+        kernel(np.zeros((100, 32), np.float32), grid=13, executor="emulator")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda a: (a,), r"takes 2 arguments \(A, B\), not 1"),
+        (lambda a: (a, a.astype(np.float64)), "argument B: dtype float64, declared float32"),
+        (lambda a: (a, np.zeros((64, 64), np.float32).T), "argument B: stride 1 elements in dimension 0, declared 64"),
+        (lambda a: (a, np.zeros((32, 64), np.float32)), r"argument B: shape \(32, 64\), declared \(64, 64\)"),
+        (lambda a: (a, np.broadcast_to(np.float32(0), (64, 64))), "argument B: stride 0"),
+        (lambda a: (a, [1, 2]), "not list"),
+    ],
+)
+def test_bad_arguments_are_named_before_the_launch(arguments: Any, message: str) -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    with pytest.raises(tc.LaunchError, match=message):
+        kernel(*arguments(np.zeros((64, 64), np.float32)), executor="emulator")
+
+
+def test_a_read_only_output_is_refused_and_nothing_is_written() -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    a, b = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    b.flags.writeable = False
+    with pytest.raises(tc.LaunchError, match="argument B: the array is read-only and the kernel writes it"):
+        kernel(a, b, executor="emulator")
+    assert not b.any()
+    with pytest.raises(tc.LaunchError, match="was built for the grid"):
+        kernel(a, a.copy(), grid=7, executor="emulator")
+
+
+def g(shape: Any = (32, 32), dtype: str = "float32", **more: Any) -> tc.Buffer:
+    return tc.Buffer(shape, dtype, space="global", **({"name": "A"} | more))
+
+
+def s(shape: Any = (32, 32), dtype: str = "float32", **more: Any) -> tc.Buffer:
+    return tc.Buffer(shape, dtype, space="shared", **({"name": "s"} | more))
+
+
+def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
+    return tc.plan(dst, src, **({"scope": tc.warp(), "target": "sm_90a"} | more))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: plan(s()[:, :], g(dtype="float16")[:, :]), tc.RequestError, r"is float32, source A.* is float16"),
+        (lambda: plan(s()[:, :], g()[0:16, :]), tc.RequestError, r"extents \(32, 32\) and source extents \(16, 32\) differ"),
+        (lambda: g((0, 4)), tc.LayoutError, "at least 1; found 0"),
+        (lambda: g()[4:4, :], tc.LayoutError, "empty"),
+        (lambda: g()[0:33, :], tc.LayoutError, "outside the extent 32"),
+        (lambda: g()[40, :], tc.LayoutError, "outside"),
+        (lambda: g()[0, 0, 0], tc.LayoutError, "2 dimensions; the index has 3"),
+        (lambda: g()[::2, :], tc.LayoutError, "no step"),
+        (lambda: plan(s(layout=TileLayout(S[(32, 32) : (0, 1)]))[:, :], g()[:, :]), tc.LayoutError, "stride 0"),
+        (lambda: plan(s(layout=TileLayout(S[(32, 32) : (16, 1)]))[:, :], g()[:, :]), tc.LayoutError, "1024 elements in 528 places"),
+        (lambda: s(layout=TileLayout(S[16, 16])), tc.LayoutError, "has 256 elements, the shape .* has 1024"),
+        (lambda: plan(s()[:, :], g()[:, :], target="sm_91"), tc.TargetError, "'sm_91' is unknown"),
+        (lambda: plan(s()[:, :], g()[:, :], op="move"), tc.RequestError, "op 'move'"),
+        (lambda: plan(s()[:, :], g()), tc.TilecopyError, "region"),
+        (lambda: tc.cta(0), tc.RequestError, "1 to 1024"),
+        (lambda: tc.cta(2048), tc.RequestError, "1 to 1024"),
+        (lambda: g(dtype="float12"), tc.RequestError, "'float12' is not known"),
+        (lambda: g(name="a b"), tc.RequestError, "not an identifier"),
+        (lambda: tc.KernelBuilder("k;ret", threads=32), tc.RequestError, "kernel name 'k;ret' is not an identifier"),
+        (lambda: tc.KernelBuilder("k", threads=32).param("x\n", (4,), "int8"), tc.RequestError, "not an identifier"),
+        (lambda: tc.Buffer(4, "int8", space="heap"), tc.RequestError, "space 'heap'"),
+        (lambda: tc.Buffer(4, "int8", space="shared", align_bytes=12), tc.RequestError, "power of two"),
+    ],
+)
+def test_bad_input_is_named(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_names_are_claimed_once_and_buffers_belong_to_their_kernel() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    k.param("A", (4,), "int32")
+    with pytest.raises(tc.RequestError, match="'A' is taken"):
+        k.shared(4, "int32", name="A")
+    with pytest.raises(tc.RequestError, match="does not belong"):
+        k.load(g(4, "int32", name="other")[0])
+    with pytest.raises(tc.LayoutError, match="4 elements; load and store take one"):
+        k.load(k.param("B", (4,), "int32")[:])
+    with pytest.raises(tc.RequestError, match="cast it first"):
+        k.store(k.param("C", (4,), "float32")[0], k.load(k.param("D", (4,), "int32")[0]))
+    with pytest.raises(tc.RequestError, match="inside one of its own blocks"):
+        with k.if_(k.thread_id() == 0):
+            k.build(target="sm_80")
+
+
+@pytest.mark.parametrize("name", ["add", "ret", "reg", "entry", "tid", "param_A", "WARP_SZ", "smem_pool"])
+def test_any_identifier_is_a_kernel_name(name: str) -> None:
+    if name == "WARP_SZ":
+        with pytest.raises(tc.RequestError, match="WARP_SZ"):
+            tc.KernelBuilder(name, threads=32)
+        return
+    k = tc.KernelBuilder(name, threads=32)
+    a = k.param("A", (32,), "int32")
+    k.store(a[k.thread_id()], 1)
+    kernel = k.build(target="sm_80", grid=1)
+    assemble(kernel.ptx, kernel.target, "ptxas")
+    result = np.zeros(32, np.int32)
+    kernel(result, executor="emulator")
+    assert result.all()
+
+
+@pytest.mark.parametrize(
+    ("condition", "scope", "accepted"),
+    [
+        (lambda k: k.thread_id() < 128, "cta", True),
+        (lambda k: k.thread_id() < 64, "cta", False),
+        (lambda k: k.thread_id() < 64, "warp", True),
+        (lambda k: k.thread_id() < 48, "warp", False),
+        (lambda k: k.warp_id() == 1, "warp", True),
+        (lambda k: k.thread_id() % 2 == 0, "warp", False),
+        (lambda k: k.block_id() == 0, "cta", True),
+        (lambda k: k.thread_id() < k.block_id(), "warp", False),
+        (lambda k: k.thread_id() == 5, "thread", True),
+        (lambda k: k.load(k.param("N", (1,), "int32", align_bytes=4)[0]) > 0, "warp", False),
+    ],
+)
+def test_what_cannot_be_shown_to_leave_every_thread_active_is_declined(condition: Any, scope: str, accepted: bool) -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    a, b = k.param("A", (128,), "float32"), k.shared((128,), "float32")
+    with k.if_(condition(k)):
+        getattr(k, scope).copy(b[:], a[:])
+    if accepted:
+        k.build(target="sm_80")
+    else:
+        with pytest.raises(tc.NoVariantError, match="narrow"):
+            k.build(target="sm_80")
+
+
+def test_a_cta_that_is_no_whole_number_of_warps() -> None:
+    k = tc.KernelBuilder("k", threads=48)
+    a, b = k.param("A", (96,), "float32"), k.shared((96,), "float32")
+    k.warp.copy(b[:], a[:])
+    with pytest.raises(tc.NoVariantError, match="a CTA of 48 threads has no full last warp"):
+        k.build(target="sm_80", grid=1)
+    kernel = round_trip((4, 48), (2, 48), "float32", threads=48)
+    a, b = oracle.random_array((4, 48), np.float32), np.zeros((4, 48), np.float32)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)

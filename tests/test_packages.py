@@ -1,0 +1,68 @@
+"""What the packages declare, held against each other and against the code."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tilecopy_core.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy_core.registry import EXECUTORS_GROUP, default_registry
+from tilecopy_core.hookspecs import VARIANTS_GROUP
+
+ROOT = Path(__file__).parent.parent
+PROJECTS = {
+    path.parent: tomllib.loads(path.read_text())["project"]
+    for path in [ROOT / "pyproject.toml", *sorted(ROOT.glob("plugins/*/pyproject.toml"))]
+}
+
+
+def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
+    declared = {
+        name: project["name"] for project in PROJECTS.values() for name in project.get("entry-points", {}).get(VARIANTS_GROUP, {})
+    }
+    assert declared == {name: known.package for name, known in KNOWN_VARIANTS.items()}
+    records = {plugin.name: plugin.variant for plugin in default_registry().plugins() if plugin.variant}
+    for name, known in KNOWN_VARIANTS.items():
+        assert (records[name].op, set(records[name].spaces)) == (known.op, set(known.spaces))
+
+
+def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:
+    declared = {
+        name: project["name"] for project in PROJECTS.values() for name in project.get("entry-points", {}).get(EXECUTORS_GROUP, {})
+    }
+    assert declared == KNOWN_EXECUTORS
+
+
+def test_the_core_keeps_to_its_four_dependencies() -> None:
+    names = {dependency.split(">")[0].split("[")[0].strip() for dependency in PROJECTS[ROOT]["dependencies"]}
+    assert names == {"attrs", "cuda-python", "numpy", "pluggy"}
+
+
+def test_the_extra_all_brings_every_plugin() -> None:
+    brought = {entry.split(">")[0] for entry in PROJECTS[ROOT]["optional-dependencies"]["all"]}
+    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} <= brought
+
+
+@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
+def test_a_plugin_folder_is_whole(folder: Path) -> None:
+    project = PROJECTS[folder]
+    for name in ("LICENSE", "README.md", "tests"):
+        assert (folder / name).exists()
+    assert project["license"] == "Apache-2.0" and "tilecopy-core>=0.1,<0.2" in project["dependencies"]
+    assert not [d for d in project["dependencies"] if d.startswith("tilecopy-") and not d.startswith("tilecopy-core")]
+    package = next((folder / "src").iterdir())
+    assert (package / "py.typed").exists()
+    for path in package.rglob("*.py"):
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[:1] in (["from"], ["import"]) and words[1].startswith("tilecopy_"):
+                assert words[1].startswith(("tilecopy_core", package.name)), f"{path}: {line}"
+                assert "._" not in words[1] and not words[-1].startswith("_"), f"{path}: a private import: {line}"
+
+
+def test_top_level_holds_only_what_the_design_names() -> None:
+    allowed = {"pyproject.toml", "README.md", "tilecopy_core", "plugins", "tests", "docs", "noxfile.py", "LICENSE", "CHANGELOG.md", "uv.lock"}
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert found - {"dist", "build"} <= allowed

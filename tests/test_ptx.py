@@ -1,0 +1,128 @@
+"""The PTX builder refuses nonsense; modules ask for as little as they need; canonical texts stay as they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import demos
+import pytest
+from kernels import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+from tilecopy_core.assemblers import ASSEMBLERS, assemble
+from tilecopy_core.ptx import Address, PtxBuilder
+from tilecopy_core.ptx.needs import needs_of
+
+GOLDEN = Path(__file__).parent / "golden"
+TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
+
+CANONICAL = {
+    "gmem_smem_f16_128x64": lambda: round_trip((256, 64), (128, 64)),
+    "gmem_smem_f16_swizzled": lambda: round_trip(
+        (64, 64), (32, 64), threads=32, layout=tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
+    ),
+    "gmem_smem_f32_padded": lambda: round_trip((32, 32), (32, 32), "float32", threads=32, layout=TileLayout(S[(32, 32) : (33, 1)])),
+    **{f"demo_{name}": demo.make for name, demo in demos.DEMOS.items() if name != "pipeline"},
+}
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_golden_text(name: str) -> None:
+    """To change them on purpose: TILECOPY_UPDATE_GOLDEN=1 pytest tests/test_ptx.py."""
+    kernel, path = CANONICAL[name](), GOLDEN / f"{name}.ptx"
+    if os.environ.get("TILECOPY_UPDATE_GOLDEN"):
+        path.write_text(kernel.ptx)
+    assert path.exists(), f"{path} is missing; run TILECOPY_UPDATE_GOLDEN=1 pytest {__file__}"
+    assert kernel.ptx == path.read_text()
+    assert assemble(kernel.ptx, kernel.target, "ptxas")[:4] == b"\x7fELF"
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.ptx")} == set(CANONICAL)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("assembler", ASSEMBLERS)
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])
+def test_round_trips_assemble_for_every_target(target: str, assembler: str, dtype: str) -> None:
+    for layout in (None, TileLayout(S[(128, 64) : (1, 128)]), tc.SwizzledLayout(tc.swizzle("64B", dtype), TileLayout(S[128, 64]))):
+        kernel = round_trip((256, 128), (128, 64), dtype, layout=layout, target=target)
+        assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("make", "version", "target"),
+    [
+        (lambda: round_trip((32, 32), (32, 32), "uint8", layout=TileLayout(S[(32, 32) : (1, 32)])), "6.3", "sm_75"),
+        (lambda: round_trip((256, 64), (128, 64)), "7.4", "sm_75"),
+        (lambda: demos.ldgsts(), "7.4", "sm_80"),
+        (lambda: demos.dsmem("sm_90a"), "8.0", "sm_90"),
+        (lambda: demos.tcgen05_cp("sm_100a"), "8.6", "sm_100a"),
+    ],
+)
+def test_version_and_target_are_as_low_as_the_instructions_allow(make: Any, version: str, target: str) -> None:
+    text = make().ptx
+    assert f".version {version}\n.target {target}\n" in text
+
+
+@pytest.fixture
+def ptx() -> PtxBuilder:
+    return PtxBuilder(tc.target_of("sm_90a"), 128, [tc.Buffer(64, "float32", space="shared", name="s", align_bytes=16)])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda p, a: p.load(a, 48), "no access of 48 bits"),
+        (lambda p, a: p.load(a, 128, p.regs("b32", 3)), "takes 4 registers of 32 bits"),
+        (lambda p, a: p.load(a, 64, p.regs("b64", 2)), "takes 2 registers"),
+        (lambda p, a: p.load(a + 4, 128), "multiple of 4 bytes, 16 are needed"),
+        (lambda p, a: p.store(a + 2, 32, p.regs("b32", 1)), "multiple of 2 bytes, 4 are needed"),
+        (lambda p, a: p.load(a, 256), "needs global memory and sm_100"),
+        (lambda p, a: p.reg("b128"), "register type 'b128'"),
+        (lambda p, a: p.instr("bra", "L", guard=p.reg("b32")), "not a predicate"),
+        (lambda p, a: p.cp_async(a, a, 16), "global to shared memory, not shared to shared"),
+        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), "4, 8 or 16 bytes, not 2"),
+        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 8), 16), "multiple of 8 bytes, 16 are needed"),
+        (lambda p, a: p.bar_sync(16), "barriers 0 to 15"),
+        (lambda p, a: p.bar_sync(1, 40), "multiple of 32"),
+        (lambda p, a: p.mbarrier_init(a, 0), "1 to 1048575 arrivals"),
+        (lambda p, a: p.mbarrier_arrive_expect_tx(a, 2**20), "1 to 1048575 bytes"),
+        (lambda p, a: p.bulk_copy_to_cluster(a, a, 24, a), "multiple of 16 bytes, not 24"),
+        (lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a), "shared to shared::cluster"),
+        (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), "no addresses"),
+        (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
+        (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),
+        (lambda p, a: p.tcgen05_alloc(a, 16), "not 16"),
+    ],
+)
+def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str) -> None:
+    address = ptx.address(ptx.shared_buffers["s"])
+    with pytest.raises(tc.PtxError, match=message):
+        write(ptx, address)
+
+
+def test_an_instruction_that_the_target_lacks_is_refused() -> None:
+    with pytest.raises(tc.TargetError, match=r"'mapa.* needs sm_90 or newer; the target is sm_80"):
+        PtxBuilder(tc.target_of("sm_80"), 32).instr("mapa.shared::cluster.u32", "%r0", "%r1", 0)
+    with pytest.raises(tc.TargetError, match="suffix a or f"):
+        PtxBuilder(tc.target_of("sm_100"), 32).instr("tcgen05.wait::ld.sync.aligned")
+
+
+def test_inline_ptx_raises_what_the_module_needs() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    k.inline_ptx("@%p0 fence.proxy.async.shared::cta;")
+    assert needs_of("fence.proxy.async.shared::cta").arch == 90
+    with pytest.raises(tc.TargetError, match="sm_90"):
+        k.build(target="sm_80", grid=1)
+
+
+def test_the_canonical_round_trip_has_no_dead_or_repeated_instruction() -> None:
+    text = round_trip((256, 64), (128, 64)).ptx
+    lines = [line.strip() for line in text.splitlines() if line.startswith("\t") and not line.strip().startswith(("//", "."))]
+    computed = [line for line in lines if not line.startswith(("ld.global", "st.", "ld.shared", "bar", "ret"))]
+    assert len(computed) <= 15, "one base a side and thread, immediates for the rounds"
+    assert sum("ld.global" in line for line in lines) == 8 and sum("st.global" in line for line in lines) == 8
