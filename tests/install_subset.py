@@ -17,13 +17,23 @@ FRAGMENT = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
 TMEM = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 COPIES = {
-    "gmem_smem": lambda: tc.plan(region("shared", (32, 32)), region("global", (32, 32)), scope=tc.warp(), target="sm_90a"),
-    "reg": lambda: tc.plan(region("local", (32, 8), layout=FRAGMENT), region("shared", (32, 8)), scope=tc.warp(), target="sm_90a"),
+    "gmem_smem": lambda: tc.plan(
+        region("shared", (32, 32)), region("global", (32, 32)), scope=tc.warp(), target="sm_90a"
+    ),
+    "reg": lambda: tc.plan(
+        region("local", (32, 8), layout=FRAGMENT), region("shared", (32, 8)), scope=tc.warp(), target="sm_90a"
+    ),
     "ldgsts": lambda: tc.plan(
         region("shared", (32, 32)), region("global", (32, 32)), op="copy_async", scope=tc.warp(), target="sm_90a"
     ),
     "dsmem": lambda: tc.plan(
-        region("shared", (64,)), region("shared", (64, 1)), op="copy_async", scope=tc.thread(), target="sm_90a", mbar=MBAR[0], remote_cta_id=1
+        region("shared", (64,)),
+        region("shared", (64, 1)),
+        op="copy_async",
+        scope=tc.thread(),
+        target="sm_90a",
+        mbar=MBAR[0],
+        remote_cta_id=1,
     ),
     "tcgen05_cp": lambda: tc.plan(
         region("tmem", (32, 16), "uint8", layout=TMEM, allocated_addr=0),

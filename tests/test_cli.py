@@ -46,12 +46,14 @@ def test_run_copies_any_array(name: str, options: tuple[str, ...], tmp_path: Pat
     result = np.load(tmp_path / "out.npy")
     assert result.dtype == array.dtype and result.shape == array.shape
     assert result.tobytes() == array.tobytes() and result.flags.f_contiguous == array.flags.f_contiguous
-    assert "verified: all" in done.stdout and "GB/s" in done.stdout and "gmem_smem" in done.stdout or array.size == 0
+    assert ("verified: all" in done.stdout and "GB/s" in done.stdout and "gmem_smem" in done.stdout) or array.size == 0
 
 
 def test_run_as_json_with_the_edges_as_parts_of_their_own(tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", np.ones((200, 100), np.float32))
-    done = tilecopy("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", "--json", "--variant", "ldgsts")
+    done = tilecopy(
+        "run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", "--json", "--variant", "ldgsts"
+    )
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert {part["where"]: (part["tile"], part["tiles"]) for part in data["parts"]} == {
@@ -104,7 +106,14 @@ def test_plan_in_words() -> None:
     assert done.returncode == 0 and "outer 8 x threads 128 x vec 8 (128 bits, 16 bytes each)" in done.stdout
     data = json.loads(tilecopy("plan", *words, "--json").stdout)
     assert (data["variant"], data["outer"], data["vec"]) == ("gmem_smem", 8, 8)
-    row = ["shared float32 [32, 8]", "local float32 [32, 8]", "--dst-layout", "S[(32, 8) : (1 @ laneid, 1)]", "--scope", "warp"]
+    row = [
+        "shared float32 [32, 8]",
+        "local float32 [32, 8]",
+        "--dst-layout",
+        "S[(32, 8) : (1 @ laneid, 1)]",
+        "--scope",
+        "warp",
+    ]
     assert json.loads(tilecopy("plan", *row, "--json").stdout)["variant"] == "reg"
     bad = tilecopy("plan", *words, "--dst-layout", "__import__('os')")
     assert bad.returncode == 1 and "is not known here" in bad.stderr
@@ -114,7 +123,9 @@ def test_plan_in_words() -> None:
 def test_ptx_assembles() -> None:
     from tilecopy_core import assemblers, target_of
 
-    done = tilecopy("ptx", "global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]", "--target", "sm_90")
+    done = tilecopy(
+        "ptx", "global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]", "--target", "sm_90"
+    )
     assert done.returncode == 0
     assert assemblers.assemble(done.stdout, target_of("sm_90"), "ptxas")[:4] == b"\x7fELF"
 

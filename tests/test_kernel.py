@@ -30,7 +30,9 @@ def elementwise(dtype: str, wanted: str, compute: Any) -> tuple[Any, Any]:
     return source, result
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64"]
+)
 def test_arithmetic_is_numpys(dtype: str) -> None:
     source, result = elementwise(dtype, dtype, lambda k, v: (v * 3 + 5 - v.min(7)).max(2))
     wide = source.astype(np.float32) if source.dtype.itemsize == 2 and source.dtype.kind not in "iu" else source
@@ -44,7 +46,9 @@ CASTS = [
     (dtype, wanted)
     for dtype in ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
     for wanted in ("int16", "uint32", "int64", "float16", "bfloat16", "float32", "float64")
-    if not (tc.dtype_of(dtype).kind == "f" and wanted == "uint32")  # of a negative: saturates in PTX, undefined in NumPy
+    if not (
+        tc.dtype_of(dtype).kind == "f" and wanted == "uint32"
+    )  # of a negative: saturates in PTX, undefined in NumPy
 ]
 
 
@@ -193,7 +197,11 @@ def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
     ("make", "error", "message"),
     [
         (lambda: plan(s()[:, :], g(dtype="float16")[:, :]), tc.RequestError, r"is float32, source A.* is float16"),
-        (lambda: plan(s()[:, :], g()[0:16, :]), tc.RequestError, r"extents \(32, 32\) and source extents \(16, 32\) differ"),
+        (
+            lambda: plan(s()[:, :], g()[0:16, :]),
+            tc.RequestError,
+            r"extents \(32, 32\) and source extents \(16, 32\) differ",
+        ),
         (lambda: g((0, 4)), tc.LayoutError, "at least 1; found 0"),
         (lambda: g()[4:4, :], tc.LayoutError, "empty"),
         (lambda: g()[0:33, :], tc.LayoutError, "outside the extent 32"),
@@ -201,7 +209,11 @@ def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
         (lambda: g()[0, 0, 0], tc.LayoutError, "2 dimensions; the index has 3"),
         (lambda: g()[::2, :], tc.LayoutError, "no step"),
         (lambda: plan(s(layout=TileLayout(S[(32, 32) : (0, 1)]))[:, :], g()[:, :]), tc.LayoutError, "stride 0"),
-        (lambda: plan(s(layout=TileLayout(S[(32, 32) : (16, 1)]))[:, :], g()[:, :]), tc.LayoutError, "1024 elements in 528 places"),
+        (
+            lambda: plan(s(layout=TileLayout(S[(32, 32) : (16, 1)]))[:, :], g()[:, :]),
+            tc.LayoutError,
+            "1024 elements in 528 places",
+        ),
         (lambda: s(layout=TileLayout(S[16, 16])), tc.LayoutError, "has 256 elements, the shape .* has 1024"),
         (lambda: plan(s()[:, :], g()[:, :], target="sm_91"), tc.TargetError, "'sm_91' is unknown"),
         (lambda: plan(s()[:, :], g()[:, :], op="move"), tc.RequestError, "op 'move'"),
@@ -268,7 +280,9 @@ def test_any_identifier_is_a_kernel_name(name: str) -> None:
         (lambda k: k.load(k.param("N", (1,), "int32", align_bytes=4)[0]) > 0, "warp", False),
     ],
 )
-def test_what_cannot_be_shown_to_leave_every_thread_active_is_declined(condition: Any, scope: str, accepted: bool) -> None:
+def test_what_cannot_be_shown_to_leave_every_thread_active_is_declined(
+    condition: Any, scope: str, accepted: bool
+) -> None:
     k = tc.KernelBuilder("k", threads=128)
     a, b = k.param("A", (128,), "float32"), k.shared((128,), "float32")
     with k.if_(condition(k)):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tilecopy_core.hookspecs import VARIANTS_GROUP
 from tilecopy_core.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from tilecopy_core.registry import EXECUTORS_GROUP, default_registry
-from tilecopy_core.hookspecs import VARIANTS_GROUP
 
 ROOT = Path(__file__).parent.parent
 PROJECTS = {
@@ -20,7 +20,9 @@ PROJECTS = {
 
 def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
     declared = {
-        name: project["name"] for project in PROJECTS.values() for name in project.get("entry-points", {}).get(VARIANTS_GROUP, {})
+        name: project["name"]
+        for project in PROJECTS.values()
+        for name in project.get("entry-points", {}).get(VARIANTS_GROUP, {})
     }
     assert declared == {name: known.package for name, known in KNOWN_VARIANTS.items()}
     records = {plugin.name: plugin.variant for plugin in default_registry().plugins() if plugin.variant}
@@ -30,7 +32,9 @@ def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
 
 def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:
     declared = {
-        name: project["name"] for project in PROJECTS.values() for name in project.get("entry-points", {}).get(EXECUTORS_GROUP, {})
+        name: project["name"]
+        for project in PROJECTS.values()
+        for name in project.get("entry-points", {}).get(EXECUTORS_GROUP, {})
     }
     assert declared == KNOWN_EXECUTORS
 
@@ -63,6 +67,17 @@ def test_a_plugin_folder_is_whole(folder: Path) -> None:
 
 
 def test_top_level_holds_only_what_the_design_names() -> None:
-    allowed = {"pyproject.toml", "README.md", "tilecopy_core", "plugins", "tests", "docs", "noxfile.py", "LICENSE", "CHANGELOG.md", "uv.lock"}
+    allowed = {
+        "pyproject.toml",
+        "README.md",
+        "tilecopy_core",
+        "plugins",
+        "tests",
+        "docs",
+        "noxfile.py",
+        "LICENSE",
+        "CHANGELOG.md",
+        "uv.lock",
+    }
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert found - {"dist", "build"} <= allowed

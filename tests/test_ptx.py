@@ -24,7 +24,9 @@ CANONICAL = {
     "gmem_smem_f16_swizzled": lambda: round_trip(
         (64, 64), (32, 64), threads=32, layout=tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
     ),
-    "gmem_smem_f32_padded": lambda: round_trip((32, 32), (32, 32), "float32", threads=32, layout=TileLayout(S[(32, 32) : (33, 1)])),
+    "gmem_smem_f32_padded": lambda: round_trip(
+        (32, 32), (32, 32), "float32", threads=32, layout=TileLayout(S[(32, 32) : (33, 1)])
+    ),
     **{f"demo_{name}": demo.make for name, demo in demos.DEMOS.items() if name != "pipeline"},
 }
 
@@ -48,7 +50,11 @@ def test_no_golden_file_is_left_over() -> None:
 @pytest.mark.parametrize("assembler", ASSEMBLERS)
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])
 def test_round_trips_assemble_for_every_target(target: str, assembler: str, dtype: str) -> None:
-    for layout in (None, TileLayout(S[(128, 64) : (1, 128)]), tc.SwizzledLayout(tc.swizzle("64B", dtype), TileLayout(S[128, 64]))):
+    for layout in (
+        None,
+        TileLayout(S[(128, 64) : (1, 128)]),
+        tc.SwizzledLayout(tc.swizzle("64B", dtype), TileLayout(S[128, 64])),
+    ):
         kernel = round_trip((256, 128), (128, 64), dtype, layout=layout, target=target)
         assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
 
@@ -122,7 +128,9 @@ def test_inline_ptx_raises_what_the_module_needs() -> None:
 
 def test_the_canonical_round_trip_has_no_dead_or_repeated_instruction() -> None:
     text = round_trip((256, 64), (128, 64)).ptx
-    lines = [line.strip() for line in text.splitlines() if line.startswith("\t") and not line.strip().startswith(("//", "."))]
+    lines = [
+        line.strip() for line in text.splitlines() if line.startswith("\t") and not line.strip().startswith(("//", "."))
+    ]
     computed = [line for line in lines if not line.startswith(("ld.global", "st.", "ld.shared", "bar", "ret"))]
     assert len(computed) <= 15, "one base a side and thread, immediates for the rounds"
     assert sum("ld.global" in line for line in lines) == 8 and sum("st.global" in line for line in lines) == 8

@@ -28,7 +28,9 @@ def source(name: str, plugin: Any, package: str | None = None, version: str = "1
     return Source(name, package or f"acme-{name}", version, load)
 
 
-def variant(name: str, *, priority: int = 10, verdict: Any = None, partition: Any = "split", emit: Any = None, op: str = "copy") -> Any:
+def variant(
+    name: str, *, priority: int = 10, verdict: Any = None, partition: Any = "split", emit: Any = None, op: str = "copy"
+) -> Any:
     """A variant plugin that answers as told and remembers its calls."""
     calls: list[str] = []
 
@@ -72,7 +74,12 @@ def plan(found: tc.Registry, **more: Any) -> tc.Plan:
 
 
 def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone() -> None:
-    plugins = {"b": variant("b"), "a": variant("a"), "z": variant("z", priority=20), "no": variant("no", priority=99, verdict=tc.Decline("not mine"))}
+    plugins = {
+        "b": variant("b"),
+        "a": variant("a"),
+        "z": variant("z", priority=20),
+        "no": variant("no", priority=99, verdict=tc.Decline("not mine")),
+    }
     found = registry(*(source(name, plugin) for name, plugin in plugins.items()))
     chosen = plan(found)
     assert chosen.variant == "z"
@@ -88,7 +95,9 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
 
 
 def test_a_variant_may_still_decline_in_partition() -> None:
-    found = registry(source("first", variant("first", priority=20, partition=tc.Decline("too odd"))), source("next", variant("next")))
+    found = registry(
+        source("first", variant("first", priority=20, partition=tc.Decline("too odd"))), source("next", variant("next"))
+    )
     chosen = plan(found)
     assert chosen.variant == "next" and chosen.declined["first"] == "too odd"
 
@@ -101,7 +110,10 @@ def test_a_variant_may_still_decline_in_partition() -> None:
         (SimpleNamespace(variant="bad"), "not a tilecopy_core.Variant"),
         (variant("other"), "its record is named 'other', its entry point 'bad'"),
         (variant("bad", op="move"), "op 'move'"),
-        (SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit), "does not implement tilecopy_partition, tilecopy_predicate"),
+        (
+            SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit),
+            "does not implement tilecopy_partition, tilecopy_predicate",
+        ),
     ],
 )
 def test_a_broken_plugin_is_set_aside_and_said(plugin: Any, reason: str) -> None:
@@ -132,7 +144,9 @@ def test_a_misspelt_hook_is_not_silent() -> None:
 
 @pytest.mark.parametrize("hook", ["predicate", "partition"])
 def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
-    answers = {"verdict": ZeroDivisionError("oops")} if hook == "predicate" else {"partition": ZeroDivisionError("oops")}
+    answers = (
+        {"verdict": ZeroDivisionError("oops")} if hook == "predicate" else {"partition": ZeroDivisionError("oops")}
+    )
     sources = (source("bad", variant("bad", priority=20, **answers)), source("good", variant("good")))
     chosen = plan(registry(*sources))
     assert chosen.variant == "good"
@@ -157,7 +171,11 @@ def test_an_answer_that_is_no_verdict_is_a_fault() -> None:
 
 
 def test_a_name_registered_twice_names_both_distributions() -> None:
-    twice = (source("twin", variant("twin"), "acme-one"), source("twin", variant("twin"), "acme-two"), source("good", variant("good")))
+    twice = (
+        source("twin", variant("twin"), "acme-one"),
+        source("twin", variant("twin"), "acme-two"),
+        source("good", variant("good")),
+    )
     with pytest.warns(PluginWarning, match="acme-one 1.0 and by acme-two 1.0"):
         chosen = plan(registry(*twice))
     assert chosen.variant == "good"
@@ -177,7 +195,13 @@ def test_disabled_variants_are_not_imported() -> None:
 
 
 def test_another_hook_api_is_not_loaded_and_says_so() -> None:
-    old = Source("old", "acme-old", "3.0", lambda: pytest.fail("loaded"), "made for the hook API tilecopy.variants.v0; this core has v1")
+    old = Source(
+        "old",
+        "acme-old",
+        "3.0",
+        lambda: pytest.fail("loaded"),
+        "made for the hook API tilecopy.variants.v0; this core has v1",
+    )
     chosen = plan(registry(old, source("good", variant("good"))))
     assert "made for the hook API" in chosen.declined["old"]
 
@@ -207,7 +231,9 @@ def test_a_wrapper_sees_every_call() -> None:
         return (yield)
 
     found = registry(source("a", variant("a")), source("b", variant("b")))
-    found.register(SimpleNamespace(tilecopy_predicate=tilecopy_predicate, tilecopy_partition=tilecopy_partition), name="trace")
+    found.register(
+        SimpleNamespace(tilecopy_predicate=tilecopy_predicate, tilecopy_partition=tilecopy_partition), name="trace"
+    )
     plan(found)
     assert seen == ["predicate", "predicate", "partition"]
 

@@ -16,7 +16,7 @@ from .accesses import address
 from .arithmetic import value
 from .machine import DONE, Machine, Step
 from .program import Instruction, Memory, UnsupportedPtxError, Vector
-from .synchronisation import mbarrier_at, note_arrival, check_proxy
+from .synchronisation import check_proxy, mbarrier_at, note_arrival
 
 LANES, COLUMNS = 128, 512
 XOR_MASKS = {0: 0, 6: 0x10, 4: 0x30, 2: 0x70}
