@@ -273,6 +273,7 @@ class Mbarrier:
 
 
 def mbarrier_at(machine: Machine, place: int, lane: int) -> Mbarrier:
+    """The mbarrier at a byte of shared memory, as a lane may use it: initialised, fenced if remote, ordered after its init."""
     lanes = np.array([lane])
     barrier: Mbarrier | None = machine.mbarriers.get(place)
     if barrier is None:
