@@ -112,9 +112,9 @@ def floor(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("variant", [nox.param(name, id=name) for name in VARIANTS])
+@nox.parametrize("variant", [nox.param(name, id=name) for name in PLUGINS])
 def alone(session: nox.Session, variant: str) -> None:
-    """One variant's tests with the core, the emulator and that variant installed, and no other."""
+    """One plugin's tests with the core, the emulator and that variant installed, and no other."""
     folder = wheels(session)
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
     package = f"tilecopy-{variant.replace('_', '-')}"

@@ -13,6 +13,16 @@ import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
 
 
+def by_elements(k: tc.KernelBuilder, dst: tc.Region, src: tc.Region, *, threads: int) -> None:
+    """A 2-D copy with nothing but loads and stores of elements: for tests that have no other variant installed."""
+    columns = dst.extents[1]
+    with k.range(dst.size // threads) as turn:
+        flat = turn * threads + (k.thread_id() if threads > 1 else 0)
+        row, column = flat // columns, flat % columns
+        value = k.load(src.buffer[src.starts[0] + row, src.starts[1] + column])
+        k.store(dst.buffer[dst.starts[0] + row, dst.starts[1] + column], value)
+
+
 def gmem_smem(target: str = "sm_90a", dtype: str = "float32") -> tc.BuiltKernel:
     """A warp takes a 32x32 tile to shared memory, and back by halves (so that other lanes read than wrote)."""
     k = tc.KernelBuilder("gmem_smem_demo", threads=32)
@@ -49,7 +59,7 @@ def reg(target: str = "sm_90a", dtype: str = "float32", columns: int = 8) -> tc.
     return k.build(target=target, grid=1)
 
 
-def ldgsts(target: str = "sm_90a", dtype: str = "float16") -> tc.BuiltKernel:
+def ldgsts(target: str = "sm_90a", dtype: str = "float16", *, elementwise: bool = False) -> tc.BuiltKernel:
     """A CTA loads a 128x32 tile asynchronously, commits, waits, and writes it out."""
     k = tc.KernelBuilder("ldgsts_demo", threads=128)
     a, b = k.param("A", (128, 32), dtype), k.param("B", (128, 32), dtype)
@@ -59,7 +69,10 @@ def ldgsts(target: str = "sm_90a", dtype: str = "float16") -> tc.BuiltKernel:
     k.cp_async_wait(0)
     k.cta_sync()
     for half in (slice(0, 16), slice(16, 32)):
-        k.cta.copy(b[:, half], staging[:, half])
+        if elementwise:
+            by_elements(k, b[:, half], staging[:, half], threads=128)
+        else:
+            k.cta.copy(b[:, half], staging[:, half])
     return k.build(target=target, grid=1)
 
 
@@ -122,6 +135,7 @@ def dsmem(
     cluster: int = 2,
     box: tuple[slice, slice] = (slice(0, 128), slice(0, 64)),
     computed: bool = False,
+    elementwise: bool = False,
 ) -> tc.BuiltKernel:
     """CTA 0 stages a tile and sends it to the last CTA of the cluster, which waits and writes it out."""
     k = tc.KernelBuilder("dsmem_demo", threads=32)
@@ -131,20 +145,27 @@ def dsmem(
     mbar = k.mbarrier("mbar")
     tid, rank = k.thread_id(), k.cluster_rank()
     nbytes = (box[0].stop - box[0].start) * (box[1].stop - box[1].start) * 2
+
+    def stage(dst: tc.Region, src: tc.Region) -> None:
+        if elementwise:
+            by_elements(k, dst, src, threads=1)
+        else:
+            k.thread.copy(dst, src)
+
     with k.if_(tid == 0):
         mbar.init(1)
         k.fence_mbarrier_init()
     k.cluster_sync()
     with k.if_(tid == 0):
         with k.if_(rank == 0):
-            k.thread.copy(source[box], a[box])
+            stage(source[box], a[box])
             k.fence_proxy_async()
             target_cta = rank + (cluster - 1) if computed else cluster - 1
             k.thread.copy_async(destination[box], source[box], mbar=mbar[0], remote_cta_id=target_cta)
         with k.if_(rank == cluster - 1):
             mbar.arrive_expect_tx(nbytes)
             mbar.wait(0)
-            k.thread.copy(b[box], destination[box])
+            stage(b[box], destination[box])
     k.cluster_sync()
     return k.build(target=target, grid=cluster, cluster=cluster)
 
@@ -156,6 +177,7 @@ def tcgen05_cp(
     columns: int = 16,
     layout: tc.Layout | None = None,
     cta_group: int = 1,
+    elementwise: bool = False,
 ) -> tc.BuiltKernel:
     """A warpgroup fills a shared tile, copies it to tensor memory and reads it back in all four warps."""
     words = columns * tc.dtype_of(dtype).bits // 32
@@ -176,7 +198,10 @@ def tcgen05_cp(
         k.tcgen05_alloc(tmem, columns=32, cta_group=cta_group)
     with k.if_(tid == 0):
         mbar.init(1)
-    k.cta.copy(staging[:, :], a[:, :])
+    if elementwise:
+        by_elements(k, staging[:, :], a[:, :], threads=128)
+    else:
+        k.cta.copy(staging[:, :], a[:, :])
     k.fence_proxy_async()
     k.cta_sync()
     with k.if_(tid == 0):

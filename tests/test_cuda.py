@@ -107,6 +107,17 @@ def test_torch_and_cupy_arrays_and_streams(gpu: str) -> None:
     assert bool((c == d).all())
 
 
+def test_a_jax_array_is_read(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax")
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    source = jax.random.normal(jax.random.PRNGKey(0), (256, 64)).block_until_ready()
+    result = torch.zeros(256, 64, device="cuda")
+    kernel(source, result)
+    assert np.array_equal(np.asarray(source), result.cpu().numpy())
+
+
 def test_bad_device_arguments_are_named_before_the_launch(gpu: str) -> None:
     torch = pytest.importorskip("torch")
     kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)

@@ -43,8 +43,8 @@ def test_the_seeds_contiguous_tile_is_one_chunk() -> None:
     assert found.variant == "dsmem" and found.priority == 10
     assert found.partition.chunk_bytes == 16384
     assert len(found.partition.chunks) == 1
-    assert demos.dsmem().ptx.count("cp.async.bulk") == 1
-    assert ", 16384, " in demos.dsmem().ptx
+    assert demos.dsmem(elementwise=True).ptx.count("cp.async.bulk") == 1
+    assert ", 16384, " in demos.dsmem(elementwise=True).ptx
 
 
 def test_a_stride_gap_is_a_loop_of_chunks() -> None:
@@ -114,7 +114,7 @@ def send(
         k.fence_mbarrier_init()
     k.cluster_sync()
     with k.if_(rank == 1):
-        k.cta.copy(src[src_row : src_row + 64, :], a[:, :])
+        demos.by_elements(k, src[src_row : src_row + 64, :], a[:, :], threads=64)
         k.fence_proxy_async()
         k.cta_sync()
         with k.if_(tid == 0):
@@ -125,7 +125,7 @@ def send(
         with k.if_(tid == 0):
             mbar.arrive_expect_tx(64 * 64 * 2)
         mbar.wait(0)
-        k.cta.copy(b[:, :], dst[dst_row : dst_row + 64, :])
+        demos.by_elements(k, b[:, :], dst[dst_row : dst_row + 64, :], threads=64)
     k.cluster_sync()
     return k.build(target=target, grid=2, cluster=2)
 
@@ -153,7 +153,7 @@ def test_every_element_arrives(dst_layout: tc.Layout, src_layout: tc.Layout, dst
 def test_clusters(cluster: int, computed: bool) -> None:
     a = oracle.random_array((128, 64), "float16")
     b = np.zeros_like(a)
-    demos.dsmem(cluster=cluster, computed=computed)(a, b, executor="emulator")
+    demos.dsmem(cluster=cluster, computed=computed, elementwise=True)(a, b, executor="emulator")
     assert oracle.same_bytes(a, b)
 
 
@@ -175,7 +175,7 @@ def ring(target: str = "sm_90", stages: int = 3, rounds: int = 7) -> tc.BuiltKer
             full.arrive_expect_tx(256, index=stage)
         k.cluster_sync()
         with k.if_(rank == 0):
-            k.cta.copy(src[stage, :], a[number, :])
+            demos.by_elements(k, src[stage, :], a[number, :], threads=32)
             k.fence_proxy_async()
             k.cta_sync()
             with k.if_(tid == 0):
@@ -183,7 +183,7 @@ def ring(target: str = "sm_90", stages: int = 3, rounds: int = 7) -> tc.BuiltKer
                     k.thread.copy_async(dst[stage, half], src[stage, half], mbar=full[stage], remote_cta_id=1)
         with k.if_(rank == 1):
             full.wait(number // stages % 2, index=stage)
-            k.cta.copy(b[number, :], dst[stage, :])
+            demos.by_elements(k, b[number, :], dst[stage, :], threads=32)
         k.cluster_sync()
     return k.build(target=target, grid=2, cluster=2)
 

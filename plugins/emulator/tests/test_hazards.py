@@ -1,50 +1,13 @@
-"""A missing commit, wait, fence, barrier or expect_tx in any demo is a HazardError that names a line."""
+"""Each undefined execution is a HazardError that names the rule, the thread, the byte and the line."""
 
 from __future__ import annotations
 
-import re
-
-import attrs
-import demos
+import numpy as np
 import pytest
+from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
-
-GUARDS = re.compile(
-    r"bar\.sync|barrier\.cluster|fence|commit|expect_tx|try_wait|mbarrier\.init|wait::|wait_group|tcgen05\.(de)?alloc\."
-)
-
-
-def guard_lines(kernel: tc.BuiltKernel) -> list[int]:
-    return [number for number, line in enumerate(kernel.ptx.split("\n")) if GUARDS.search(line)]
-
-
-CASES = [(name, line) for name, demo in demos.DEMOS.items() for line in guard_lines(demo.make())]
-
-
-@pytest.mark.parametrize("name", demos.DEMOS)
-def test_the_demo_runs_clean(name: str) -> None:
-    demos.DEMOS[name].check(demos.DEMOS[name].make(), "emulator")
-
-
-def test_every_kind_of_guard_is_removed_somewhere() -> None:
-    kinds = {GUARDS.search(demos.DEMOS[name].make().ptx.split("\n")[line])[0] for name, line in CASES}  # type: ignore[index]
-    assert kinds >= {"bar.sync", "barrier.cluster", "fence", "commit", "expect_tx", "try_wait", "wait::", "wait_group"}
-
-
-@pytest.mark.parametrize(("name", "line"), CASES)
-def test_removing_one_line_is_a_hazard(name: str, line: int) -> None:
-    demo = demos.DEMOS[name]
-    kernel = demo.make()
-    lines = kernel.ptx.split("\n")
-    if "try_wait" in lines[line]:
-        lines[line + 1] = ""  # the branch back to it
-    lines[line] = ""
-    with pytest.raises(tc.HazardError) as caught:
-        demo.check(attrs.evolve(kernel, ptx="\n".join(lines)), "emulator")
-    assert caught.value.line > 0 and f"PTX line {caught.value.line}" in str(caught.value)
-    assert caught.value.kind
 
 
 def one_thread(write: object, threads: int = 32) -> tc.BuiltKernel:
@@ -111,8 +74,6 @@ def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
     ],
 )
 def test_undefined_executions_are_named(write: object, kind: str, message: str) -> None:
-    import numpy as np
-
     kernel = one_thread(write)
     with pytest.raises(tc.HazardError, match=message) as caught:
         kernel(np.zeros(64, np.float32), executor="emulator")
@@ -121,28 +82,25 @@ def test_undefined_executions_are_named(write: object, kind: str, message: str) 
 
 
 def test_the_profile_counts_sectors_and_bank_conflicts() -> None:
-    import numpy as np
-    from kernels import round_trip
-    from tilecopy_emulator import EmulatorExecutor
-
     def wavefronts(layout: tc.Layout) -> dict[str, int]:
-        kernel = round_trip((32, 32), (32, 32), "float32", threads=32, layout=layout)
-        a = np.ones((32, 32), np.float32)
-        return EmulatorExecutor(profile=True).launch(kernel, (a, np.zeros_like(a))).counters
+        k = tc.KernelBuilder("k", threads=32)
+        a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32", layout=layout, name="s")
+        for row in range(32):  # a lane a column: one global row, one shared row or column
+            k.store(s[row, k.thread_id()], k.load(a[row, k.thread_id()]))
+        kernel = k.build(target="sm_80", grid=1)
+        return EmulatorExecutor(profile=True).launch(kernel, (np.ones((32, 32), np.float32),)).counters
 
     row_major = wavefronts(TileLayout(S[32, 32]))
-    assert row_major["global_sectors"] == 2 * 32 * 32 * 4 // 32
-    assert row_major["shared_wavefronts"] == 2 * 32 * 32 * 4 // 128
+    assert row_major == {"global_requests": 32, "global_sectors": 128, "shared_requests": 32, "shared_wavefronts": 32}
     transposed = wavefronts(TileLayout(S[(32, 32) : (1, 32)]))
+    assert transposed["shared_wavefronts"] == 32 * 32, "32 lanes on one bank"
     padded = wavefronts(TileLayout(S[(32, 32) : (1, 33)]))
-    assert transposed["shared_wavefronts"] == 2 * 32 * 32, "32 lanes on one bank"
-    assert padded["shared_wavefronts"] == 2 * 32
+    assert padded["shared_wavefronts"] == 32
+    swizzled = wavefronts(tc.SwizzledLayout(tc.Swizzle(0, 5, 5), TileLayout(S[(32, 32) : (1, 32)])))
+    assert swizzled["shared_wavefronts"] == 32
 
 
 def test_unknown_ptx_names_its_line() -> None:
-    import numpy as np
-    from tilecopy_emulator import UnsupportedPtxError
-
     kernel = one_thread(lambda k, a, s: k.inline_ptx("vote.sync.any.pred %p0, %p0, 1;"))
     with pytest.raises(UnsupportedPtxError, match=r"line \d+: 'vote"):
         kernel(np.zeros(64, np.float32), executor="emulator")

@@ -83,4 +83,4 @@ def test_loads_are_right_or_declined(dtype: str, start: int, swizzled: bool) -> 
 
 
 def test_the_seeds_demo() -> None:
-    demos.DEMOS["ldgsts"].check(demos.DEMOS["ldgsts"].make(), "emulator")
+    demos.DEMOS["ldgsts"].check(demos.ldgsts(elementwise=True), "emulator")

@@ -47,7 +47,7 @@ def test_the_seeds_tile_is_one_atom() -> None:
     descriptor = found.partition.descriptor
     assert (descriptor.ldo, descriptor.sdo, descriptor.swizzle) == (16, 8, 0)
     assert len(found.partition.atoms) == 1 and found.partition.elem_per_128b == 16
-    assert demos.tcgen05_cp().ptx.count("tcgen05.cp.cta_group::1.32x128b.warpx4") == 1
+    assert demos.tcgen05_cp(elementwise=True).ptx.count("tcgen05.cp.cta_group::1.32x128b.warpx4") == 1
 
 
 @pytest.mark.parametrize(("dtype", "elements"), [("uint8", 16), ("float16", 8), ("uint32", 4)])
@@ -65,7 +65,7 @@ def test_all_swizzle_modes(mode: str, row_bytes: int, index: int, code: int, sdo
     layout = tc.SwizzledLayout(tc.swizzle(mode, dtype), TileLayout(S[32, columns]))
     descriptor = plan(columns, dtype, layout=layout).partition.descriptor
     assert (descriptor.swizzle_index, descriptor.swizzle, descriptor.sdo) == (index, code, sdo)
-    kernel = demos.tcgen05_cp(dtype=dtype, columns=columns, layout=layout)
+    kernel = demos.tcgen05_cp(elementwise=True, dtype=dtype, columns=columns, layout=layout)
     assert kernel.ptx.count("tcgen05.cp.") == row_bytes // 16
     a = oracle.random_array((32, columns), dtype)
     b = np.zeros((128, row_bytes // 4), np.uint32)
@@ -77,7 +77,7 @@ def test_unswizzled_middle_tiles_step_column_and_descriptor() -> None:
     layout = TileLayout(S[(32, 4, 16) : (16, 512, 1)])
     found = plan(64, layout=layout)
     assert [(atom.column, atom.step_16_bytes) for atom in found.partition.atoms] == [(0, 0), (4, 32), (8, 64), (12, 96)]
-    kernel = demos.tcgen05_cp(columns=64, layout=layout)
+    kernel = demos.tcgen05_cp(elementwise=True, columns=64, layout=layout)
     a, b = oracle.random_array((32, 64), "uint8"), np.zeros((128, 16), np.uint32)
     kernel(a, b, executor="emulator")
     assert oracle.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
@@ -91,7 +91,7 @@ def test_the_tmem_layout_sets_the_column_steps() -> None:
 
 def test_the_descriptor_is_encoded_once() -> None:
     layout = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[32, 128]))
-    assert demos.tcgen05_cp(columns=128, layout=layout).ptx.count("or.b64") == 1
+    assert demos.tcgen05_cp(elementwise=True, columns=128, layout=layout).ptx.count("or.b64") == 1
 
 
 def test_declines_with_the_numbers() -> None:
@@ -123,7 +123,7 @@ def test_declines_with_the_numbers() -> None:
 @pytest.mark.parametrize("assembler", ["nvjitlink", "ptxas"])
 @pytest.mark.parametrize("cta_group", [1, 2])
 def test_assembles(target: str, assembler: str, cta_group: int) -> None:
-    kernel = demos.tcgen05_cp(target, cta_group=cta_group)
+    kernel = demos.tcgen05_cp(target, elementwise=True, cta_group=cta_group)
     assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
 
 
@@ -151,7 +151,7 @@ def pair_of_ctas(target: str = "sm_100a") -> tc.BuiltKernel:
     with k.if_(tid == 0):
         mbar.init(1)
         k.fence_mbarrier_init()
-    k.cta.copy(staging[:, :], a[block * 32 : block * 32 + 32, :])
+    demos.by_elements(k, staging[:, :], a[block * 32 : block * 32 + 32, :], threads=128)
     k.fence_proxy_async()
     k.cluster_sync()
     with k.if_(rank == 0), k.if_(tid == 0):

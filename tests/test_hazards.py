@@ -1,0 +1,46 @@
+"""A missing commit, wait, fence, barrier or expect_tx in any demo is a HazardError that names a line."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+import demos
+import pytest
+
+import tilecopy_core as tc
+
+GUARDS = re.compile(
+    r"bar\.sync|barrier\.cluster|fence|commit|expect_tx|try_wait|mbarrier\.init|wait::|wait_group|tcgen05\.(de)?alloc\."
+)
+
+
+def guard_lines(kernel: tc.BuiltKernel) -> list[int]:
+    return [number for number, line in enumerate(kernel.ptx.split("\n")) if GUARDS.search(line)]
+
+
+CASES = [(name, line) for name, demo in demos.DEMOS.items() for line in guard_lines(demo.make())]
+
+
+@pytest.mark.parametrize("name", demos.DEMOS)
+def test_the_demo_runs_clean(name: str) -> None:
+    demos.DEMOS[name].check(demos.DEMOS[name].make(), "emulator")
+
+
+def test_every_kind_of_guard_is_removed_somewhere() -> None:
+    kinds = {GUARDS.search(demos.DEMOS[name].make().ptx.split("\n")[line])[0] for name, line in CASES}  # type: ignore[index]
+    assert kinds >= {"bar.sync", "barrier.cluster", "fence", "commit", "expect_tx", "try_wait", "wait::", "wait_group"}
+
+
+@pytest.mark.parametrize(("name", "line"), CASES)
+def test_removing_one_line_is_a_hazard(name: str, line: int) -> None:
+    demo = demos.DEMOS[name]
+    kernel = demo.make()
+    lines = kernel.ptx.split("\n")
+    if "try_wait" in lines[line]:
+        lines[line + 1] = ""  # the branch back to it
+    lines[line] = ""
+    with pytest.raises(tc.HazardError) as caught:
+        demo.check(attrs.evolve(kernel, ptx="\n".join(lines)), "emulator")
+    assert caught.value.line > 0 and f"PTX line {caught.value.line}" in str(caught.value)
+    assert caught.value.kind
