@@ -283,7 +283,7 @@ class PtxBuilder(IndexEmitter):
         self._check_aligned("matrix descriptor start", start, 16)
         if swizzle not in (0, 2, 4, 6) or not 0 <= ldo < 2**14 or not 0 <= sdo < 2**14:
             raise PtxError(f"no matrix descriptor has ldo {ldo}, sdo {sdo}, swizzle code {swizzle}")
-        block = next(b for b in reversed(self.blocks) if b.depth == 0 or b is self.blocks[-1])
+        block = self.blocks[-1]
         key = ("descriptor", start, ldo, sdo, swizzle)
         if key not in block.known:
             at, unit, wide, result = self.reg("b32"), self.reg("b32"), self.reg("b64"), self.reg("b64")

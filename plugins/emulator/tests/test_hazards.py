@@ -104,3 +104,12 @@ def test_unknown_ptx_names_its_line() -> None:
     kernel = one_thread(lambda k, a, s: k.inline_ptx("vote.sync.any.pred %p0, %p0, 1;"))
     with pytest.raises(UnsupportedPtxError, match=r"line \d+: 'vote"):
         kernel(np.zeros(64, np.float32), executor="emulator")
+
+
+def test_an_endless_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilecopy_emulator import machine
+
+    monkeypatch.setattr(machine, "STEP_LIMIT", 1000)
+    kernel = one_thread(lambda k, a, s: k.inline_ptx("{{ W: bra W; }}"))
+    with pytest.raises(tc.HazardError, match="more than 1000 steps"):
+        kernel(np.zeros(64, np.float32), executor="emulator")

@@ -8,6 +8,7 @@ of the warp, or an mbarrier phase that the thread observed (``known``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,8 @@ from tilecopy_core import HazardError
 from .memory import ENGINE, SEVERAL, GlobalMemory, SharedMemory
 from .program import Instruction, Program, UnsupportedPtxError
 
+STEP_LIMIT = 1 << 24
+"""Instructions (of however many threads at once) after which a run is taken to be endless."""
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 FULL = slice(None)
 Step = Callable[["Machine", Any], None]
@@ -216,7 +219,9 @@ class Machine:
             HazardError: an execution that the hardware leaves undefined, or that never ends.
         """
         instructions = self.program.instructions
-        while True:
+        for steps in count():
+            if steps > STEP_LIMIT:
+                self.hazard("endless", f"more than {STEP_LIMIT} steps: a loop that does not end?", self.ids[:1])
             if self.together:
                 lanes: Any = FULL
             else:

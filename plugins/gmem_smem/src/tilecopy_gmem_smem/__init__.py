@@ -20,6 +20,7 @@ from tilecopy_core.checks import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_core.expr import same
 from tilecopy_core.partition import VectorPartition, synthesize
 from tilecopy_core.ptx import PtxBuilder
 from tilecopy_core.rounds import Walk, batches
@@ -63,15 +64,25 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """Batches of loads, then their stores.
 
-    Whole 16-byte vectors stream past L1: each byte is touched once (2% on an H200, tests/benchmarks/bench_round_trip.py).
+    Vectors of 16 bytes that neighbouring threads continue stream past L1: whole sectors are touched once (2% on an
+    H200, tests/benchmarks/bench_round_trip.py).
     """
     thread = ptx.thread_index(request.scope)
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    streaming = partition.vec_bits == 128
+    streaming = partition.vec_bits == 128 and _neighbours_continue(request, partition)
     for batch in batches(ptx, partition.outer, partition.vec_bits // 32):
         loaded = [ptx.load(src.address(turn), partition.vec_bits, streaming=streaming) for turn in batch]
         for turn, registers in zip(batch, loaded, strict=True):
             ptx.store(dst.address(turn), partition.vec_bits, registers, streaming=streaming)
+
+
+def _neighbours_continue(request: CopyRequest, partition: VectorPartition) -> bool:
+    """Whether the next thread's vector follows in global memory."""
+    if partition.threads == 1:
+        return False
+    side = partition.src if partition.src.region is request.side_in("global") else partition.dst
+    first, second = (side.offset(0, thread, partition.shape) for thread in (0, 1))
+    return same(second - first, partition.vec)
 
 
 def _typed() -> VariantPlugin:
