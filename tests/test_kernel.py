@@ -42,6 +42,28 @@ def test_arithmetic_is_numpys(dtype: str) -> None:
     assert oracle.same_bytes(result, expected.astype(source.dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e5m2"])
+def test_an_element_that_is_only_moved_keeps_its_bits(dtype: str) -> None:
+    k = tc.KernelBuilder("moved", threads=64)
+    a, b = k.param("A", (64,), dtype), k.param("B", (64,), dtype)
+    k.store(b[k.thread_id()], k.load(a[k.thread_id()]))
+    source = np.full(64, -1, f"i{tc.dtype_of(dtype).bytes}").view(tc.dtype_of(dtype).numpy())  # NaNs with payloads
+    result = np.zeros_like(source)
+    kernel = k.build(target="sm_80", grid=1)
+    assert "cvt." not in kernel.ptx
+    kernel(source, result, executor="emulator")
+    assert oracle.same_bytes(source, result)
+
+
+def test_computed_nans_are_the_hardwares() -> None:
+    source, result = np.full(64, -1, np.int32).view(np.float32), np.zeros(64, np.float32)
+    k = tc.KernelBuilder("nan", threads=64)
+    a, b = k.param("A", (64,), "float32"), k.param("B", (64,), "float32")
+    k.store(b[k.thread_id()], k.load(a[k.thread_id()]) + 1.0)
+    k.build(target="sm_80", grid=1)(source, result, executor="emulator")
+    assert (result.view(np.uint32) == 0x7FFFFFFF).all()
+
+
 CASTS = [
     (dtype, wanted)
     for dtype in ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")

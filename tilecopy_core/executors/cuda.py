@@ -38,11 +38,14 @@ class CudaExecutor:
         self._contexts: dict[int, Any] = {}
         self._functions: dict[tuple[int, str, str, str], Any] = {}
         self._initialised = False
+        self._bindings: Any = None
         self._devices: list[Device] | None = None
 
     # ------------------------------------------------------------------------------------------- devices
 
     def _driver(self) -> Any:
+        if self._bindings is not None:
+            return self._bindings
         try:
             from cuda.bindings import driver
         except ImportError as error:
@@ -56,6 +59,7 @@ class CudaExecutor:
                 if int(result):
                     raise LaunchError(f"the NVIDIA driver does not start: {result.name}")
                 self._initialised = True
+        self._bindings = driver
         return driver
 
     def _call(self, what: str, result: tuple[Any, ...]) -> Any:

@@ -16,7 +16,7 @@ from ..registry import Registry
 from ..request import CopyRequest, check_request
 from ..scope import ActiveThreads, Scope
 from ..target import Target
-from .values import Value, bind_loaded, lower_condition, lower_value, to_storage
+from .values import Value, bind_loaded, lower_condition, stored_bits
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +100,7 @@ class Store:
     def lower(self, context: Lowering) -> None:
         """A store of the element's width, or a move into the register that holds it."""
         ptx, dtype = context.ptx, self.element.buffer.dtype
-        register = to_storage(ptx, lower_value(ptx, self.value), dtype)
+        register = stored_bits(ptx, self.value)
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
             ptx.write_local(self.element.buffer, as_expr(offset).const, dtype.bits, [register])

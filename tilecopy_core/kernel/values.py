@@ -140,20 +140,33 @@ def register_type(dtype: DType) -> str:
 
 def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     """The register that holds a value in its compute type (of type b32 or b64)."""
-    key = ("value", id(value))
-    for block in ptx.blocks:
-        if key in block.known:
-            register = block.known[key][0]
-            assert isinstance(register, Register)
-            return register
-    register = _compute(ptx, value)
-    ptx.blocks[-1].known[key] = (register, value)  # the value is kept so that its id stays its own
+    register = _known(ptx, "value", value)
+    if register is None:
+        raw = _known(ptx, "raw", value)
+        register = _compute(ptx, value) if raw is None else _from_storage(ptx, raw, value.dtype)
+        ptx.blocks[-1].known[("value", id(value))] = (register, value)  # the value is kept so that its id stays its own
     return register
 
 
 def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
-    """Let a loaded value be the bits in ``raw`` (zero-extended), converted to its compute type."""
-    ptx.blocks[-1].known[("value", id(value))] = (_from_storage(ptx, raw, value.dtype), value)
+    """Let a loaded value be the bits in ``raw`` (zero-extended); they are converted when something is computed of them."""
+    ptx.blocks[-1].known[("raw", id(value))] = (raw, value)
+
+
+def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
+    """The bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
+    raw = _known(ptx, "raw", value)
+    return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
+
+
+def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
+    """What an open block knows of a value."""
+    for block in ptx.blocks:
+        if (what, id(value)) in block.known:
+            register = block.known[(what, id(value))][0]
+            assert isinstance(register, Register)
+            return register
+    return None
 
 
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:

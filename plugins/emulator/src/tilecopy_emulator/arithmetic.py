@@ -102,11 +102,24 @@ def _simple(function: Callable[..., Any]) -> Callable[[Instruction], Step]:
         def step(machine: Machine, lanes: Any) -> None:
             operands = [value(machine, source, lanes, type) for source in sources]
             with np.errstate(all="ignore"):
-                machine.write(str(destination), lanes, bits(function(*operands)))
+                machine.write(str(destination), lanes, bits(canonical(function(*operands), type)))
 
         return step
 
     return compile
+
+
+_CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF}
+"""What every NaN result is in hardware: payloads are kept by moves, not by arithmetic (PTX ISA, "Floating-point")."""
+
+
+def canonical(result: Any, type: str) -> Any:
+    """A result with its NaNs as hardware makes them."""
+    if type not in _CANONICAL_NAN:
+        return result
+    found = np.asarray(result)
+    nan = np.array(_CANONICAL_NAN[type], f"u{found.dtype.itemsize}").view(found.dtype)
+    return np.where(np.isnan(found), nan, found)
 
 
 def _truncated_divide(a: Any, b: Any) -> Any:
@@ -152,7 +165,7 @@ def _multiply(add: bool) -> Callable[[Instruction], Step]:
                         result = (result >> int(type[1:])).astype(_NUMPY[type])
                     if add:
                         result = result + value(machine, sources[2], lanes, third)
-            machine.write(str(destination), lanes, bits(result))
+            machine.write(str(destination), lanes, bits(canonical(result, type)))
 
         return step
 
@@ -261,7 +274,7 @@ def _cvt(instruction: Instruction) -> Step:
                 whole = np.trunc(found) if "rzi" in modes else np.rint(found)
                 result = np.clip(np.nan_to_num(whole, nan=0.0), limits.min, limits.max).astype(_NUMPY[wanted])
             else:
-                result = np.asarray(found).astype(_NUMPY[wanted])
+                result = canonical(np.asarray(found).astype(_NUMPY[wanted]), wanted)
         machine.write(str(destination), lanes, _extend(bits(result), result, machine, str(destination)))
 
     return step

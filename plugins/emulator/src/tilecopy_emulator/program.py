@@ -164,7 +164,6 @@ class _Parser:
 
     def _scoped_label(self, label: str) -> str:
         if len(self._renames) > 1:
-            self._renames[-1][label] = f"{label}@{self._scopes}"
             return f"{label}@{self._scopes}"
         return label
 
@@ -200,7 +199,7 @@ class _Parser:
         parts = statement.split(None, 1)
         operands = tuple(self._operand(part) for part in _split(parts[1])) if len(parts) > 1 else ()
         if parts[0].startswith("bra") and len(self._renames) > 1:
-            operands = (f"{operands[0]}@{self._scopes}",)  # a label of this scope, or of the kernel
+            operands = (f"{parts[1].strip()}@{self._scopes}",)  # a label of this scope, or of the kernel
         return Instruction(line, text, tuple(parts[0].split(".")), operands, guard, unless, self._source)
 
     def _name(self, name: str) -> str:
