@@ -197,8 +197,10 @@ class KernelBuilder:
             raise RequestError(f"block_id takes x, y or z, not {dim!r}")
         return symbol(f"ctaid.{dim}", upper=_GRID_LIMIT[dim] - 1)
 
-    def thread_id(self) -> Int:
-        """The thread's index in the CTA."""
+    def thread_id(self, dim: str = "x") -> Int:
+        """The thread's index in the CTA (CTAs are one-dimensional)."""
+        if dim != "x":
+            raise RequestError(f"a CTA has threads along x alone, not {dim!r}")
         return simplify(tid_symbol(self.threads)) if self.threads > 1 else 0
 
     def lane_id(self) -> Int:
@@ -371,9 +373,10 @@ class KernelBuilder:
             Action(lambda ptx: ptx.tcgen05_dealloc(ptx.tensor_address(ptx.address(holder)), columns, cta_group))
         )
 
-    def tcgen05_commit(self, barrier: Region, *, cta_group: int = 1) -> None:
-        """Let an mbarrier (``mbar[0]``) count one arrival when this thread's earlier tcgen05 copies are done."""
-        self._append(Action(lambda ptx: ptx.tcgen05_commit(barrier_address(ptx, barrier), cta_group)))
+    def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
+        """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
+        element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
+        self._append(Action(lambda ptx: ptx.tcgen05_commit(barrier_address(ptx, element), cta_group)))
 
     def tcgen05_fence_after(self) -> None:
         """Order tcgen05 work that follows after the synchronisation that came before."""

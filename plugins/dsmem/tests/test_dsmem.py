@@ -61,7 +61,12 @@ def test_declines_with_the_numbers() -> None:
     assert "chunk is 24 bytes" in reason(box=(slice(0, 128), slice(0, 12)))
     assert "multiple of 8 bytes" in reason(box=(slice(0, 128), slice(4, 12)))
     assert "step of 68 elements is not a multiple of 16 bytes" in reason(dst_layout=TileLayout(S[(128, 64) : (68, 1)]))
-    assert "mbar" in reason(mbar=None)
+    inside = tc.ActiveThreads(cta_threads=1)
+    assert "option mbar is one mbarrier" in reason(mbar=None, active=inside)
+    assert "option mbar is one mbarrier" in reason(mbar="bar")
+    assert "option remote_cta_id" in reason(remote_cta_id=None, active=inside)
+    assert plan(mbar=None, remote_cta_id=None).variant == "dsmem", "a plan alone needs neither"
+    assert plan(mbar=MBAR).variant == "dsmem"
     assert "remote_cta_id" in reason(remote_cta_id=16)
     assert "needs sm_90 or newer" in reason(target="sm_89")
     assert "1048576 bytes complete on one mbarrier phase" in reason(

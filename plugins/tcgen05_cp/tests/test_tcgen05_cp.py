@@ -99,7 +99,9 @@ def test_declines_with_the_numbers() -> None:
     assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": no_router})
     shifted = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane] + 8 @ TLane)
     assert "begins at lane 8" in reason(tensor={"layout": shifted})
-    assert "no allocated address" in reason(tensor={"allocated_addr": None})
+    inside = tc.ActiveThreads(cta_threads=1)
+    assert "no allocated address" in reason(tensor={"allocated_addr": None}, active=inside)
+    assert plan(tensor={"allocated_addr": None}).variant == "tcgen05_cp", "a plan alone needs no allocation"
     assert "has no tcgen05" in reason(target="sm_100")
     assert "has no tcgen05" in reason(target="sm_90a")
     assert "has no tcgen05" in reason(target="sm_120a")

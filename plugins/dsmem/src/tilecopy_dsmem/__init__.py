@@ -7,7 +7,7 @@ waits on it; the source was fenced (``fence_proxy_async``) after it was written.
 
 from __future__ import annotations
 
-from tilecopy_core import CopyRequest, Decline, Region, Variant, VariantPlugin, Verdict, hookimpl
+from tilecopy_core import Buffer, CopyRequest, Decline, Mbarrier, Region, Variant, VariantPlugin, Verdict, hookimpl
 from tilecopy_core.checks import (
     architecture,
     first_failure,
@@ -37,9 +37,19 @@ variant = Variant(
 )
 
 
-def remote_barrier(request: CopyRequest) -> str | None:
-    """``mbar=`` is one mbarrier in shared memory."""
+def barrier_of(request: CopyRequest) -> Region | None:
+    """The mbarrier of ``mbar=``: one element, or the first of a buffer or of a KernelBuilder mbarrier."""
     mbar = request.options.get("mbar")
+    if isinstance(mbar, (Buffer, Mbarrier)):
+        mbar = mbar[0]
+    return mbar
+
+
+def remote_barrier(request: CopyRequest) -> str | None:
+    """``mbar=`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
+    mbar = barrier_of(request)
+    if mbar is None and request.active.cta_threads is None:
+        return None
     if not isinstance(mbar, Region) or mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1:
         return f"option mbar is one mbarrier of the destination CTA, such as mbar[0], not {mbar!r}"
     return None
@@ -48,6 +58,8 @@ def remote_barrier(request: CopyRequest) -> str | None:
 def remote_rank(request: CopyRequest) -> str | None:
     """``remote_cta_id=`` is a rank that a cluster can have."""
     rank = request.options.get("remote_cta_id")
+    if rank is None and request.active.cta_threads is None:
+        return None
     if not is_int(rank):
         return f"option remote_cta_id is the rank of the destination CTA in the cluster, not {rank!r}"
     lower, upper = bounds_of(rank)
@@ -84,7 +96,8 @@ def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
     """``mapa`` and one bulk copy a chunk; no wait."""
-    mbar, rank = request.options["mbar"], request.options["remote_cta_id"]
+    mbar, rank = barrier_of(request), request.options["remote_cta_id"]
+    assert mbar is not None
     place = mbar.buffer.layout.apply(*mbar.starts, shape=mbar.buffer.shape)["m"]
     barrier = ptx.mapa(ptx.address(mbar.buffer, place), rank)
     src, dst = (Walk(ptx, side, partition.rounds, 0) for side in (partition.rounds.src, partition.rounds.dst))

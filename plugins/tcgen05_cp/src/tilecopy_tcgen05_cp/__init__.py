@@ -36,8 +36,8 @@ def blackwell(request: CopyRequest) -> str | None:
 
 
 def allocated(request: CopyRequest) -> str | None:
-    """``tcgen05.alloc`` has given the destination an address."""
-    if request.dst.buffer.allocated_addr is None:
+    """``tcgen05.alloc`` has given the destination an address (a plan with no kernel around it has none to give)."""
+    if request.dst.buffer.allocated_addr is None and request.active.cta_threads is not None:
         return (
             f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
         )
