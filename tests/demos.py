@@ -220,6 +220,30 @@ def tcgen05_cp(
     return k.build(target=target, grid=1)
 
 
+def producer_consumer(target: str = "sm_90", *, rounds: int = 7, stages: int = 2) -> tc.BuiltKernel:
+    """One warp fills the stages of a ring, two warps read them; mbarriers alone order them, phase by phase."""
+    k = tc.KernelBuilder("producer_consumer", threads=96)
+    a, b = k.param("A", (rounds, 32), "float32"), k.param("B", (rounds, 64), "float32")
+    ring = k.shared((stages, 32), "float32", name="ring")
+    full, empty = k.mbarrier("full", count=stages), k.mbarrier("empty", count=stages)
+    tid, warp, lane = k.thread_id(), k.warp_id(), k.lane_id()
+    with k.if_(tid == 0):
+        for stage in range(stages):
+            full.init(32, index=stage)
+            empty.init(64, index=stage)
+    k.cta_sync()
+    with k.if_(warp == 0), k.range(rounds) as i:
+        with k.if_(i >= stages):
+            empty.wait((i // stages + 1) % 2, index=i % stages)
+        k.store(ring[i % stages, lane], k.load(a[i, lane]))
+        full.arrive(index=i % stages)
+    with k.if_(warp > 0), k.range(rounds) as i:
+        full.wait(i // stages % 2, index=i % stages)
+        k.store(b[i, tid - 32], k.load(ring[i % stages, 31 - lane]) + k.load(ring[i % stages, lane]))
+        empty.arrive(index=i % stages)
+    return k.build(target=target, grid=1)
+
+
 @attrs.frozen
 class Demo:
     """A demo, its inputs and what it must give.
@@ -280,6 +304,13 @@ DEMOS: dict[str, Demo] = {
     ),
     "ldgsts": Demo(ldgsts, **_same((128, 32), "float16"), variants=("gmem_smem", "ldgsts"), min_arch=80),
     "pipeline": Demo(pipeline, _pipeline_input, _pipeline_result, variants=("ldgsts", "reg"), min_arch=80),
+    "producer_consumer": Demo(
+        producer_consumer,
+        lambda: [np.random.default_rng(0).random((7, 32), dtype=np.float32), np.zeros((7, 64), np.float32)],
+        lambda inputs: np.tile(inputs[0] + inputs[0][:, ::-1], (1, 2)),
+        variants=(),
+        min_arch=90,
+    ),
     "dsmem": Demo(dsmem, **_same((128, 64), "float16"), variants=("gmem_smem", "dsmem"), min_arch=90),
     "tcgen05_cp": Demo(
         tcgen05_cp,

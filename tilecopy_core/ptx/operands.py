@@ -51,7 +51,7 @@ class Address:
             raise PtxError(f"the immediate {self.offset_bytes} of an address does not fit 32 bits")
 
     def __str__(self) -> str:
-        return f"[{self.base}{self.offset_bytes:+d}]" if self.offset_bytes else f"[{self.base}]"
+        return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
 
     def __add__(self, offset_bytes: int) -> Address:
         align = self.align_bytes

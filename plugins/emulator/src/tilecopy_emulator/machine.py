@@ -119,42 +119,46 @@ class Machine:
         block = ",".join(map(str, self.blocks[lane // self.threads]))
         return f"thread {lane % self.threads} of CTA ({block})"
 
-    def ordered(self, lanes: Any, other: Any, other_warp: Any, times: Any) -> Any:
-        """Whether an access by ``other`` at ``times`` comes before what ``lanes`` do now (barriers of a CTA aside)."""
+    def warp_bit(self, lanes: Any) -> Any:
+        """A bit for each lane's warp in its CTA."""
+        return np.uint32(1) << (self.warp_ids[lanes] % self.warps_per_cta).astype(np.uint32)
+
+    def ordered(self, lanes: Any, other: Any, other_warps: Any, times: Any) -> Any:
+        """Whether an access by ``other`` at ``times`` comes before what ``lanes`` do now (barriers of a CTA aside).
+
+        Args:
+            lanes: who accesses now.
+            other: who accessed then: a thread, several, or the engine; shape (lanes, granules).
+            other_warps: for readers, the mask of their warps.
+            times: when.
+        """
         me = self.lane_ids(lanes)[:, None]
         single = other >= 0
-        warp = np.where(single, self.warp_ids[np.where(single, other, 0)], -1)
-        if other_warp is not None:
-            warp = np.where(single, warp, other_warp)
         mine = self.warp_ids[lanes][:, None]
-        result = (warp == mine) & (times <= self.warp_floor[mine])
+        same_warp = single & (self.warp_ids[np.where(single, other, 0)] == mine)
+        if other_warps is not None:
+            same_warp |= ~single & (other_warps == self.warp_bit(lanes)[:, None])
+        result = same_warp & (times <= self.warp_floor[mine])
         if self.known is None:
             return result
-        # in a cluster the accessor may be a thread of another CTA
         first = me // self.cluster_threads * self.cluster_threads
         column = np.where(other == ENGINE, self.cluster_threads, np.clip(other - first, 0, self.cluster_threads - 1))
         one = single | (other == ENGINE)
         result |= one & (self.known[me, column] >= times)
-        if (~one & ~result).any():
+        if other_warps is not None and (~one & ~result).any():
             rows = np.broadcast_to(me, other.shape)
-            for index in np.argwhere(~one & ~result):
-                where = tuple(index)
-                lane = int(rows[where])
-                result[where] = self._knows_all(
-                    lane, None if other_warp is None else int(other_warp[where]), int(times[where])
-                )
+            for index in map(tuple, np.argwhere(~one & ~result)):
+                result[index] = self._knows_warps(int(rows[index]), int(other_warps[index]), int(times[index]))
         return result
 
-    def _knows_all(self, lane: int, warp: int | None, time: int) -> bool:
-        """Whether a lane knows what every other thread of its CTA (or of one warp) did up to a time."""
+    def _knows_warps(self, lane: int, warps: int, time: int) -> bool:
+        """Whether a lane knows what every other thread of some warps of its CTA did up to a time."""
         assert self.known is not None
-        start = lane // self.threads * self.threads - lane // self.cluster_threads * self.cluster_threads
-        row = self.known[lane, start : start + self.threads].copy()
-        row[lane % self.threads] = np.iinfo(np.int32).max
-        if warp is not None and warp >= 0:
-            inside = warp % self.warps_per_cta * 32
-            row = row[inside : inside + 32]
-        return bool((row >= time).all())
+        start = lane // self.threads * self.threads % self.cluster_threads
+        row = self.known[lane, start : start + self.threads]
+        inside = (warps >> (np.arange(self.threads) // 32)) & 1 == 1
+        inside[lane % self.threads] = False
+        return bool((row[inside] >= time).all())
 
     def hazard(self, kind: str, message: str, lanes: Any, position: int = 0) -> NoReturn:
         """Raise :class:`HazardError` for one lane of the instruction that is being executed."""

@@ -103,13 +103,16 @@ class GlobalMemory:
 
 @attrs.define(eq=False)
 class Shadow:
-    """What is known of each granule of shared memory of a batch of CTAs, flat over CTA and granule."""
+    """What is known of each granule of shared memory of a batch of CTAs, flat over CTA and granule.
+
+    ``reader_warps`` is a mask of the warps of the CTA that have read since the last barrier of the CTA.
+    """
 
     written: Any
     writer: Any
     write_time: Any
     reader: Any
-    reader_warp: Any
+    reader_warps: Any
     read_time: Any
     pending: Any
     busy: Any
@@ -122,7 +125,7 @@ class Shadow:
             np.full(count, NOBODY, np.int32),
             np.zeros(count, np.int32),
             np.full(count, NOBODY, np.int32),
-            np.full(count, NOBODY, np.int32),
+            np.zeros(count, np.uint32),
             np.zeros(count, np.int32),
             np.zeros(count, bool),
             np.zeros(count, np.int16),
@@ -214,17 +217,16 @@ class SharedMemory:
             at, cell = _first(~shadow.written[cells], cells)
             machine.hazard("poison", f"{self.where(cell)} is read and was never written", lanes, at)
         self._check_order(machine, lanes, cells, shadow.writer, shadow.write_time, "read", "written")
-        me, warp = machine.lane_ids(lanes)[:, None], machine.warp_ids[lanes][:, None]
+        me, warp_bit = machine.lane_ids(lanes)[:, None], machine.warp_bit(lanes)[:, None]
         recent = shadow.read_time[cells] > machine.floor_of(lanes)[:, None]
         others = recent & (shadow.reader[cells] != NOBODY) & (shadow.reader[cells] != me)
-        mixed = others & (shadow.reader_warp[cells] != warp)
         readers = np.where(others, SEVERAL, me).astype(np.int32)
-        warps = np.where(mixed, SEVERAL, warp).astype(np.int32)
-        shadow.reader[cells], shadow.reader_warp[cells] = readers, warps
+        warps = np.where(recent, shadow.reader_warps[cells], 0).astype(np.uint32) | warp_bit
+        shadow.reader[cells], shadow.reader_warps[cells] = readers, warps
         shadow.read_time[cells] = machine.now
-        lost = shadow.reader[cells] != readers  # several lanes of this instruction on one granule
-        if lost.any():
-            shadow.reader_warp[cells[shadow.reader_warp[cells] != warps]] = SEVERAL
+        lost = (shadow.reader[cells] != readers) | (shadow.reader_warps[cells] != warps)
+        if lost.any():  # several lanes of this instruction on one granule
+            np.bitwise_or.at(shadow.reader_warps, cells[lost], warps[lost])
             shadow.reader[cells[lost]] = SEVERAL
 
     def check_write(self, machine: Machine, lanes: Any, places: IntArray, size: int, *, pending: bool = False) -> None:
@@ -272,7 +274,7 @@ class SharedMemory:
         late &= (other != NOBODY) & (other != me)
         if not late.any():
             return
-        late &= ~machine.ordered(lanes, other, self.shadow.reader_warp[cells] if before == "read" else None, times)
+        late &= ~machine.ordered(lanes, other, self.shadow.reader_warps[cells] if before == "read" else None, times)
         if late.any():
             at, cell = _first(late, cells)
             who_name = machine.name_of(int(who[cell]))
