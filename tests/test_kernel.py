@@ -316,6 +316,26 @@ def test_what_cannot_be_shown_to_leave_every_thread_active_is_declined(
             k.build(target="sm_80")
 
 
+@pytest.mark.parametrize("form", ["with", "if_"])
+def test_elect_leaves_one_thread_a_warp(form: str) -> None:
+    k = tc.KernelBuilder("elected", threads=64)
+    a, b = k.param("A", (64,), "float32"), k.param("B", (2,), "int32", align_bytes=4)
+    s = k.shared((2, 64), "float32", name="s")
+    with k.elect() if form == "with" else k.if_(k.elect()):
+        k.thread.copy(s[k.warp_id(), :], a[:])
+        k.store(b[k.warp_id()], 1)
+    kernel = k.build(target="sm_90", grid=1)
+    assert "elect.sync" in kernel.ptx
+    assemble(kernel.ptx, kernel.target, "ptxas")
+    result = np.zeros(2, np.int32)
+    kernel(np.ones(64, np.float32), result, executor="emulator")
+    assert result.tolist() == [1, 1]
+    with k.elect():
+        k.warp.copy(s[0, :], a[:])
+    with pytest.raises(tc.NoVariantError, match="leaves 1 of the 32 threads"):
+        k.build(target="sm_90", grid=1)
+
+
 def test_a_cta_that_is_no_whole_number_of_warps() -> None:
     k = tc.KernelBuilder("k", threads=48)
     a, b = k.param("A", (96,), "float32"), k.shared((96,), "float32")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from ..dtypes import dtype_of
 from ..errors import LayoutError, RequestError
 from ..expr import Condition, Expr, Int, as_expr, bounds_of, is_int, simplify, symbol
@@ -55,7 +57,7 @@ class _Block:
         self._kernel._open(self._statement.body, self._active, guarded=isinstance(self._statement, If))
         return self._index
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         self._kernel._close()
         if kind is None:
             self._kernel._append(self._statement)
@@ -63,6 +65,26 @@ class _Block:
     def __iter__(self) -> Iterator[Any]:
         with self:
             yield self._index
+
+
+@attrs.frozen(eq=False, repr=False)
+class Elected(Condition):
+    """True in one lane of each warp; a ``with`` of it is an ``if_``."""
+
+    kernel: KernelBuilder | None = None
+
+    def __repr__(self) -> str:
+        return "elect"
+
+    def __enter__(self) -> None:
+        assert self.kernel is not None
+        block = self.kernel.if_(self)
+        self.kernel._elected.append(block)
+        block.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        assert self.kernel is not None
+        self.kernel._elected.pop().__exit__(*exception)
 
 
 class KernelBuilder:
@@ -89,6 +111,7 @@ class KernelBuilder:
         self._bounds: list[Bound] = []
         self._written: set[str] = set()
         self._counter: dict[str, int] = {}
+        self._elected: list[_Block] = []
         self._body: list[Any] = []
         self._stack: list[tuple[list[Any], ActiveThreads, bool]] = [(self._body, ActiveThreads(threads), False)]
 
@@ -234,9 +257,9 @@ class KernelBuilder:
             raise RequestError(f"if_ takes a comparison of run-time integers or values, not {condition!r}")
         return _Block(self, If(condition, []), self._active.narrowed_by(condition))
 
-    def elect(self) -> Condition:
-        """True in one lane of the warp (``elect.sync``, sm_90)."""
-        return Condition("elect", Value(dtype_of("bool"), "elect"))
+    def elect(self) -> Elected:
+        """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
+        return Elected("elect", Value(dtype_of("bool"), "elect"), kernel=self)
 
     @property
     def _active(self) -> ActiveThreads:
