@@ -133,6 +133,30 @@ def test_bad_device_arguments_are_named_before_the_launch(gpu: str) -> None:
             kernel(bad, good)
 
 
+def test_device_arrays_are_not_for_the_emulator(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
+    good = torch.zeros(256, 64, dtype=torch.float16, device="cuda")
+    with pytest.raises(tc.LaunchError, match="argument A: the array is on a device"):
+        kernel(good, good, executor="emulator")
+
+
+def test_elect_on_the_gpu(gpu: str) -> None:
+    if tc.target_of(gpu).arch < 90:
+        pytest.skip(f"elect.sync needs sm_90, the GPU is {gpu}")
+    k = tc.KernelBuilder("elected", threads=64)
+    a, b = k.param("A", (64,), "float32"), k.param("B", (2, 64), "float32")
+    s = k.shared((2, 64), "float32", name="s")
+    with k.elect():
+        k.thread.copy(s[k.warp_id(), :], a[:])
+    k.cta_sync()
+    k.cta.copy(b[:, :], s[:, :])
+    source = oracle.random_array((64,), np.float32)
+    result = np.zeros((2, 64), np.float32)
+    k.build(target=gpu, grid=1)(source, result, executor="cuda")
+    assert oracle.same_bytes(result, np.stack([source, source]))
+
+
 def test_a_foreign_target_and_broken_ptx_are_launch_errors(gpu: str) -> None:
     a = np.zeros((128, 64), np.float16)
     with pytest.raises(tc.LaunchError, match="sm_120"):
