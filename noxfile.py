@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, lint, build, alone, install-subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel, ScalarParameter
+from ..layout import row_major
 from ..memory import Buffer
 from .arguments import ArrayFacts, as_host_array, check_array, flat_bytes, host_facts, split_arguments
 
@@ -297,7 +298,7 @@ class CudaExecutor:
         if interface is not None:
             pointer, readonly = interface["data"]
             shape, strides = tuple(interface["shape"]), interface.get("strides")
-            elements = _row_major(shape) if strides is None else tuple(s // buffer.dtype.bytes for s in strides)
+            elements = row_major(shape) if strides is None else tuple(s // buffer.dtype.bytes for s in strides)
             facts = ArrayFacts(shape, elements, _named_dtype(argument, interface["typestr"]), int(pointer), readonly)
             return _View(facts, self._ordinal_of(int(pointer)), argument)
         return _dlpack_view(kernel, buffer, argument)
@@ -367,7 +368,7 @@ def _dlpack_view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
     shape = tuple(view.shape)
-    strides = tuple(view.strides) if view.strides is not None else _row_major(shape)
+    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
     facts = ArrayFacts(shape, strides, _named_dtype(argument, ""), int(view.ptr), bool(view.readonly))
     return _View(facts, int(view.device_id), argument)
 
@@ -375,14 +376,6 @@ def _dlpack_view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
 def _detached(argument: Any) -> Any:
     """Torch refuses to export a tensor that requires grad; its memory is the same without."""
     return argument.detach() if getattr(argument, "requires_grad", False) else argument
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
 
 
 def stream_pointer(stream: Any) -> int:

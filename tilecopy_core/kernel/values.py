@@ -13,8 +13,8 @@ import attrs
 
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError
-from ..expr import Condition, Expr, as_expr, bounds_of
-from ..ptx import PtxBuilder, Register
+from ..expr import Condition, Expr, bounds_of
+from ..ptx import SETP, PtxBuilder, Register
 
 _COMPUTE = ("float16", "bfloat16", "float32", "float64")
 
@@ -204,7 +204,8 @@ def _constant(number: float, type: str) -> str:
     return str(int(number))
 
 
-_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "min": "min", "max": "max", "neg": "neg"}
+_OPS = {"add", "sub", "mul", "div", "min", "max", "neg"}
+"""Operations whose name is the instruction's."""
 
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
@@ -223,7 +224,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         raise RequestError("a loaded value is used outside the block that loaded it; load it again there")
     rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
-    ptx.instr(f"{_OPS[value.op]}{rounding}.{sign}", result, *operands)
+    ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
     return _wrap(ptx, result, value.dtype)
 
 
@@ -259,28 +260,24 @@ def _cvt(ptx: PtxBuilder, opcode: str, register: Register, bits: int) -> Registe
     return result
 
 
-_SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-
-
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
     """A condition on symbolic integers, values, or both in a predicate register."""
+    return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
+
+
+def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
     if condition.op == "elect":
         result = ptx.reg("pred")
         ptx.instr("elect.sync", f"_|{result}", "0xffffffff")
         return result
-    if condition.op in ("and", "or", "not"):
-        parts = [lower_condition(ptx, part) for part in (condition.left, condition.right) if part is not None]
-        result = ptx.reg("pred")
-        ptx.instr(f"{condition.op}.pred", result, *parts)
-        return result
     if not isinstance(condition.left, Value) and not isinstance(condition.right, Value):
-        return ptx.predicate(Condition(condition.op, as_expr(condition.left), as_expr(condition.right)))
+        return ptx.predicate(condition)
     typed = condition.left if isinstance(condition.left, Value) else condition.right
     left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
     if left.dtype != right.dtype:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
     result = ptx.reg("pred")
     operands = lower_value(ptx, left), lower_value(ptx, right)
-    name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else _SETP[condition.op]
+    name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
     ptx.instr(f"setp.{name}.{register_type(left.dtype)}", result, *operands)
     return result

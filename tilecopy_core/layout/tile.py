@@ -7,7 +7,7 @@ offset; each replica iter then repeats the place ``extent`` times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -471,9 +471,3 @@ def _cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], tu
     if deeper is None:
         return None
     return deeper[0], ((first.axis, quotient * first.stride), *deeper[1])
-
-
-def iterate_places(layout: TileLayout) -> Iterator[dict[str, Int]]:
-    """The place of every flat index in order (small layouts; for tests and pictures)."""
-    for flat in range(layout.size):
-        yield layout.apply(flat)

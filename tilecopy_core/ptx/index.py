@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
 
@@ -40,7 +40,8 @@ SPECIAL_REGISTERS = {
 }
 """Symbols that are special registers."""
 
-_SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+"""Comparison -> the ISA's word for it."""
 POOL = "smem_pool"
 
 
@@ -335,18 +336,27 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
-    def predicate(self, condition: Condition) -> Register:
-        """A condition on symbolic integers in a predicate register."""
+    def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
+        """A condition in a predicate register.
+
+        Args:
+            condition: comparisons of symbolic integers, and ``and``, ``or``, ``not`` of them.
+            compare: lowers one comparison instead, when its operands are of another kind.
+        """
         if condition.op in ("and", "or", "not"):
-            parts = [self.predicate(part) for part in (condition.left, condition.right) if part is not None]
+            sides = (condition.left, condition.right)
+            parts = [self.predicate(part, compare) for part in sides if part is not None]
             result = self.reg("pred")
             self.instr(f"{condition.op}.pred", result, *parts)
             return result
+        return (compare or self._compare)(condition)
+
+    def _compare(self, condition: Condition) -> Register:
         bits = 32 if _fits32(as_expr(condition.left)) and _fits32(as_expr(condition.right)) else 64
         right = as_expr(condition.right)
         result = self.reg("pred")
         self.instr(
-            f"setp.{_SETP[condition.op]}.s{bits}",
+            f"setp.{SETP[condition.op]}.s{bits}",
             result,
             self.value(condition.left, bits),
             right.const if not right.terms else self.value(condition.right, bits),

@@ -105,7 +105,6 @@ class _Parser:
         self._instructions: list[Instruction] = []
         self._labels: dict[str, int] = {}
         self._registers: dict[str, int] = {}
-        self._ranges: dict[str, int] = {}
         self._shared: list[tuple[str, int, int]] = []
         self._renames: list[dict[str, str]] = [{}]
         self._scopes = 0
