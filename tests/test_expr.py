@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tilecopy_core as tc
-from tilecopy_core.expr import as_expr, bounds_of, divisor_of, evaluate, possible_bits, split_terms, substitute
+from tilecopy_core.expr import Symbol, bounds_of, divisor_of, evaluate, of_atom, possible_bits, same, split_terms, substitute
 
 SYMBOLS = {
-    "a": (tc.symbol("a", upper=31), range(32)),
-    "b": (tc.symbol("b", upper=90, multiple_of=6), range(0, 91, 6)),
-    "c": (tc.symbol("c", lower=3, upper=5), range(3, 6)),
+    Symbol("a", 0, 31): range(32),
+    Symbol("b", 0, 90, 6): range(0, 91, 6),
+    Symbol("c", 3, 5): range(3, 6),
+    Symbol("d", -9, 4): range(-9, 5),
+    Symbol("e", -40, -8, 8): range(-40, -7, 8),
 }
+INTEGERS = [of_atom(found) for found in SYMBOLS]
+FIRST = next(iter(SYMBOLS))
 
 
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     """Random index arithmetic."""
     if depth == 0:
-        return draw(st.one_of(st.integers(0, 40), st.sampled_from([s for s, _ in SYMBOLS.values()])))
+        return draw(st.one_of(st.integers(-40, 40), st.sampled_from(INTEGERS)))
     left = draw(expressions(depth - 1))
-    kind = draw(st.sampled_from(["+", "*", "//", "%", "^", "sym*"]))
+    kind = draw(st.sampled_from(["+", "-", "*", "//", "%", "^", "sym*"]))
     if kind == "+":
         return left + draw(expressions(depth - 1))
+    if kind == "-":
+        return left - draw(expressions(depth - 1))
     if kind == "^":
         return left ^ draw(expressions(depth - 1))
     if kind == "sym*":
-        return left * draw(st.sampled_from([s for s, _ in SYMBOLS.values()]))
-    number = draw(st.integers(1, 20))
-    return {"*": left * number, "//": left // number, "%": left % number}[kind]
+        return left * draw(st.sampled_from(INTEGERS))
+    number = draw(st.integers(1, 20)) * (draw(st.sampled_from([1, 1, 1, -1])) if kind == "*" else 1)
+    return left * number if kind == "*" else left // number if kind == "//" else left % number
 
 
 @st.composite
-def environments(draw: st.DrawFn) -> dict[str, int]:
+def environments(draw: st.DrawFn) -> dict[Symbol, int]:
     """A value for each symbol, as declared."""
-    return {name: draw(st.sampled_from(list(values))) for name, (_, values) in SYMBOLS.items()}
+    return {found: draw(st.sampled_from(list(values))) for found, values in SYMBOLS.items()}
 
 
 @given(expressions(), st.lists(environments(), min_size=1, max_size=8))
-def test_bounds_divisor_and_bits_hold_for_every_value(expr: tc.Int, found: list[dict[str, int]]) -> None:
+def test_bounds_divisor_and_bits_hold_for_every_value(expr: tc.Int, found: list[dict[Symbol, int]]) -> None:
     lower, upper = bounds_of(expr)
     bits, divisor = possible_bits(expr), divisor_of(expr)
     for env in found:
@@ -52,7 +61,7 @@ def test_bounds_divisor_and_bits_hold_for_every_value(expr: tc.Int, found: list[
 
 
 @given(expressions(), expressions(), environments(), st.integers(1, 24))
-def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[str, int], number: int) -> None:
+def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[Symbol, int], number: int) -> None:
     a, b = evaluate(left, env), evaluate(right, env)
     assert evaluate(left + right, env) == a + b
     assert evaluate(left - right, env) == a - b
@@ -63,11 +72,11 @@ def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[st
 
 
 @given(expressions(), environments())
-def test_substitution_is_evaluation(expr: tc.Int, env: dict[str, int]) -> None:
-    assert as_expr(substitute(expr, env)).const == evaluate(expr, env)
-    without, only, whole = split_terms(expr, "a")
-    if whole:
-        assert evaluate(without, env) + evaluate(only, env) == evaluate(expr, env)
+def test_substitution_is_evaluation(expr: tc.Int, env: dict[Symbol, int]) -> None:
+    assert substitute(expr, env) == evaluate(expr, env)
+    parts = split_terms(expr, FIRST)
+    if parts is not None:
+        assert evaluate(parts[0], env) + evaluate(parts[1], env) == evaluate(expr, env)
 
 
 def test_thread_splits_simplify_away() -> None:
@@ -79,13 +88,49 @@ def test_thread_splits_simplify_away() -> None:
     assert repr(flat % 1024) == "8*tid"
 
 
-def test_comparison_is_a_condition_and_structural_in_a_boolean_context() -> None:
+def test_a_comparison_is_a_condition_without_truth() -> None:
     tid = tc.symbol("tid", upper=31)
-    assert isinstance(tid < 4, object) and repr(tid < 4) == "tid < 4"
-    assert bool(tid + 1 == 1 + tid)
-    assert not bool(tid == tid + 1)
-    with pytest.raises(tc.RequestError, match="if_"):
-        bool(tid < 4)
+    assert repr(tid < 4) == "tid < 4"
+    assert same(tid + 1, 1 + tid)
+    assert not same(tid, tid + 1)
+    for misuse in (
+        lambda: bool(tid < 4),
+        lambda: bool(tid == 4),
+        lambda: bool(tid != 4),
+        lambda: tid == 5 or tid == 6,
+        lambda: tid == 5 and tid < 3,
+        lambda: not (tid == 5),
+        lambda: 0 < tid < 5,
+        lambda: tid in [1, 2],
+        lambda: bool(tid),
+    ):
+        with pytest.raises(tc.RequestError, match="if_"):
+            misuse()
+    for other in (1.5, "4", None, True):
+        with pytest.raises(tc.RequestError, match="index arithmetic takes integers"):
+            tid == other  # noqa: B015
+
+
+def test_a_symbol_is_not_its_name() -> None:
+    one, other = tc.symbol("n", upper=7), tc.symbol("n", upper=7)
+    assert not same(one, other)
+    assert not same(one - other, 0)
+    assert bounds_of(one - other) == (-7, 7)
+
+
+def test_the_sign_of_a_difference_survives_an_exclusive_or() -> None:
+    """``((a ^ b) - 5) ^ 8`` is -13 at a = b = 0; a mask of bits that forgets the sign makes it 3."""
+    a, b = Symbol("a", 0, 7), Symbol("b", 0, 7)
+    expr = ((of_atom(a) ^ of_atom(b)) - 5) ^ 8
+    assert evaluate(expr, {a: 0, b: 0}) == (0 - 5) ^ 8 == -13
+
+
+@given(expressions(), expressions(), environments())
+def test_pickles_and_copies_keep_meaning_and_identity(left: tc.Int, right: tc.Int, env: dict[Symbol, int]) -> None:
+    made, other, values = pickle.loads(pickle.dumps((left, right, env)))
+    assert evaluate(made, values) == evaluate(left, env)
+    assert same(made, other) == same(left, right)
+    assert evaluate(copy.deepcopy((left, env))[0], env) == evaluate(left, env) if isinstance(left, int) else True
 
 
 def test_misuse_is_named() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
-from tilecopy_core.expr import evaluate
+from tilecopy_core.expr import evaluate, symbols_of
 from tilecopy_core.layout import AXES
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
@@ -150,12 +150,13 @@ def test_symbolic_start_slices_as_its_values_do(block: int, count: int, number: 
     shape = (64, 8)
     layout = TileLayout(S[shape])
     index = tc.symbol("i", upper=5)
+    (i,) = symbols_of(index)
     start = index * block * 2
     assume(5 * block * 2 + count <= 64)
     cut = layout.slice(shape, [(start, start + count), (0, 8)])
     assert cut is not None
     fixed = layout.slice(shape, [(number * block * 2, number * block * 2 + count), (0, 8)])
-    assert [evaluate(cut.apply(i)["m"], {"i": number}) for i in range(cut.size)] == enumerate_m(fixed)
+    assert [evaluate(cut.apply(place)["m"], {i: number}) for place in range(cut.size)] == enumerate_m(fixed)
 
 
 def test_worked_values_of_the_design() -> None:

@@ -13,8 +13,8 @@ from kernels import round_trip
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
-from tilecopy_core.ptx import Address, PtxBuilder
-from tilecopy_core.ptx.needs import needs_of
+from tilecopy_core.ptx import Address, PtxBuilder, tcgen05
+from tilecopy_core.ptx.instructions import instruction_of
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -74,9 +74,12 @@ def test_version_and_target_are_as_low_as_the_instructions_allow(make: Any, vers
     assert f".version {version}\n.target {target}\n" in text
 
 
+HELD = tc.Buffer(64, "float32", space="shared", name="s", align_bytes=16)
+
+
 @pytest.fixture
 def ptx() -> PtxBuilder:
-    return PtxBuilder(tc.target_of("sm_90a"), 128, [tc.Buffer(64, "float32", space="shared", name="s", align_bytes=16)])
+    return PtxBuilder(tc.target_of("sm_90a"), 128, [HELD])
 
 
 @pytest.mark.parametrize(
@@ -90,23 +93,23 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.load(a, 256), "needs global memory and sm_100"),
         (lambda p, a: p.reg("b128"), "register type 'b128'"),
         (lambda p, a: p.instr("bra", "L", guard=p.reg("b32")), "not a predicate"),
-        (lambda p, a: p.cp_async(a, a, 16), "global to shared memory, not shared to shared"),
-        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), "4, 8 or 16 bytes, not 2"),
+        (lambda p, a: p.cp_async(a, a, 16), "the source lies in global memory, not in shared"),
+        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), "one of 4, 8 or 16, not 2"),
         (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 8), 16), "multiple of 8 bytes, 16 are needed"),
-        (lambda p, a: p.bar_sync(16), "barriers 0 to 15"),
+        (lambda p, a: p.bar_sync(16), "the barrier is 0 to 15, not 16"),
         (lambda p, a: p.bar_sync(1, 40), "multiple of 32"),
-        (lambda p, a: p.mbarrier_init(a, 0), "1 to 1048575 arrivals"),
-        (lambda p, a: p.mbarrier_arrive_expect_tx(a, 2**20), "1 to 1048575 bytes"),
-        (lambda p, a: p.bulk_copy_to_cluster(a, a, 24, a), "multiple of 16 bytes, not 24"),
-        (lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a), "shared to shared::cluster"),
+        (lambda p, a: p.mbarrier_init(a, 0), "1 to 1048575, not 0"),
+        (lambda p, a: p.mbarrier_arrive_expect_tx(a, 2**20), "1 to 1048575, not 1048576"),
+        (lambda p, a: p.bulk_copy_to_cluster(p.mapa(a, 1), a, 24, p.mapa(a, 1)), "a multiple of 16, not 24"),
+        (lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a), "the destination lies in shared::cluster memory, not in shared"),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), "no addresses"),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),
-        (lambda p, a: p.tcgen05_alloc(a, 16), "not 16"),
+        (lambda p, a: tcgen05.alloc(p, a, 16), "not 16"),
     ],
 )
 def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str) -> None:
-    address = ptx.address(ptx.shared_buffers["s"])
+    address = ptx.address(HELD)
     with pytest.raises(tc.PtxError, match=message):
         write(ptx, address)
 
@@ -121,7 +124,7 @@ def test_an_instruction_that_the_target_lacks_is_refused() -> None:
 def test_inline_ptx_raises_what_the_module_needs() -> None:
     k = tc.KernelBuilder("k", threads=32)
     k.inline_ptx("@%p0 fence.proxy.async.shared::cta;")
-    assert needs_of("fence.proxy.async.shared::cta").arch == 90
+    assert instruction_of("fence.proxy.async.shared::cta").needs.arch == 90
     with pytest.raises(tc.TargetError, match="sm_90"):
         k.build(target="sm_80", grid=1)
 

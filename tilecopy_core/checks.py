@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .layout import split_swizzle
-from .request import Accept, CopyRequest, Decline, Variant, Verdict, why_invalid
+from .request import Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 
 Check = Callable[[CopyRequest], str | None]
 
@@ -70,7 +69,7 @@ def options_in(*names: str) -> Check:
 
 def all_threads_active(request: CopyRequest) -> str | None:
     """Every thread of the scope reaches the copy; the reason names the axis that was narrowed."""
-    return request.active.why_not_all(request.scope)
+    return request.active.why_not_all(request.scope) or why_not_shared(request)
 
 
 def single_thread(request: CopyRequest) -> str | None:
@@ -102,9 +101,8 @@ def whole_byte_elements(request: CopyRequest) -> str | None:
 def no_replica(request: CopyRequest) -> str | None:
     """Neither layout has replica iters."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
-        _, tile = split_swizzle(region.buffer.layout)
-        if tile.replica:
-            return f"{operand} {region.buffer.name} has replicas {list(tile.replica)}"
+        if region.buffer.layout.replica:
+            return f"{operand} {region.buffer.name} has replicas {list(region.buffer.layout.replica)}"
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import RequestError
+from .errors import RequestError, nearest
 
 
 @attrs.frozen(repr=False)
@@ -58,6 +58,7 @@ _PLAIN = {
     **{f"{sign}int{bits}": (bits, sign[:1] or "i") for sign in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": (bits, "f") for bits in (16, 32, 64)},
     "complex64": (64, "c"),
+    "complex128": (128, "c"),
 }
 _EXTENDED = {
     "bfloat16": (16, "f"),
@@ -76,20 +77,50 @@ DTYPES: dict[str, DType] = {
 """Every element type by name."""
 
 
+_OTHER_NAMES = {
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "fp8": "float8_e4m3fn",
+    "float8": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "fp4": "float4_e2m1fn",
+    "byte": "uint8",
+    "int": "int32",
+    "long": "int64",
+}
+"""What other projects call some of them, for messages."""
+
+
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
     Raises:
-        RequestError: there is no such element type.
+        RequestError: there is no such element type, or its bytes are not in the GPU's order.
     """
     if isinstance(value, DType):
         return value
-    name = value if isinstance(value, str) else None
+    name = value if isinstance(value, str) and not value.startswith(">") else None
     if name is None:
+        if value is None:
+            raise RequestError("dtype None: name an element type, such as 'float16'")
         try:
-            name = np.dtype(value).name
-        except TypeError:
+            found = np.dtype(value)
+        except (TypeError, ValueError):
             name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+        else:
+            if not found.isnative:
+                raise RequestError(
+                    f"dtype {found.str!r} is big-endian and the GPU is not: convert with "
+                    "a.astype(a.dtype.newbyteorder('='))"
+                )
+            name = found.name
     if name not in DTYPES:
-        raise RequestError(f"dtype {value!r} is not known; the element types are {', '.join(DTYPES)}")
+        meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else nearest(name, DTYPES)
+        raise RequestError(f"dtype {value!r} is not known{meant}; the element types are {', '.join(DTYPES)}")
     return DTYPES[name]

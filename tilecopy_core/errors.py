@@ -5,7 +5,8 @@ Every message says what was asked, which operand it is about, the value found an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 
 class TilecopyError(Exception):
@@ -64,3 +65,10 @@ class NoVariantError(TilecopyError, LookupError):
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
         super().__init__(message)
         self.declined = dict(declined)
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean 'float16'?"`` for a name that is close to a known one, else nothing."""
+    by_folded = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6) if isinstance(name, str) else []
+    return f"; did you mean {by_folded[found[0]]!r}?" if found else ""

@@ -1,16 +1,17 @@
 """Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
 
-An :class:`Expr` is a constant plus a sum of ``coefficient * atom``; an atom is a :class:`Symbol` or a quotient,
-remainder, product or exclusive or of expressions. Three facts can be proved of an expression, and nothing is assumed
-that does not follow from what its symbols declare: its bounds, a divisor (:func:`divisor_of`) and which bits can be
-set (:func:`possible_bits`). The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
+An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
+term. An atom is a :class:`Symbol`, or a quotient, remainder, product or exclusive or of integers. What can be proved of
+an atom (its bounds, a divisor, its symbols) is found once, when it is made; nothing is assumed that does not follow
+from what the symbols declare. The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
 
-``a == b`` gives a :class:`Condition` for ``KernelBuilder.if_``; in a boolean context it is structural equality.
+``a == b`` gives a :class:`Condition`, which has no truth value; :func:`same` is structural equality, and :func:`key_of`
+what to put into a dict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -20,79 +21,215 @@ from .errors import RequestError
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
+Term: TypeAlias = "tuple[Atom, int]"
 
 
-@attrs.frozen(repr=False, cache_hash=True)
-class Symbol:
-    """An integer known only at run time; :func:`symbol` makes the expression to compute with.
+class Atom:
+    """What sums are made of: immutable, hashable, equal when made of equal parts.
 
     Attributes:
-        name: how it prints, and what identifies it within one kernel (``"tid.x"``, ``"ctaid.x"``, ``"k0"``).
+        lower, upper: smallest and largest value; None where nothing is known.
+        divisor: the largest integer proved to divide every value.
+        symbols: every symbol in it.
+    """
+
+    __slots__ = ("_bits", "_hash", "_parts", "divisor", "lower", "order", "symbols", "upper")
+    _parts: tuple[Any, ...]
+    lower: int | None
+    upper: int | None
+    divisor: int
+    symbols: frozenset[Symbol]
+    order: str
+
+    def _made(self, parts: tuple[Any, ...], bounds: Bounds, divisor: int, symbols: frozenset[Symbol]) -> None:
+        """Set what is found once; ``order`` is what terms are sorted by, so that equal sums have equal terms."""
+        self._parts = parts
+        self._hash = hash((type(self).__name__, *(key_of(part) if isinstance(part, Expr) else part for part in parts)))
+        self.lower, self.upper = bounds
+        self.divisor = divisor
+        self.symbols = symbols
+        self.order = repr(self)
+        self._bits: int | None = -1
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        return all(same(a, b) for a, b in zip(self._parts, other._parts, strict=True))  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+    @property
+    def bits(self) -> int | None:
+        """Mask of the bits that can be set, or None when a value can be negative or has no upper bound."""
+        if self._bits == -1:
+            self._bits = self._find_bits()
+        return self._bits
+
+    def _find_bits(self) -> int | None:
+        if self.lower is None or self.upper is None or self.lower < 0:
+            return None
+        return _between(_low_bit(self.divisor) or 1, self.upper)
+
+    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+        """The value, given a function from the parts to theirs."""
+        raise NotImplementedError
+
+
+class Symbol(Atom):
+    """An integer known only at run time; :func:`symbol` makes the expression to compute with.
+
+    Two symbols are one when they are the same object (or name the same special register with the same bounds); the
+    name is only how it prints.
+
+    Attributes:
+        name: how it prints.
         lower: smallest value it can have.
         upper: largest value it can have, or None where nothing is known.
         multiple_of: a divisor of every value it can have.
         varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
+        source: integers that decide its value (a loop's start): it differs between threads where one of them does.
+        register: the special register that it is, such as ``%ctaid.x``, or "".
     """
 
-    name: str
-    lower: int = 0
-    upper: int | None = None
-    multiple_of: int = 1
-    varies: str = "grid"
+    __slots__ = ("multiple_of", "name", "register", "source", "varies")
+
+    def __init__(
+        self,
+        name: str,
+        lower: int | None = 0,
+        upper: int | None = None,
+        multiple_of: int = 1,
+        varies: str = "grid",
+        source: tuple[Int, ...] = (),
+        register: str = "",
+        identity: object = None,
+    ) -> None:
+        self.name, self.multiple_of, self.varies, self.register, self.source = name, multiple_of, varies, register, source
+        identity = register or identity or object()
+        parts = (name, lower, upper, multiple_of, varies, source, register, identity)
+        self._made(parts, (lower, upper), multiple_of, frozenset())
+        self.symbols = frozenset((self,))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Symbol)
+            and self._parts[-1] == other._parts[-1]
+            and (self.lower, self.upper, self.multiple_of) == (other.lower, other.upper, other.multiple_of)
+        )
 
     def __repr__(self) -> str:
         return self.name
 
+    def bounded(self, lower: int | None, upper: int | None) -> Symbol:
+        """The same run-time integer with other bounds (a different symbol: substitute one for the other)."""
+        return Symbol(self.name, lower, upper, *self._parts[3:])
 
-@attrs.frozen(repr=False, cache_hash=True)
-class FloorDiv:
+
+class FloorDiv(Atom):
     """``dividend // divisor`` of a positive constant divisor."""
 
-    dividend: Expr
-    divisor: int
+    __slots__ = ("by", "dividend")
+
+    def __init__(self, dividend: Expr, by: int) -> None:
+        self.dividend, self.by = dividend, by
+        lower, upper = dividend.bounds
+        bounds = None if lower is None else lower // by, None if upper is None else upper // by
+        inner = divisor_of(dividend)
+        self._made((dividend, by), bounds, inner // by if inner % by == 0 else 1, dividend.symbols)
 
     def __repr__(self) -> str:
-        return f"({self.dividend})//{self.divisor}"
+        return f"({self.dividend})//{self.by}"
+
+    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+        return value_of(self.dividend) // self.by
 
 
-@attrs.frozen(repr=False, cache_hash=True)
-class Mod:
+class Mod(Atom):
     """``dividend % divisor`` of a positive constant divisor; never negative."""
 
-    dividend: Expr
-    divisor: int
+    __slots__ = ("by", "dividend")
+
+    def __init__(self, dividend: Expr, by: int) -> None:
+        self.dividend, self.by = dividend, by
+        self._made((dividend, by), (0, by - 1), gcd(divisor_of(dividend), by), dividend.symbols)
 
     def __repr__(self) -> str:
-        return f"({self.dividend})%{self.divisor}"
+        return f"({self.dividend})%{self.by}"
+
+    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+        return value_of(self.dividend) % self.by
+
+    def _find_bits(self) -> int | None:
+        if _low_bit(self.by) != self.by:
+            return super()._find_bits()
+        inner = possible_bits(self.dividend)
+        return (self.by - 1) & (-1 if inner is None else inner)
 
 
-@attrs.frozen(repr=False, cache_hash=True)
-class Product:
-    """The product of two expressions that are both symbolic."""
+class Product(Atom):
+    """The product of two atoms."""
 
-    left: Expr
-    right: Expr
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Expr, right: Expr) -> None:
+        self.left, self.right = left, right
+        (a, b), (c, d) = left.bounds, right.bounds
+        bounds: Bounds = (None, None)
+        if a is not None and b is not None and c is not None and d is not None:
+            corners = (a * c, a * d, b * c, b * d)
+            bounds = min(corners), max(corners)
+        elif a is not None and c is not None and a >= 0 and c >= 0:
+            bounds = a * c, None
+        self._made((left, right), bounds, divisor_of(left) * divisor_of(right), left.symbols | right.symbols)
 
     def __repr__(self) -> str:
         return f"({self.left})*({self.right})"
 
+    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+        return value_of(self.left) * value_of(self.right)
 
-@attrs.frozen(repr=False, cache_hash=True)
-class Xor:
-    """Bitwise exclusive or of two expressions."""
 
-    left: Expr
-    right: Expr
+class Xor(Atom):
+    """Bitwise exclusive or of two integers."""
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Int, right: Int) -> None:
+        self.left, self.right = left, right
+        masks = possible_bits(left), possible_bits(right)
+        bounds: Bounds = (None, None)
+        edges = (*bounds_of(left), *bounds_of(right))
+        if masks[0] is not None and masks[1] is not None:
+            bounds = 0, masks[0] | masks[1]
+        elif None not in edges:  # two's complement: the sign and everything below the widest operand can change
+            reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)  # type: ignore[operator]
+            bounds = -reach, reach - 1
+        divisor = _low_bit(gcd(divisor_of(left), divisor_of(right)))
+        self._made((left, right), bounds, divisor, symbols_of(left) | symbols_of(right))
 
     def __repr__(self) -> str:
         return f"(({self.left})^({self.right}))"
 
+    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+        return value_of(self.left) ^ value_of(self.right)
 
-Atom: TypeAlias = "Symbol | FloorDiv | Mod | Product | Xor"
+    def _find_bits(self) -> int | None:
+        return None if self.lower is None or self.lower < 0 else self.upper
 
 
 class Expr:
-    """``const + sum(coefficient * atom)``; immutable, hashable, at least one term.
+    """``const + sum(coefficient * atom)``; immutable, at least one term.
 
     Operators give an int when the result is constant, a :class:`Condition` when they compare.
 
@@ -101,24 +238,22 @@ class Expr:
         terms: ``(atom, coefficient)`` pairs in a canonical order, no coefficient zero.
     """
 
-    __slots__ = ("_hash", "const", "terms")
-    _hash: int | None
+    __slots__ = ("_bounds", "const", "terms")
     const: int
-    terms: tuple[tuple[Atom, int], ...]
+    terms: tuple[Term, ...]
 
-    def __init__(self, const: int, terms: tuple[tuple[Atom, int], ...]) -> None:
+    def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
         object.__setattr__(self, "const", const)
         object.__setattr__(self, "terms", terms)
-        object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Expr is immutable")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self.const, self.terms)
+
     def __hash__(self) -> int:
-        if self._hash is None:
-            object.__setattr__(self, "_hash", hash((self.const, self.terms)))
-        assert self._hash is not None
-        return self._hash
+        return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
         parts = [f"{atom}" if c == 1 else f"{c}*{atom}" for atom, c in self.terms]
@@ -126,67 +261,95 @@ class Expr:
             parts.append(str(self.const))
         return " + ".join(parts).replace("+ -", "- ")
 
-    def __add__(self, other: Any) -> Any:
-        return _binary(add, self, other)
+    @property
+    def bounds(self) -> Bounds:
+        """Smallest and largest value; see :func:`bounds_of`."""
+        try:
+            found: Bounds = self._bounds  # type: ignore[has-type]
+        except AttributeError:
+            lower: int | None = self.const
+            upper: int | None = self.const
+            for atom, coefficient in self.terms:
+                low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
+                lower = None if lower is None or low is None else lower + low * coefficient
+                upper = None if upper is None or high is None else upper + high * coefficient
+            found = lower, upper
+            object.__setattr__(self, "_bounds", found)
+        return found
 
-    def __radd__(self, other: Any) -> Any:
-        return _binary(add, other, self)
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol in it."""
+        if len(self.terms) == 1:
+            return self.terms[0][0].symbols
+        return frozenset().union(*(atom.symbols for atom, _ in self.terms))
+
+    def __add__(self, other: Any) -> Any:
+        other = _operand("+", self, other)
+        return other if other is NotImplemented else add(self, other)
+
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return _binary(lambda a, b: add(a, mul(b, -1)), self, other)
+        other = _operand("-", self, other)
+        return other if other is NotImplemented else add(self, mul(other, -1))
 
     def __rsub__(self, other: Any) -> Any:
-        return _binary(lambda a, b: add(a, mul(b, -1)), other, self)
+        other = _operand("-", self, other)
+        return other if other is NotImplemented else add(other, mul(self, -1))
 
     def __mul__(self, other: Any) -> Any:
-        return _binary(mul, self, other)
+        other = _operand("*", self, other)
+        return other if other is NotImplemented else mul(self, other)
 
-    def __rmul__(self, other: Any) -> Any:
-        return _binary(mul, other, self)
+    __rmul__ = __mul__
 
     def __neg__(self) -> Any:
-        return mul(as_expr(self), -1)
+        return mul(self, -1)
 
     def __floordiv__(self, other: Any) -> Any:
-        return _binary(floordiv, self, other)
+        other = _operand("//", self, other)
+        return other if other is NotImplemented else floordiv(self, other)
 
     def __mod__(self, other: Any) -> Any:
-        return _binary(mod, self, other)
+        other = _operand("%", self, other)
+        return other if other is NotImplemented else mod(self, other)
 
     def __xor__(self, other: Any) -> Any:
-        return _binary(xor, self, other)
+        other = _operand("^", self, other)
+        return other if other is NotImplemented else xor(self, other)
 
     def __rxor__(self, other: Any) -> Any:
-        return _binary(xor, other, self)
+        other = _operand("^", self, other)
+        return other if other is NotImplemented else xor(other, self)
+
+    def _compare(self, op: str, other: Any) -> Any:
+        other = _operand(op, self, other)
+        return other if other is NotImplemented else Condition(op, self, other)
 
     def __eq__(self, other: object) -> Any:
-        return Condition("==", self, other) if is_int(other) else NotImplemented
+        return self._compare("==", other)
 
     def __ne__(self, other: object) -> Any:
-        return Condition("!=", self, other) if is_int(other) else NotImplemented
+        return self._compare("!=", other)
 
     def __lt__(self, other: Any) -> Any:
-        return Condition("<", self, other) if is_int(other) else NotImplemented
+        return self._compare("<", other)
 
     def __le__(self, other: Any) -> Any:
-        return Condition("<=", self, other) if is_int(other) else NotImplemented
+        return self._compare("<=", other)
 
     def __gt__(self, other: Any) -> Any:
-        return Condition(">", self, other) if is_int(other) else NotImplemented
+        return self._compare(">", other)
 
     def __ge__(self, other: Any) -> Any:
-        return Condition(">=", self, other) if is_int(other) else NotImplemented
+        return self._compare(">=", other)
 
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
 
     def __bool__(self) -> bool:
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
-
-
-def _atom_key(atom: Atom) -> str:
-    """What atoms are sorted by, so that equal sums have equal terms and text is stable."""
-    return atom.name if isinstance(atom, Symbol) else repr(atom)
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -197,40 +360,52 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @attrs.frozen(eq=False, repr=False)
 class Condition:
-    """A comparison of two index expressions (or of run-time values), or ``and``, ``or``, ``not`` of conditions.
+    """A comparison of two integers (or run-time values), ``and``, ``or``, ``not`` of conditions, or ``elect``.
+
+    It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``.
 
     Attributes:
-        op: one of ``== != < <= > >=`` on two operands, or ``and``, ``or``, ``not`` on conditions.
+        op: ``== != < <= > >=`` on two operands, ``and or not`` on conditions, ``elect`` on nothing.
         left: first operand.
-        right: second operand; None for ``not``.
+        right: second operand.
     """
 
     op: str
-    left: Any
+    left: Any = None
     right: Any = None
 
-    def __and__(self, other: Condition) -> Condition:
-        return Condition("and", self, other)
+    def _with(self, op: str, other: Any) -> Condition:
+        if not isinstance(other, Condition):
+            raise RequestError(f"'{op}' joins conditions; {other!r} is none (in '{self!r} {op} ...')")
+        return Condition(op, self, other)
 
-    def __or__(self, other: Condition) -> Condition:
-        return Condition("or", self, other)
+    def __and__(self, other: Any) -> Condition:
+        return self._with("and", other)
+
+    def __or__(self, other: Any) -> Condition:
+        return self._with("or", other)
 
     def __invert__(self) -> Condition:
         return Condition("not", self)
 
     def __bool__(self) -> bool:
-        if self.op in ("==", "!=") and is_int(self.left) and is_int(self.right):
-            return same(self.left, self.right) == (self.op == "==")
-        raise RequestError(f"'{self!r}' is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
+        raise RequestError(
+            f"'{self!r}' is known only when the kernel runs: branch on it with KernelBuilder.if_, join conditions with "
+            "& | ~ instead of and, or, not (with parentheses), and compare structure with tilecopy_core.same"
+        )
 
     def __repr__(self) -> str:
+        if self.op == "elect":
+            return "elect"
         if self.op == "not":
             return f"not ({self.left!r})"
-        return f"{self.left!r} {self.op} {self.right!r}"
+        sides = [f"({s!r})" if isinstance(s, Condition) and s.op in ("and", "or") else repr(s) for s in (self.left, self.right)]
+        return f" {self.op} ".join(sides)
 
     def operands(self) -> Iterator[Any]:
         """Every operand that is not itself a condition, left to right."""
@@ -239,6 +414,19 @@ class Condition:
                 yield from side.operands()
             elif side is not None:
                 yield side
+
+    def conjuncts(self) -> Iterator[Condition]:
+        """Conditions that hold together exactly where this one does."""
+        if self.op == "and":
+            yield from self.left.conjuncts()
+            yield from self.right.conjuncts()
+        elif self.op == "not" and self.left.op == "or":
+            yield from (~self.left.left).conjuncts()
+            yield from (~self.left.right).conjuncts()
+        elif self.op == "not" and self.left.op == "not":
+            yield from self.left.left.conjuncts()
+        else:
+            yield self
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
         """The truth of the condition, given the value (an int or an array) of each operand."""
@@ -255,322 +443,292 @@ class Condition:
 
 def is_int(value: object) -> bool:
     """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
-    return isinstance(value, (int, Expr)) and not isinstance(value, bool)
+    return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
-def as_expr(value: Any) -> Expr:
-    """An integer as an Expr (which may then have no term)."""
-    return value if isinstance(value, Expr) else Expr(int(value), ())
+def symbol(
+    name: str, *, lower: int | None = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
+) -> Expr:
+    """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
+
+    Args:
+        name: how it prints.
+        lower: smallest value, None where nothing is known.
+        upper: largest value, None where nothing is known.
+        multiple_of: a divisor of every value.
+        varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
+
+    Raises:
+        RequestError: an argument of another kind, or bounds that no value meets.
+    """
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"symbol name: a text that is not empty, not {name!r}")
+    for what, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None and (not is_int(bound) or isinstance(bound, Expr)):
+            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {bound!r}")
+    if not is_int(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
+        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {multiple_of!r}")
+    if varies not in ("thread", "cta", "grid"):
+        raise RequestError(f"symbol {name}: varies is thread, cta or grid, not {varies!r}")
+    if lower is not None and upper is not None and lower > upper:
+        raise RequestError(f"symbol {name}: no value is from {lower} to {upper}")
+    return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
-def symbol(name: str, *, lower: int = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid") -> Expr:
-    """The expression of one new :class:`Symbol`."""
-    return Expr(0, ((Symbol(name, lower, upper, multiple_of, varies), 1),))
+def of_atom(atom: Atom) -> Expr:
+    """The expression of one atom."""
+    return Expr(0, ((atom, 1),))
 
 
-def _binary(function: Callable[[Expr, Expr], Expr], left: Any, right: Any) -> Any:
-    if not (_integral(left) and _integral(right)):
-        return NotImplemented
-    return simplify(function(as_expr(left), as_expr(right)))
+def _operand(op: str, left: Expr, other: Any) -> Any:
+    """The other operand as an integer; NotImplemented where its own class may know what to do."""
+    if type(other) is int or isinstance(other, Expr):
+        return other
+    if isinstance(other, (bool, float, complex, str, bytes, type(None))):
+        raise RequestError(f"'{left} {op} {other!r}': index arithmetic takes integers, not {type(other).__name__}")
+    return int(other) if hasattr(other, "__index__") and not getattr(other, "shape", ()) else NotImplemented
 
 
-def _integral(value: object) -> bool:
-    return is_int(value) or (hasattr(value, "__index__") and not isinstance(value, (bool, float)))
-
-
-def simplify(expr: Expr) -> Int:
-    """The plain int when nothing symbolic is left, else the expression itself."""
-    return expr if expr.terms else expr.const
-
-
-def _build(const: int, terms: Mapping[Atom, int]) -> Expr:
+def _build(const: int, terms: Mapping[Atom, int]) -> Int:
     kept = [(atom, c) for atom, c in terms.items() if c]
+    if not kept:
+        return const
     if len(kept) > 1:
-        kept.sort(key=lambda item: _atom_key(item[0]))
+        kept.sort(key=lambda item: item[0].order)
     return Expr(const, tuple(kept))
 
 
-def add(left: Expr, right: Expr) -> Expr:
-    """Sum of two expressions."""
-    if not right.terms:
-        return left if not right.const else Expr(left.const + right.const, left.terms)
-    if not left.terms:
-        return Expr(left.const + right.const, right.terms)
+def constant_of(value: Int) -> int:
+    """The constant of an integer: itself when it is plain."""
+    return value.const if isinstance(value, Expr) else value
+
+
+def terms_of(value: Int) -> tuple[Term, ...]:
+    """The terms of an integer: none when it is plain."""
+    return value.terms if isinstance(value, Expr) else ()
+
+
+def add(left: Int, right: Int) -> Int:
+    """Sum of two integers."""
+    if not isinstance(right, Expr):
+        if not isinstance(left, Expr):
+            return left + right
+        return left if not right else Expr(left.const + right, left.terms)
+    if not isinstance(left, Expr):
+        return right if not left else Expr(left + right.const, right.terms)
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
     return _build(left.const + right.const, terms)
 
 
-def mul(left: Expr, right: Expr | int) -> Expr:
-    """Product; of two symbolic expressions it distributes over their terms."""
-    right = as_expr(right)
-    if left.terms and right.terms:
-        total = mul(Expr(0, left.terms), right.const) if right.const else Expr(0, ())
-        if left.const:
-            total = add(total, mul(Expr(0, right.terms), left.const))
+def mul(left: Int, right: Int) -> Int:
+    """Product; of two symbolic integers it distributes over their terms."""
+    if isinstance(left, Expr) and isinstance(right, Expr):
+        total = add(mul(left, right.const), mul(Expr(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
-                pair = sorted((atom, other), key=_atom_key)
-                product = Product(Expr(0, ((pair[0], 1),)), Expr(0, ((pair[1], 1),)))
+                first, second = sorted((atom, other), key=lambda a: a.order)
+                product = Product(of_atom(first), of_atom(second))
                 total = add(total, Expr(0, ((product, coefficient * factor),)))
-        return Expr(total.const + left.const * right.const, total.terms)
-    if right.terms:
+        return total
+    if not isinstance(left, Expr):
+        if not isinstance(right, Expr):
+            return left * right
         left, right = right, left
-    factor = right.const
-    if factor == 0:
-        return Expr(0, ())
-    return Expr(left.const * factor, tuple((atom, c * factor) for atom, c in left.terms))
+    assert isinstance(right, int)
+    if right in (0, 1):
+        return left if right else 0
+    return Expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
 
 
-def _constant_divisor(right: Expr, operation: str) -> int:
-    if right.terms or right.const <= 0:
+def _positive(right: Int, operation: str) -> int:
+    if isinstance(right, Expr) or right <= 0:
         raise RequestError(f"'{operation}' of a symbolic integer needs a positive constant on its right, not {right}")
-    return right.const
+    return right
 
 
-def floordiv(left: Expr, right: Expr) -> Expr:
+def floordiv(left: Int, right: Int) -> Int:
     """``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
-    divisor = _constant_divisor(right, "//")
+    divisor = _positive(right, "//")
+    if not isinstance(left, Expr):
+        return left // divisor
     if divisor == 1:
         return left
-    whole: dict[Atom, int] = {}
-    rest: dict[Atom, int] = {}
-    for atom, coefficient in left.terms:
-        (whole if coefficient % divisor == 0 else rest)[atom] = coefficient
-    quotient = Expr(left.const // divisor, tuple((atom, c // divisor) for atom, c in whole.items()))
-    remainder = _build(left.const % divisor, rest)
-    if not remainder.terms:
-        return quotient
-    lower, upper = bounds_of(remainder)
-    if lower is not None and upper is not None and lower // divisor == upper // divisor:
-        return add(quotient, Expr(lower // divisor, ()))
-    common = gcd(divisor, *(c for _, c in remainder.terms))
-    if common > 1:
-        reduced = Expr(remainder.const // common, tuple((atom, c // common) for atom, c in remainder.terms))
-        return add(quotient, floordiv(reduced, Expr(divisor // common, ())))
-    if len(remainder.terms) == 1 and remainder.const == 0:
-        atom, coefficient = remainder.terms[0]
-        if coefficient == 1 and isinstance(atom, FloorDiv):
-            return add(quotient, floordiv(atom.dividend, Expr(atom.divisor * divisor, ())))
-    return add(quotient, Expr(0, ((FloorDiv(remainder, divisor), 1),)))
+    whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
+    rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
+    quotient: Int = Expr(left.const // divisor, whole) if whole else left.const // divisor
+    return add(quotient, _block(Expr(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
 
 
-def mod(left: Expr, right: Expr) -> Expr:
+def mod(left: Int, right: Int) -> Int:
     """``left % right`` for a positive constant right; multiples of it vanish."""
-    divisor = _constant_divisor(right, "%")
-    if divisor == 1:
-        return Expr(0, ())
-    rest = {atom: c for atom, c in left.terms if (c * _atom_divisor(atom)) % divisor}
-    remainder = _build(left.const % divisor, rest)
-    if not remainder.terms:
-        return remainder
-    lower, upper = bounds_of(remainder)
+    divisor = _positive(right, "%")
+    if not isinstance(left, Expr):
+        return left % divisor
+    rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
+    const = left.const % divisor
+    return _block(Expr(const, rest), divisor, quotient=False) if rest else const
+
+
+def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
+    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
+    lower, upper = rest.bounds
     if lower is not None and upper is not None and lower // divisor == upper // divisor:
-        return Expr(remainder.const - lower // divisor * divisor, remainder.terms)
-    common = gcd(divisor, *(c for _, c in remainder.terms))
+        first = lower // divisor
+        return first if quotient else add(rest, -first * divisor)
+    common = gcd(divisor, *(c for _, c in rest.terms))
     if common > 1:
-        reduced = Expr(remainder.const // common, tuple((atom, c // common) for atom, c in remainder.terms))
-        scaled = mul(mod(reduced, Expr(divisor // common, ())), common)
-        return Expr(scaled.const + remainder.const % common, scaled.terms)
-    if len(remainder.terms) == 1 and remainder.const == 0:
-        atom, coefficient = remainder.terms[0]
-        if coefficient == 1 and isinstance(atom, Mod) and atom.divisor % divisor == 0:
-            return mod(atom.dividend, Expr(divisor, ()))
-    return Expr(0, ((Mod(remainder, divisor), 1),))
+        reduced = Expr(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
+        if quotient:
+            return floordiv(reduced, divisor // common)
+        return add(mul(mod(reduced, divisor // common), common), rest.const % common)
+    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
+        atom = rest.terms[0][0]
+        if quotient and isinstance(atom, FloorDiv):
+            return floordiv(atom.dividend, atom.by * divisor)
+        if not quotient and isinstance(atom, Mod) and atom.by % divisor == 0:
+            return mod(atom.dividend, divisor)
+    return of_atom(FloorDiv(rest, divisor) if quotient else Mod(rest, divisor))
 
 
-def xor(left: Expr, right: Expr) -> Expr:
+def xor(left: Int, right: Int) -> Int:
     """Bitwise exclusive or; a sum when the two can have no bit in common."""
-    if not left.terms and not right.terms:
-        return Expr(left.const ^ right.const, ())
-    for zero, other in ((left, right), (right, left)):
-        if not zero.terms and zero.const == 0:
-            return other
+    if not isinstance(left, Expr) and not isinstance(right, Expr):
+        return left ^ right
     left_bits, right_bits = possible_bits(left), possible_bits(right)
     if left_bits is not None and right_bits is not None and not left_bits & right_bits:
         return add(left, right)
-    return Expr(0, ((Xor(left, right), 1),))
+    return of_atom(Xor(left, right))
 
 
 # --------------------------------------------------------------------------------------------- what can be proved
 
 
 def same(left: Any, right: Any) -> bool:
-    """Structural equality of two integers."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left == right
-    difference = add(as_expr(left), mul(as_expr(right), -1))
-    return not difference.terms and difference.const == 0
+    """Structural equality: of integers, and of tuples of them; other values compare as they do."""
+    if isinstance(left, Expr) and isinstance(right, Expr):
+        return left is right or (left.const == right.const and left.terms == right.terms) or not _differ(left, right)
+    if isinstance(left, Expr) or isinstance(right, Expr):
+        return False
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    return bool(left == right)
 
 
-def bounds_of(value: Any) -> Bounds:
+def _differ(left: Expr, right: Expr) -> bool:
+    difference = add(left, mul(right, -1))
+    return isinstance(difference, Expr) or difference != 0
+
+
+def key_of(value: Any) -> Any:
+    """What stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
+    if isinstance(value, Expr):
+        return value.const, value.terms
+    return tuple(map(key_of, value)) if isinstance(value, tuple) else value
+
+
+def bounds_of(value: Int) -> Bounds:
     """Smallest and largest value an integer can have; None on a side where nothing is known."""
-    expr = as_expr(value)
-    lower: int | None = expr.const
-    upper: int | None = expr.const
-    for atom, coefficient in expr.terms:
-        low, high = _atom_bounds(atom)
-        if coefficient < 0:
-            low, high = high, low
-        lower = None if lower is None or low is None else lower + low * coefficient
-        upper = None if upper is None or high is None else upper + high * coefficient
-    return lower, upper
+    return value.bounds if isinstance(value, Expr) else (value, value)
 
 
-def _atom_bounds(atom: Atom) -> Bounds:
-    if isinstance(atom, Symbol):
-        return atom.lower, atom.upper
-    if isinstance(atom, FloorDiv):
-        lower, upper = bounds_of(atom.dividend)
-        return (None if lower is None else lower // atom.divisor), (None if upper is None else upper // atom.divisor)
-    if isinstance(atom, Mod):
-        return 0, atom.divisor - 1
-    if isinstance(atom, Product):
-        (a, b), (c, d) = bounds_of(atom.left), bounds_of(atom.right)
-        if a is not None and c is not None and a >= 0 and c >= 0:
-            return a * c, (None if b is None or d is None else b * d)
-        return None, None
-    bits = possible_bits(Expr(0, ((atom, 1),)))
-    return (None, None) if bits is None else (0, bits)
-
-
-def divisor_of(value: Any) -> int:
+def divisor_of(value: Int) -> int:
     """The largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
-    expr = as_expr(value)
-    return gcd(expr.const, *(c * _atom_divisor(atom) for atom, c in expr.terms))
+    if not isinstance(value, Expr):
+        return abs(value)
+    return gcd(value.const, *(c * atom.divisor for atom, c in value.terms))
 
 
-def is_multiple(value: Any, factor: int) -> bool:
+def is_multiple(value: Int, factor: int) -> bool:
     """Whether every value is proved to be a multiple of ``factor``."""
     return divisor_of(value) % factor == 0
 
 
-def _atom_divisor(atom: Atom) -> int:
-    if isinstance(atom, Symbol):
-        return atom.multiple_of
-    if isinstance(atom, FloorDiv):
-        inner = divisor_of(atom.dividend)
-        return inner // atom.divisor if inner and inner % atom.divisor == 0 else 1
-    if isinstance(atom, Mod):
-        return gcd(divisor_of(atom.dividend), atom.divisor)
-    if isinstance(atom, Product):
-        return divisor_of(atom.left) * divisor_of(atom.right)
-    return _power_of_two(gcd(divisor_of(atom.left), divisor_of(atom.right)))
+def fits(value: Int, bits: int) -> bool:
+    """Whether every value is proved to be within a signed integer of that width."""
+    lower, upper = bounds_of(value)
+    return lower is not None and upper is not None and lower >= -(1 << bits - 1) and upper < 1 << bits - 1
 
 
-def _power_of_two(value: int) -> int:
-    return value & -value if value else 0
+def _low_bit(value: int) -> int:
+    return value & -value
 
 
-def possible_bits(value: Any) -> int | None:
+def _between(low: int, largest: int) -> int:
+    """All bits from ``low`` (a power of two) up to the top bit of ``largest``."""
+    return ((1 << largest.bit_length()) - 1) & -low
+
+
+def possible_bits(value: Int) -> int | None:
     """Mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
-    expr = as_expr(value)
-    lower, upper = bounds_of(expr) if not any(isinstance(a, Xor) for a, _ in expr.terms) else (0, 0)
+    lower, upper = bounds_of(value)
     if lower is None or upper is None or lower < 0:
         return None
-    masks = [expr.const] if expr.const else []
-    for atom, coefficient in expr.terms:
-        mask = _term_bits(atom, coefficient)
-        if mask is None:
+    masks = [constant_of(value)] if constant_of(value) else []
+    for atom, coefficient in terms_of(value):
+        mask = atom.bits
+        if mask is None or coefficient < 0:
             return None
-        masks.append(mask)
+        if _low_bit(coefficient) == coefficient:
+            masks.append(mask * coefficient)
+        else:  # a product with any other number spreads over all bits between
+            masks.append(_between(_low_bit(mask * coefficient) or 1, min(mask, atom.upper or 0) * coefficient))
     total = 0
     for mask in masks:
         if total & mask:  # carries can reach anything above the lowest bit that two terms share
-            top = sum(masks).bit_length()
-            lowest = min(_power_of_two(m) for m in masks if m)
-            return (1 << top) - lowest
+            return (1 << sum(masks).bit_length()) - min(_low_bit(m) for m in masks if m)
         total |= mask
     return total
-
-
-def _term_bits(atom: Atom, coefficient: int) -> int | None:
-    if isinstance(atom, Xor):
-        left, right = possible_bits(atom.left), possible_bits(atom.right)
-        mask = None if left is None or right is None else left | right
-        return None if mask is None or coefficient != _power_of_two(coefficient) else mask * coefficient
-    lower, upper = _atom_bounds(atom)
-    if lower is None or upper is None or lower < 0 or coefficient < 0:
-        return None
-    if isinstance(atom, Mod) and _power_of_two(atom.divisor) == atom.divisor:
-        inner = possible_bits(atom.dividend)
-        mask = (atom.divisor - 1) & (inner if inner is not None else -1)
-        return (
-            mask * coefficient if _power_of_two(coefficient) == coefficient else _span(mask * coefficient, coefficient)
-        )
-    low = _power_of_two(_atom_divisor(atom) * coefficient) or 1
-    return _span(upper * coefficient, low)
-
-
-def _span(largest: int, low: int) -> int:
-    """All bits from the lowest set bit of ``low`` up to the top bit of ``largest``."""
-    return ((1 << largest.bit_length()) - 1) & -_power_of_two(low)
 
 
 # --------------------------------------------------------------------------------------------- walking
 
 
-def symbols_of(value: Any) -> set[Symbol]:
+def symbols_of(value: Int) -> frozenset[Symbol]:
     """Every symbol in an integer."""
-    found: set[Symbol] = set()
-    for atom, _ in as_expr(value).terms:
-        if isinstance(atom, Symbol):
-            found.add(atom)
-        elif isinstance(atom, (FloorDiv, Mod)):
-            found |= symbols_of(atom.dividend)
-        else:
-            found |= symbols_of(atom.left) | symbols_of(atom.right)
-    return found
+    return value.symbols if isinstance(value, Expr) else frozenset()
 
 
-def evaluate(value: Any, env: Mapping[str, Any]) -> Any:
-    """The value for given symbols (name -> int or array).
+def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
+    """The value for given symbols (each an int, an array or a symbolic integer).
 
     Raises:
         KeyError: a symbol of the expression is not in ``env``.
     """
-    expr = as_expr(value)
-    total: Any = expr.const
-    for atom, coefficient in expr.terms:
-        total = total + _evaluate_atom(atom, env) * coefficient
+    if not isinstance(value, Expr):
+        return value
+    total: Any = value.const
+    for atom, coefficient in value.terms:
+        found = env[atom] if isinstance(atom, Symbol) else atom.compute(lambda part: evaluate(part, env))
+        total = total + found * coefficient
     return total
 
 
-def _evaluate_atom(atom: Atom, env: Mapping[str, Any]) -> Any:
-    if isinstance(atom, Symbol):
-        return env[atom.name]
-    if isinstance(atom, FloorDiv):
-        return evaluate(atom.dividend, env) // atom.divisor
-    if isinstance(atom, Mod):
-        return evaluate(atom.dividend, env) % atom.divisor
-    left, right = evaluate(atom.left, env), evaluate(atom.right, env)
-    return left * right if isinstance(atom, Product) else left ^ right
-
-
-def substitute(value: Any, replacements: Mapping[str, Any]) -> Int:
+def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
     """The integer with symbols replaced by integers, simplified anew."""
-    expr = as_expr(value)
-    if not any(found.name in replacements for found in symbols_of(expr)):
-        return simplify(expr)
-    env: dict[str, Any] = {found.name: Expr(0, ((found, 1),)) for found in symbols_of(expr)}
-    return simplify(as_expr(evaluate(expr, env | dict(replacements))))
+    found = symbols_of(value)
+    if found.isdisjoint(replacements):
+        return value
+    result: Int = evaluate(value, {s: replacements.get(s, of_atom(s)) for s in found})
+    return result
 
 
-def split_terms(value: Any, name: str) -> tuple[Int, Int, bool]:
-    """Split into (terms without the symbol ``name``, terms of nothing but it, whether that is all of it).
-
-    When a term mixes the symbol with others, the third value is False and the first two are not to be used.
-    """
-    expr = as_expr(value)
+def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
+    """``(terms without the symbol, terms of nothing but it)``, or None when a term mixes it with others."""
     without: dict[Atom, int] = {}
     only: dict[Atom, int] = {}
-    for atom, coefficient in expr.terms:
-        found = {s.name for s in symbols_of(Expr(0, ((atom, 1),)))}
-        if name not in found:
+    for atom, coefficient in terms_of(value):
+        if chosen not in atom.symbols:
             without[atom] = coefficient
-        elif found == {name}:
+        elif len(atom.symbols) == 1:
             only[atom] = coefficient
         else:
-            return 0, 0, False
-    return simplify(_build(expr.const, without)), simplify(_build(0, only)), True
+            return None
+    return _build(constant_of(value), without), _build(0, only)
+
+
+def sum_of(const: int, terms: Iterable[Term]) -> Int:
+    """The integer of a constant and some terms, which are in canonical order."""
+    kept = tuple(terms)
+    return Expr(const, kept) if kept else const

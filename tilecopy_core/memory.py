@@ -9,21 +9,19 @@ from typing import Any
 import attrs
 
 from .dtypes import DType, dtype_of
-from .errors import LayoutError, RequestError
-from .expr import Int, as_expr, is_int
-from .layout import Layout, S, SwizzledLayout, TileLayout, box, m
+from .errors import LayoutError, RequestError, nearest
+from .expr import Expr, Int, is_int, key_of
+from .layout import S, TileLayout, box, checked_extents, m
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
-
-
 _RESERVED = {"WARP_SZ"}
 """Names that PTX predefines (PTX ISA 4.4)."""
 
 
-def check_identifier(name: str, what: str) -> str:
+def check_identifier(name: Any, what: str) -> str:
     """Return a name that may appear in PTX as it is.
 
     Raises:
@@ -37,14 +35,17 @@ def check_identifier(name: str, what: str) -> str:
     return name
 
 
-def _shape(value: Any) -> tuple[int, ...]:
-    extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    for extent in extents:
-        if not hasattr(extent, "__index__") or isinstance(extent, bool) or (is_int(extent) and as_expr(extent).terms):
-            raise LayoutError(f"a shape is made of plain integers; found {extent!r} in {extents}")
-        if int(extent) < 1:
-            raise LayoutError(f"every extent of a shape is at least 1; found {extent} in {extents}")
-    return tuple(int(extent) for extent in extents)
+@attrs.frozen(eq=False)
+class Memory:
+    """One piece of memory: what buffers that see the same bytes have in common, and what belongs to a kernel.
+
+    Attributes:
+        name: an identifier, used in PTX and in messages.
+        space: one of :data:`SPACES`.
+    """
+
+    name: str
+    space: str
 
 
 @attrs.frozen(kw_only=True, init=False, repr=False)
@@ -56,21 +57,19 @@ class Buffer:
     Attributes:
         shape: extents, in elements.
         dtype: element type.
-        space: one of :data:`SPACES`.
         layout: place of each element, in elements from the buffer's own start; row-major by default.
-        name: an identifier, used in PTX and in messages.
+        memory: the memory that it is; buffers with the same name are not the same.
         align_bytes: what the address of the allocation is a multiple of.
         elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
-        allocated_addr: for tensor memory, whether ``tcgen05.alloc`` has given it an address (set by KernelBuilder).
+        allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
     """
 
     shape: tuple[int, ...]
     dtype: DType
-    space: str
-    layout: Layout
-    name: str
+    layout: TileLayout
+    memory: Memory
     align_bytes: int
-    elem_offset: Int = 0
+    elem_offset: Int = attrs.field(default=0, eq=key_of)
     allocated_addr: Any = None
 
     def __init__(
@@ -79,31 +78,35 @@ class Buffer:
         dtype: Any,
         *,
         space: str,
-        layout: Layout | None = None,
+        layout: TileLayout | None = None,
         name: str = "buffer",
         align_bytes: int | None = None,
         elem_offset: Int = 0,
         allocated_addr: Any = None,
+        memory: Memory | None = None,
     ) -> None:
-        extents = _shape(shape)
         if space not in SPACES:
-            raise RequestError(f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}")
+            raise RequestError(
+                f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{nearest(space, SPACES)}"
+            )
         check_identifier(name, "buffer name")
+        extents = checked_extents(shape, f"buffer {name}, shape")
         if layout is None:
             layout = TileLayout(S[extents])
-        if not isinstance(layout, (TileLayout, SwizzledLayout)):
+        if not isinstance(layout, TileLayout):
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
         layout.check_admits(extents, f"buffer {name}")
-        if align_bytes is None:
-            align_bytes = _default_alignment(space, layout)
-        if align_bytes < 1 or align_bytes & (align_bytes - 1):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes}")
+        if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
+            align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
+        if not isinstance(align_bytes, int) or isinstance(align_bytes, bool) or align_bytes < 1 or align_bytes & (align_bytes - 1):
+            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes!r}")
+        if not is_int(elem_offset):
+            raise RequestError(f"buffer {name}: elem_offset is an integer (elements), not {elem_offset!r}")
         self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),
-            space=space,
             layout=layout,
-            name=name,
+            memory=memory or Memory(name, space),
             align_bytes=align_bytes,
             elem_offset=elem_offset,
             allocated_addr=allocated_addr,
@@ -111,6 +114,16 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
+
+    @property
+    def name(self) -> str:
+        """The name of its memory."""
+        return self.memory.name
+
+    @property
+    def space(self) -> str:
+        """The space of its memory."""
+        return self.memory.space
 
     def __getitem__(self, key: Any) -> Region:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions are whole."""
@@ -120,12 +133,11 @@ class Buffer:
         region = []
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
-                if part.step not in (None, 1):
-                    raise LayoutError(f"{self.name}, dimension {dim}: a region has no step (found {part.step})")
                 region.append(part)
-            elif hasattr(part, "__index__") and not isinstance(part, bool):
-                start = part if is_int(part) else int(part)
-                region.append(slice(start, start + 1))
+            elif is_int(part):
+                region.append(slice(part, part + 1))
+            elif hasattr(part, "__index__") and not isinstance(part, bool) and not getattr(part, "shape", ()):
+                region.append(slice(int(part), int(part) + 1))
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {part!r}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
@@ -146,20 +158,18 @@ class Buffer:
         return -(-self.span_elems * self.dtype.bits // 8)
 
 
-def _default_alignment(space: str, layout: Layout) -> int:
-    """16 bytes for global memory (checked at launch), 128 for shared, a whole 1024-byte atom where swizzled."""
-    if space == "global":
-        return 16
-    return 1024 if isinstance(layout, SwizzledLayout) else 128
-
-
 @attrs.frozen(repr=False)
 class Region:
-    """A box of a buffer: static extents, starts that may be symbolic."""
+    """A box of a buffer: static extents, starts that may be symbolic.
+
+    Raises:
+        LayoutError: starts and extents that are no box of the buffer.
+    """
 
     buffer: Buffer
-    starts: tuple[Int, ...]
+    starts: tuple[Int, ...] = attrs.field(eq=key_of)
     extents: tuple[int, ...]
+    _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 
     @property
     def size(self) -> int:
@@ -174,10 +184,16 @@ class Region:
         """Bytes of the elements, gaps not counted."""
         return self.size * self.buffer.dtype.bits // 8
 
-    def sliced_layout(self) -> Layout | None:
-        """The layout of the box, or None where the box is not a layout of its own."""
-        region = [slice(s, s + e) for s, e in zip(self.starts, self.extents, strict=True)]
-        return self.buffer.layout.slice(self.buffer.shape, region)
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether a start is known only at run time."""
+        return any(isinstance(start, Expr) for start in self.starts)
+
+    def sliced_layout(self) -> TileLayout | None:
+        """The layout of the box (found once), or None where the box is not a layout of its own."""
+        if not self._layout:
+            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+        return self._layout[0]
 
     def __repr__(self) -> str:
         parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]

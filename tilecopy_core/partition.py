@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from .expr import Int, as_expr, bounds_of, divisor_of, is_multiple, same
-from .layout import Iter, Swizzle, TileLayout, fuse, m, split_swizzle
+from .expr import Expr, Int, bounds_of, divisor_of, is_multiple, same
+from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
 
@@ -23,16 +23,19 @@ class Side:
         region: the operand.
         layout: the region's elements in the partition's order, as element offsets from the buffer's start; its size
             is ``outer * threads * vec``.
-        swizzle: applied to the offset afterwards, or None.
     """
 
     region: Region
     layout: TileLayout
-    swizzle: Swizzle | None = None
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """Applied to the offsets afterwards, or None."""
+        return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
-        return self.layout.apply(round_index, thread, 0, shape=shape).get("m", 0)
+        return self.layout.unswizzled.apply(round_index, thread, 0, shape=shape).get("m", 0)
 
 
 @attrs.frozen
@@ -75,18 +78,17 @@ class VectorPartition:
         )
 
 
-def sliced(operand: str, region: Region) -> tuple[TileLayout, Swizzle | None] | Decline:
-    """The tile layout (over memory alone) and swizzle of a region's box, or why it has none."""
+def sliced(operand: str, region: Region) -> TileLayout | Decline:
+    """The layout of a region's box over memory alone, or why it has none."""
     layout = region.sliced_layout()
     if layout is None:
         return Decline(
             f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
         )
-    swizzle, tile = split_swizzle(layout)
-    if any(axis != m for axis in tile.axes):
-        named = ", ".join(axis.name for axis in tile.axes if axis != m)
+    if any(axis != m for axis in layout.axes):
+        named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
-    return tile, swizzle
+    return layout
 
 
 Pair = tuple[Iter, Iter]
@@ -131,49 +133,94 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     return fused
 
 
-def by_descending_stride(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs ordered by the first side's stride, largest first; broadcasts (stride 0) and symbolic strides lead."""
+def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
+    """Pairs ordered by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
 
     def key(pair: Pair) -> tuple[int, int]:
-        stride = as_expr(pair[0].stride)
-        if stride.terms:
+        stride = pair[0].stride
+        if isinstance(stride, Expr):
             return 0, -(bounds_of(stride)[0] or 0)
-        return (0, 0) if stride.const == 0 else (1, -stride.const)
+        return (0, 0) if stride == 0 and broadcasts_first else (1, -stride)
 
     return fuse_pairs(sorted(pairs, key=key))
 
 
-def why_not_width(bits: int, region: Region, iters: Sequence[Iter], offset: Int, swizzle: Swizzle | None) -> str | None:
-    """Why vectors of ``bits`` do not fit one side, or None.
+def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
+    last = by_descending_stride(pairs)
+    if not any(pair[0].extent > 1 and same(pair[0].stride, 0) for pair in pairs):
+        return [last]
+    return [last, by_descending_stride(pairs, broadcasts_first=True)]
+
+
+@attrs.frozen
+class Run:
+    """One operand as vectors see it.
+
+    Attributes:
+        region: the operand, for its element type, alignment and name.
+        iters: steps that its addresses take; vectors are carved from the last.
+        start: element offset of the box from the buffer's start.
+        swizzle: of the operand, or None.
+    """
+
+    region: Region
+    iters: Sequence[Iter]
+    start: Int
+    swizzle: Swizzle | None = None
+
+    def why_not_width(self, bits: int) -> str | None:
+        """Why vectors of ``bits`` do not fit, or None."""
+        buffer = self.region.buffer
+        vec = bits // buffer.dtype.bits
+        if vec * buffer.dtype.bits != bits or vec == 0:
+            return f"{bits} bits are not a whole number of {buffer.dtype} elements"
+        if vec > 1:
+            tail = self.iters[-1] if self.iters else Iter(1, 1)
+            if not same(tail.stride, 1):
+                return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
+            if tail.extent % vec:
+                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"
+            for it in self.iters[:-1]:
+                if not is_multiple(it.stride, vec):
+                    return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
+            for what, start in self._starts():
+                if not is_multiple(start, vec):
+                    return (
+                        f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
+                    )
+            if self.swizzle is not None and vec > self.swizzle.chunk_elems:
+                return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
+        if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
+            return f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {bits // 8} are needed"
+        return None
+
+    def _starts(self) -> list[tuple[str, Int]]:
+        """Where the addresses begin: one sum, but for a swizzle, which comes between the two."""
+        own = self.region.buffer.elem_offset
+        if self.swizzle is None:
+            return [("start", self.start + own)]
+        return [("start", self.start), ("buffer's own start", own)]
+
+
+def widest(
+    runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
+) -> tuple[int, tuple[str, ...]] | Decline:
+    """The widest vector that every operand allows, in bits, and why each wider one was not taken.
 
     Args:
-        bits: width of the vector.
-        region: the operand, for its element type, alignment and name.
-        iters: memory iters in order; the last is the one that vectors are carved from.
-        offset: element offset of the box from the buffer's start.
-        swizzle: the side's swizzle.
+        runs: the operands.
+        widths_bits: what may be taken, widest first.
+        also: why a vector of that many elements does not fit for another reason, or None.
     """
-    buffer = region.buffer
-    vec = bits // buffer.dtype.bits
-    if vec * buffer.dtype.bits != bits:
-        return f"{bits} bits are not a whole number of {buffer.dtype} elements"
-    if vec > 1:
-        tail = iters[-1] if iters else Iter(1, 1)
-        if not same(tail.stride, 1):
-            return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
-        if tail.extent % vec:
-            return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"
-        for it in iters[:-1]:
-            if not is_multiple(it.stride, vec):
-                return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
-        for what, start in (("start", offset), ("buffer's own start", buffer.elem_offset)):
-            if not is_multiple(start, vec):
-                return f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
-        if swizzle is not None and vec > swizzle.chunk_elems:
-            return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {swizzle.chunk_elems}"
-    if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
-        return f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {bits // 8} are needed"
-    return None
+    narrowed: list[str] = []
+    for bits in widths_bits:
+        why = next(filter(None, (run.why_not_width(bits) for run in runs)), None)
+        why = why or also(bits // runs[0].region.buffer.dtype.bits)
+        if why is None:
+            return bits, tuple(narrowed)
+        narrowed.append(f"{bits} bits: {why}")
+    return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
 
 
 def synthesize(
@@ -190,34 +237,41 @@ def synthesize(
         The partition with the widest vector that both sides allow, or why there is none.
     """
     follower = request.src if leader is request.dst else request.dst
-    names = {id(request.dst): "destination", id(request.src): "source"}
-    sides = []
-    for region in (leader, follower):
-        cut = sliced(names[id(region)], region)
-        if isinstance(cut, Decline):
-            return cut
-        sides.append(cut)
-    (lead_tile, lead_swizzle), (follow_tile, follow_swizzle) = sides
-    pairs = refine(lead_tile.shard, follow_tile.shard)
+    lead = sliced("destination" if leader is request.dst else "source", leader)
+    follow = sliced("destination" if follower is request.dst else "source", follower)
+    if isinstance(lead, Decline):
+        return lead
+    if isinstance(follow, Decline):
+        return follow
+    pairs = refine(lead.shard, follow.shard)
     if pairs is None:  # the logical order is kept, each side in its own iters
-        lead_iters, follow_iters = list(fuse(lead_tile.shard)), list(fuse(follow_tile.shard))
+        orders = [(list(fuse(lead.shard)), list(fuse(follow.shard)))]
     else:
-        ordered = by_descending_stride(pairs)
-        lead_iters, follow_iters = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
+        orders = [([a for a, _ in order], [b for _, b in order]) for order in orders_of(pairs)]
+    found = [_vectors(request, leader, (lead, follow), order, widths_bits) for order in orders]
+    return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+
+
+def _vectors(
+    request: CopyRequest,
+    leader: Region,
+    layouts: tuple[TileLayout, TileLayout],
+    iters: tuple[list[Iter], list[Iter]],
+    widths_bits: Sequence[int],
+) -> VectorPartition | Decline:
+    """The partition of one order: leader and follower as layouts, and their iters in that order."""
     count, threads = leader.size, request.scope.threads
-    lead_offset, follow_offset = lead_tile.offset_on(m), follow_tile.offset_on(m)
-    narrowed: list[str] = []
-    for bits in widths_bits:
-        vec = bits // leader.buffer.dtype.bits
-        why = why_not_width(bits, leader, lead_iters, lead_offset, lead_swizzle)
-        why = why or why_not_width(bits, follower, follow_iters, follow_offset, follow_swizzle)
-        if why is None and count % (threads * vec):
-            why = f"{count} elements are not a multiple of {threads} threads x {vec}"
-        if why is not None:
-            narrowed.append(f"{bits} bits: {why}")
-            continue
-        lead = Side(leader, TileLayout.of(lead_iters, (), lead_tile.spec.offset), lead_swizzle)
-        follow = Side(follower, TileLayout.of(follow_iters, (), follow_tile.spec.offset), follow_swizzle)
-        dst, src = (lead, follow) if leader is request.dst else (follow, lead)
-        return VectorPartition(count // (threads * vec), threads, vec, bits, dst, src, tuple(narrowed))
-    return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
+    regions = (leader, request.src if leader is request.dst else request.dst)
+    runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters, layouts, strict=True)]
+
+    def divides(vec: int) -> str | None:
+        return f"{count} elements are not a multiple of {threads} threads x {vec}" if count % (threads * vec) else None
+
+    width = widest(runs, widths_bits, divides)
+    if isinstance(width, Decline):
+        return width
+    bits, narrowed = width
+    lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters, strict=True))
+    dst, src = (lead, follow) if leader is request.dst else (follow, lead)
+    vec = bits // leader.buffer.dtype.bits
+    return VectorPartition(count // (threads * vec), threads, vec, bits, dst, src, narrowed)

@@ -9,10 +9,9 @@ import attrs
 import numpy as np
 
 from .errors import LayoutError, RequestError
-from .expr import as_expr, evaluate, symbol
-from .layout import split_swizzle
+from .expr import Expr, Symbol, evaluate, of_atom
 from .memory import Region
-from .scope import ActiveThreads, Scope
+from .scope import ActiveThreads, Scope, differs_within
 from .target import Target, target_of
 
 OPS = ("copy", "copy_async")
@@ -147,31 +146,41 @@ def why_invalid(request: CopyRequest) -> str | None:
 
 def why_aliasing(region: Region) -> str | None:
     """Why two coordinates of a region share a place, or None; symbolic strides are taken as given."""
-    layout = region.sliced_layout()
-    if layout is None:
-        layout = region.buffer.layout
-    _, tile = split_swizzle(layout)
-    for it in tile.shard:
-        if it.extent > 1 and isinstance(it.stride, int) and it.stride == 0:
+    tile = (region.sliced_layout() or region.buffer.layout).unswizzled
+    steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
+    for it in steps:
+        if it.stride == 0:
             return f"{region} has an iter of extent {it.extent} and stride 0: its elements share one address"
-    if any(as_expr(it.stride).terms for it in tile.shard):
+    if any(isinstance(it.stride, Expr) for it in tile.shard):
         return None
-    by_axis: dict[str, int] = {}
-    for it in sorted(tile.shard, key=lambda it: as_expr(it.stride).const):
-        if it.extent > 1 and as_expr(it.stride).const <= by_axis.get(it.axis.name, 0):
+    reached: dict[str, int] = {}
+    for it in steps:
+        if it.stride <= reached.get(it.axis.name, 0):
             break
-        by_axis[it.axis.name] = by_axis.get(it.axis.name, 0) + (it.extent - 1) * as_expr(it.stride).const
+        reached[it.axis.name] = reached.get(it.axis.name, 0) + (it.extent - 1) * it.stride
     else:
         return None  # every stride is past all that the smaller ones reach: one place each
     if tile.size > _ENUMERATE_LIMIT:
         return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
     places = np.zeros(tile.size, np.int64)
-    scale = 1
+    scale, flat = 1, Symbol("flat", 0, tile.size - 1)
     for axis in tile.axes:
-        symbolic = tile.apply(symbol("flat", upper=tile.size - 1))[axis.name]
-        values = np.asarray(evaluate(symbolic - tile.offset_on(axis), {"flat": np.arange(tile.size)}))
+        symbolic = tile.apply(of_atom(flat))[axis.name]
+        values = np.asarray(evaluate(symbolic - tile.offset_on(axis), {flat: np.arange(tile.size)}))
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
     if len(np.unique(places)) != tile.size:
         return f"{region} puts {tile.size} elements in {len(np.unique(places))} places of {tile}"
+    return None
+
+
+def why_not_shared(request: CopyRequest) -> str | None:
+    """Why the threads of the scope do not copy one box together: a start that differs between them; or None."""
+    for region in (request.dst, request.src):
+        for start in region.starts:
+            if differs_within(start, request.scope):
+                return (
+                    f"the start {start} of {region} differs between the threads of a {request.scope.kind}: each would "
+                    "copy another box; copy at scope thread, or let the start depend on nothing finer than the scope"
+                )
     return None

@@ -1,13 +1,12 @@
-"""Walking an ``[outer, threads, vec]`` partition: the rounds in batches, and each side's address in a round."""
+"""Walking an ``[outer, threads, vec]`` partition: the rounds in batches, and each side's access in a round."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from .expr import Expr, Int, as_expr, evaluate, split_terms, substitute, symbol
+from .expr import Expr, Int, Symbol, evaluate, of_atom, split_terms, substitute
 from .partition import Side, VectorPartition
-from .ptx import Address, PtxBuilder
+from .ptx import Access, PtxBuilder
 
 UNROLL_LIMIT = 64
 """Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
@@ -29,8 +28,9 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[
             yield list(range(first, min(first + in_flight, outer)))
         return
     turn = max(size for size in range(1, min(in_flight, UNROLL_LIMIT) + 1) if outer % size == 0)
-    with ptx.loop(outer // turn, ptx.new_label("round").lstrip("$")) as index:
-        yield [index * turn + step for step in range(turn)]
+    index = Symbol("round", 0, outer // turn - 1, varies="cta")
+    with ptx.loop(index, outer // turn):
+        yield [of_atom(index) * turn + step for step in range(turn)]
 
 
 class Walk:
@@ -41,19 +41,24 @@ class Walk:
         side: the operand.
         partition: its partition.
         thread: index of the running thread in the scope.
+        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
-    def __init__(self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int) -> None:
-        self._ptx, self._side = ptx, side
-        turn = symbol("round", upper=partition.outer - 1) if partition.outer > 1 else Expr(0, ())
-        offset: Any = side.offset(turn if partition.outer > 1 else 0, thread, partition.shape)
-        self._offset = offset
-        self._fixed, self._by_round, self._separable = split_terms(offset, "round")
+    def __init__(
+        self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
+    ) -> None:
+        self._ptx, self._side, self._whole = ptx, side, whole
+        self._turn = Symbol("turn", 0, partition.outer - 1)
+        turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
+        self._offset = side.offset(turn, thread, partition.shape)
+        self._parts = split_terms(self._offset, self._turn)
 
-    def address(self, round_index: Int) -> Address:
-        """Address of the thread's vector in a round (a constant round costs an immediate)."""
-        if self._separable and not as_expr(round_index).terms:
-            offset = self._fixed + int(evaluate(self._by_round, {"round": as_expr(round_index).const}))
+    def access(self, round_index: Int) -> Access:
+        """The thread's access in a round (a constant round costs an immediate)."""
+        turn = {self._turn: round_index}
+        if self._parts is not None and not isinstance(round_index, Expr):
+            offset: Int = self._parts[0] + int(evaluate(self._parts[1], turn))
         else:
-            offset = substitute(self._offset, {"round": round_index})
-        return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle)
+            offset = substitute(self._offset, turn)
+        buffer, swizzle = self._side.region.buffer, self._side.swizzle
+        return Access(self._ptx.address(buffer, offset, swizzle, whole=self._whole))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 import numpy as np
 
 from .errors import RequestError
-from .expr import Condition, Expr, Int, evaluate, is_int, symbol, symbols_of
+from .expr import Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, substitute, symbols_of
 from .layout import Axis
 
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
-TID = "tid.x"
-"""Name of the symbol that is the thread's index in its CTA."""
+_SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 
 
 @attrs.frozen(repr=False)
@@ -33,6 +32,11 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
+
+    @property
+    def tid(self) -> Int:
+        """The thread's index in the scope, as a symbol bounded by its size."""
+        return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
@@ -65,13 +69,14 @@ def cta(threads: int) -> Scope:
     return Scope("cta", threads)
 
 
-def tid_symbol(cta_threads: int | None) -> Expr:
+def tid_symbol(cta_threads: int | None) -> Int:
     """The thread's index in its CTA, bounded by the CTA's size where it is known."""
-    return symbol(TID, upper=(cta_threads or MAX_CTA_THREADS) - 1, varies="thread")
+    last = (cta_threads or MAX_CTA_THREADS) - 1
+    return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Where a thread lies along a thread axis (docs/design.md, "Words").
+    """Where a thread lies along a thread axis.
 
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
@@ -89,6 +94,43 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return table[axis.name]()
 
 
+def by_thread(value: Int | Condition, cta_threads: int) -> Any:
+    """The value of an integer (or the truth of a condition) in each thread of a CTA.
+
+    Raises:
+        KeyError: it depends on more than the thread's index.
+    """
+    tids = np.arange(cta_threads)
+
+    def number(operand: Int) -> Any:
+        return evaluate(operand, {found: tids for found in symbols_of(operand) if is_thread_id(found)})
+
+    found = value.evaluate(number) if isinstance(value, Condition) else number(value)
+    return np.broadcast_to(np.asarray(found), (cta_threads,))
+
+
+def is_thread_id(found: Symbol) -> bool:
+    """Whether a symbol is the thread's index in its CTA."""
+    return found.register == "%tid.x"
+
+
+def differs_within(value: Int, scope: Scope) -> bool:
+    """Whether two threads of one instance of a scope can see different values of an integer."""
+    if scope.kind == "thread":
+        return False
+    size = _SIZES.get(scope.kind)
+    lane = Symbol("lane", 0, (size or MAX_CTA_THREADS) - 1, varies="thread")
+    place: Int = of_atom(lane)
+    if size is not None:  # tid is group * size + lane: what the lane leaves untouched is the group's alone
+        place = of_atom(Symbol("group", 0, MAX_CTA_THREADS // size - 1)) * size + place
+    found = symbols_of(value)
+    split = substitute(value, {s: place for s in found if is_thread_id(s)})
+    left = symbols_of(split)
+    if lane in left or any(s.varies == "thread" and not s.source for s in left - {lane}):
+        return True
+    return any(differs_within(source, scope) for s in left for source in s.source)
+
+
 @attrs.frozen
 class ActiveThreads:
     """Which threads of the CTA reach a copy.
@@ -97,26 +139,30 @@ class ActiveThreads:
         cta_threads: threads in the CTA, or None where the copy stands outside a kernel.
         mask: one bool a thread when the enclosing conditions on thread ids could be decided, None when there are none.
         undecided: text of an enclosing condition that could not be decided at lowering, or "".
+        deciding: integers that enclosing loops and conditions depend on, with their text: where one of them differs
+            between the threads of a scope, these do not come to the copy together.
     """
 
     cta_threads: int | None = None
     mask: tuple[bool, ...] | None = None
     undecided: str = ""
+    deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
         if scope.kind == "thread":
             return None
-        size = WARP_THREADS if scope.kind == "warp" else WARPGROUP_THREADS if scope.kind == "warpgroup" else None
+        size = _SIZES.get(scope.kind)
         if self.cta_threads is not None:
             if size is not None and self.cta_threads % size:
                 return f"a CTA of {self.cta_threads} threads has no full last {scope.kind} ({size} threads)"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
                 return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
-        if self.undecided:
+        unsure = self.undecided or next((text for text, value in self.deciding if differs_within(value, scope)), "")
+        if unsure:
             return (
                 f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition "
-                f"'{self.undecided}' may narrow laneid"
+                f"'{unsure}' may narrow laneid"
             )
         if self.mask is None or all(self.mask):
             return None
@@ -136,25 +182,45 @@ class ActiveThreads:
         """How many threads of the CTA are active; None where that is not known."""
         if self.cta_threads is None or self.undecided:
             return None
+        if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):
+            return None
         return self.cta_threads if self.mask is None else sum(self.mask)
 
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
-        if condition.op == "elect" and not self.undecided and self.cta_threads is not None:
-            return attrs.evolve(self, mask=_one_a_warp(self.mask or (True,) * self.cta_threads))
-        symbols = set()
+        active = self
+        for part in condition.conjuncts():
+            active = active._narrowed(part)
+        return active
+
+    def _narrowed(self, condition: Condition) -> ActiveThreads:
+        if condition.op == "elect" and self.count() is not None:
+            return attrs.evolve(self, mask=_one_a_warp(self.mask or (True,) * (self.cta_threads or 0)))
+        deciding: list[Int] = []
         for operand in condition.operands():
-            if not is_int(operand):
+            sources = (operand,) if is_int(operand) else getattr(operand, "sources", lambda: None)()
+            if sources is None:
                 return attrs.evolve(self, undecided=self.undecided or repr(condition))
-            symbols |= symbols_of(operand)
-        varying = {s.name for s in symbols if s.varies == "thread"}
-        if not varying:
-            return self
-        if {s.name for s in symbols} != {TID} or self.cta_threads is None:
+            deciding += sources
+        if condition.op == "elect":
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
-        truth = np.broadcast_to(_truth_by_thread(condition, self.cta_threads), (self.cta_threads,))
-        before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
-        return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
+        found = set().union(*map(symbols_of, deciding))
+        plain = all(map(is_int, condition.operands())) and self.cta_threads is not None
+        if found and plain and all(map(is_thread_id, found)):
+            assert self.cta_threads is not None
+            truth = by_thread(condition, self.cta_threads)
+            before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
+            return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
+        return self.decided_by(repr(condition), deciding)
+
+    def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
+        """The threads inside a loop or condition that depends on some integers."""
+        added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
+        return attrs.evolve(self, deciding=self.deciding + added) if added else self
+
+
+def _may_differ(value: Expr) -> bool:
+    return any(s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols)
 
 
 def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -163,6 +229,7 @@ def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
     return tuple(i in firsts for i in range(len(mask)))
 
 
-def _truth_by_thread(condition: Condition, cta_threads: int) -> Any:
-    tids = np.arange(cta_threads)
-    return condition.evaluate(lambda operand: np.asarray(evaluate(operand, {TID: tids})))
+def special_register(name: str, upper: int) -> Expr:
+    """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
+    return of_atom(Symbol(name, 0, upper, register=f"%{name}"))
+

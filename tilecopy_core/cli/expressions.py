@@ -9,7 +9,6 @@ from typing import Any
 from ..errors import RequestError
 from ..expr import symbol
 from ..layout import AXES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
-from ..layout.tile import Spec
 from ..memory import Buffer, Region
 from ..scope import Scope, cta, thread, warp, warpgroup
 
@@ -68,12 +67,10 @@ def _walk(node: ast.AST, names: dict[str, Any]) -> Any:
     raise RequestError(f"'{ast.unparse(node)}' is not allowed in an expression")
 
 
-def parse_layout(text: str) -> TileLayout | SwizzledLayout:
+def parse_layout(text: str) -> TileLayout:
     """A layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
     value = evaluate_expression(text, _NAMES)
-    if isinstance(value, Spec):
-        value = TileLayout(value)
-    if not isinstance(value, (TileLayout, SwizzledLayout)):
+    if not isinstance(value, TileLayout):
         raise RequestError(f"'{text}' is {value!r}, not a layout")
     return value
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
@@ -10,10 +11,14 @@ from ..errors import RequestError
 from ..expr import Int
 from ..memory import Buffer, Region
 from ..ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
-from .statements import Action, element_offset
+from .statements import Action, Statement, element_offset
 
-if TYPE_CHECKING:
-    from .builder import KernelBuilder
+
+class Recorder(Protocol):
+    """What a barrier needs of its kernel."""
+
+    def record(self, statement: Statement) -> None:
+        """Append a statement at the current place."""
 
 
 @attrs.frozen(eq=False)
@@ -23,30 +28,32 @@ class Mbarrier:
     Every method is executed by each thread that reaches it: put ``init`` and ``arrive_expect_tx`` inside an ``if_``.
     """
 
-    _kernel: KernelBuilder
+    _kernel: Recorder = attrs.field(repr=False)
     buffer: Buffer
 
     def __getitem__(self, index: Int) -> Region:
         """One of the barriers."""
         return self.buffer[index]
 
-    def _act(self, method: str, index: Int, *args: object, **keywords: object) -> None:
+    def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
         element = self.buffer[index]
-
-        def write(ptx: PtxBuilder) -> None:
-            getattr(ptx, method)(barrier_address(ptx, element), *args, **keywords)
-
-        self._kernel._append(Action(write))
+        if element.size != 1:
+            raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {index!r}")
+        self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
-        """Start phase 0 with ``count`` arrivals a phase; then ``fence_mbarrier_init`` and a barrier."""
-        if not 1 <= count < 2**20:
-            raise RequestError(f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {count}")
-        self._act("mbarrier_init", index, count)
+        """Start phase 0 with ``count`` arrivals a phase; then ``fence_mbarrier_init`` and a barrier.
+
+        Raises:
+            RequestError: not 1 to 2**20 - 1 arrivals.
+        """
+        if type(count) is not int or not 1 <= count < 2**20:
+            raise RequestError(f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {count!r}")
+        self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
 
     def arrive(self, index: Int = 0) -> None:
         """Arrive once."""
-        self._act("mbarrier_arrive", index)
+        self._record("arrive", index, lambda ptx, at: ptx.mbarrier_arrive(at))
 
     def arrive_expect_tx(self, nbytes: int, index: Int = 0) -> None:
         """Announce the bytes that copies will complete in this phase, and arrive once.
@@ -54,12 +61,12 @@ class Mbarrier:
         Raises:
             RequestError: more bytes than a phase can count (2**20 - 1).
         """
-        if not 0 < nbytes <= MBARRIER_TX_LIMIT:
+        if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {nbytes}; "
+                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {nbytes!r}; "
                 "split the copies over several phases or barriers"
             )
-        self._act("mbarrier_arrive_expect_tx", index, nbytes)
+        self._record("arrive_expect_tx", index, lambda ptx, at: ptx.mbarrier_arrive_expect_tx(at, nbytes))
 
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
@@ -69,7 +76,7 @@ class Mbarrier:
             index: which barrier.
             cluster: acquire at cluster scope, when threads of another CTA arrive on it.
         """
-        self._act("mbarrier_wait", index, parity, cluster=cluster)
+        self._record("wait", index, lambda ptx, at: ptx.mbarrier_wait(at, parity, cluster=cluster))
 
 
 def barrier_address(ptx: PtxBuilder, element: Region) -> Address:

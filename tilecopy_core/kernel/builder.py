@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import string
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
-from ..dtypes import dtype_of
 from ..errors import LayoutError, RequestError
-from ..expr import Condition, Expr, Int, as_expr, bounds_of, is_int, simplify, symbol
-from ..layout import Layout, S, TCol, TileLayout
-from ..memory import Buffer, Region, check_identifier
-from ..ptx import PtxBuilder
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, symbols_of
+from ..layout import S, TCol, TileLayout, checked_extents
+from ..memory import Buffer, Memory, Region, check_identifier
+from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
-from ..scope import WARP_THREADS, ActiveThreads, Scope, cta, thread, tid_symbol, warp, warpgroup
+from ..scope import WARP_THREADS, ActiveThreads, Scope, cta, special_register, thread, tid_symbol, warp, warpgroup
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .built import BuiltKernel, ScalarParameter, lower_kernel
-from .statements import Action, Bound, Copy, If, Load, Loop, Store, bounds_checks, element_offset
+from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
+from .built import BuiltKernel, Description, lower_kernel
+from .parameters import Parameter, ScalarParameter
+from .statements import Action, Copy, If, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 _GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-_SCALARS = {"int32": ("b32", 2**31 - 1), "uint32": ("b32", 2**31 - 1), "int64": ("b64", 2**62)}
+P = ParamSpec("P")
+
+
+def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Concatenate[KernelBuilder, P], None]:
+    """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built."""
+
+    @wraps(write)
+    def method(self: KernelBuilder, *args: P.args, **keywords: P.kwargs) -> None:
+        self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
+
+    return method
 
 
 class ScopedCopies:
@@ -47,44 +61,62 @@ class ScopedCopies:
         self._kernel._copy("copy_async", dst, src, self._scope, variant, options)
 
 
-class _Block:
-    """What ``k.if_`` and ``k.range`` return: ``with`` it, or iterate over it once."""
+@attrs.frozen(eq=False)
+class _Frame:
+    """An open block: its statements, who is active in it, what is known in it."""
 
-    def __init__(self, kernel: KernelBuilder, statement: Any, active: ActiveThreads, index: Any = None) -> None:
-        self._kernel, self._statement, self._active, self._index = kernel, statement, active, index
+    body: list[Placed]
+    active: ActiveThreads
+    known: Alternatives
+
+
+class _Block:
+    """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
+
+    def __init__(self, kernel: KernelBuilder, statement: If | Loop, frame: _Frame, index: Expr | None = None) -> None:
+        self._kernel, self._frame, self._index = kernel, frame, index
+        self._placed = Placed(statement, kernel._where())
+        kernel._waiting[id(self)] = self._placed
 
     def __enter__(self) -> Any:
-        self._kernel._open(self._statement.body, self._active, guarded=isinstance(self._statement, If))
+        if self._kernel._waiting.pop(id(self), None) is None:
+            raise RequestError(f"{self._placed.statement.describe()} at {self._placed.where} is a block that was used")
+        self._kernel._stack.append(self._frame)
         return self._index
 
-    def __exit__(self, kind: object = None, *_: object) -> None:
-        self._kernel._close()
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._kernel._stack.pop()
         if kind is None:
-            self._kernel._append(self._statement)
+            self._kernel._stack[-1].body.append(self._placed)
+        else:
+            how = "break or return" if kind is GeneratorExit else kind.__name__
+            self._kernel._spoiled = (
+                f"{self._placed.statement.describe()} at {self._placed.where} was left by {how}: a block describes every "
+                "turn at once, so it must reach its end; use k.if_ for what depends on the running kernel"
+            )
 
     def __iter__(self) -> Iterator[Any]:
+        if self._index is None:
+            raise RequestError(f"{self._placed.statement.describe()} is no loop: write `with k.if_(...):`")
         with self:
             yield self._index
 
 
-@attrs.frozen(eq=False, repr=False)
 class Elected(Condition):
-    """True in one lane of each warp; a ``with`` of it is an ``if_``."""
+    """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
 
-    kernel: KernelBuilder | None = None
-
-    def __repr__(self) -> str:
-        return "elect"
+    def __init__(self, kernel: KernelBuilder) -> None:
+        super().__init__("elect")
+        object.__setattr__(self, "_kernel", kernel)
 
     def __enter__(self) -> None:
-        assert self.kernel is not None
-        block = self.kernel.if_(self)
-        self.kernel._elected.append(block)
+        kernel: KernelBuilder = self._kernel  # type: ignore[attr-defined]
+        block = kernel.if_(self)
+        object.__setattr__(self, "_block", block)
         block.__enter__()
 
-    def __exit__(self, *exception: object) -> None:
-        assert self.kernel is not None
-        self.kernel._elected.pop().__exit__(*exception)
+    def __exit__(self, *exception: Any) -> None:
+        self._block.__exit__(*exception)  # type: ignore[attr-defined]
 
 
 class KernelBuilder:
@@ -105,15 +137,21 @@ class KernelBuilder:
         self.warpgroup = ScopedCopies(self, warpgroup())
         self.cta = ScopedCopies(self, cta(threads))
         self.threads = threads
-        self._parameters: list[Buffer | ScalarParameter] = []
+        self._parameters: list[Buffer | Parameter] = []
+        self._scalars: dict[Symbol, ScalarParameter] = {}
         self._shared: list[Buffer] = []
+        self._memories: set[Memory] = set()
         self._names: set[str] = set()
         self._bounds: list[Bound] = []
         self._written: set[str] = set()
         self._counter: dict[str, int] = {}
-        self._elected: list[_Block] = []
-        self._body: list[Any] = []
-        self._stack: list[tuple[list[Any], ActiveThreads, bool]] = [(self._body, ActiveThreads(threads), False)]
+        self._waiting: dict[int, Placed] = {}
+        self._spoiled = ""
+        self._stack = [_Frame([], ActiveThreads(threads), NOTHING)]
+
+    def __repr__(self) -> str:
+        names = ", ".join(p.name for p in self._parameters)
+        return f"KernelBuilder({self.name!r}, threads={self.threads}) with parameters ({names})"
 
     # ------------------------------------------------------------------------------------------- declarations
 
@@ -135,16 +173,19 @@ class KernelBuilder:
             strides: in elements, row-major by default; one may be a :meth:`scalar`.
             align_bytes: what the base address is a multiple of; checked at every launch.
         """
-        extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        extents = checked_extents(shape, f"param {name}, shape")
         layout = None
         if strides is not None:
-            if len(strides) != len(extents):
-                raise LayoutError(f"param {name}: {len(extents)} extents and {len(strides)} strides")
+            if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
+                raise LayoutError(f"param {name}: strides are one a dimension of {extents}, not {strides!r}")
+            for stride in strides:
+                if is_int(stride):
+                    self._own(stride, f"param {name}, strides")
             layout = TileLayout(S[extents : tuple(strides)])
-        buffer = Buffer(
-            extents, dtype, space="global", layout=layout, name=self._claim(name, "param"), align_bytes=align_bytes
-        )
+        buffer = Buffer(extents, dtype, space="global", layout=layout, name=check_identifier(name, "param name"), align_bytes=align_bytes)
+        self._claim(name, "param")
         self._parameters.append(buffer)
+        self._memories.add(buffer.memory)
         return buffer
 
     def scalar(
@@ -157,46 +198,68 @@ class KernelBuilder:
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
             lower: smallest value.
-            upper: largest value; by default the largest of an int32 (2**62 for int64).
+            upper: largest value; by default that of the dtype (2**62 for int64).
+
+        Raises:
+            RequestError: a name that is taken, no such dtype, or bounds that it does not have.
         """
-        if dtype not in _SCALARS:
-            raise RequestError(f"scalar {name}: dtype {dtype!r} is not one of {', '.join(_SCALARS)}")
-        if multiple_of < 1:
-            raise RequestError(f"scalar {name}: multiple_of is at least 1, not {multiple_of}")
-        type, most = _SCALARS[dtype]
-        upper = most if upper is None else upper
-        if not lower <= upper <= most:
-            raise RequestError(f"scalar {name}: the bounds {lower} to {upper} are not within a {dtype}")
-        self._parameters.append(ScalarParameter(self._claim(name, "scalar"), type, multiple_of, lower, upper))
-        return symbol(name, lower=lower, upper=upper, multiple_of=multiple_of)
+        check_identifier(name, "scalar name")
+        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=lower, upper=upper)
+        self._claim(name, "scalar")
+        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
+        self._parameters.append(parameter)
+        self._scalars[found] = parameter
+        return of_atom(found)
 
     def shared(
         self,
         shape: Sequence[int] | int,
         dtype: Any,
         *,
-        layout: Layout | None = None,
+        layout: TileLayout | None = None,
         name: str | None = None,
         align_bytes: int | None = None,
     ) -> Buffer:
         """A shared-memory buffer of the CTA; it occupies its layout's span."""
-        name = self._claim(name or self._fresh("smem"), "shared buffer")
-        buffer = Buffer(shape, dtype, space="shared", layout=layout, name=name, align_bytes=align_bytes)
+        buffer = self._made("shared", name or self._fresh("smem"), shape, dtype, layout=layout, align_bytes=align_bytes)
         self._shared.append(buffer)
         return buffer
 
     def local(
-        self, shape: Sequence[int] | int, dtype: Any, *, layout: Layout | None = None, name: str | None = None
+        self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
         """A register buffer: thread axes of its layout say which thread owns what, ``m`` which register."""
-        name = self._claim(name or self._fresh("frag"), "local buffer")
-        return Buffer(shape, dtype, space="local", layout=layout, name=name)
+        return self._made("local", name or self._fresh("frag"), shape, dtype, layout=layout)
+
+    def _made(self, space: str, name: str, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
+        """A buffer of this kernel, under a name that is not taken."""
+        check_identifier(name, f"{space} buffer name")
+        buffer = Buffer(shape, dtype, space=space, name=name, **more)
+        buffer.span_elems  # noqa: B018 - its size must be known
+        self._claim(name, f"{space} buffer")
+        self._memories.add(buffer.memory)
+        return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
         """A thread's own part of a local buffer, as a flat buffer indexed by constants."""
-        if fragment.space != "local":
-            raise RequestError(f"{fragment.name} is in {fragment.space} memory; registers() takes a local buffer")
-        return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name)
+        self._check_buffer(fragment, "registers() takes a local buffer", "local")
+        return Buffer(
+            fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory
+        )
+
+    def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
+        if not isinstance(buffer, Buffer):
+            raise RequestError(f"{rule}, not {buffer!r}")
+        if buffer.space != space:
+            raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
+        if buffer.memory not in self._memories:
+            raise RequestError(f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one")
+
+    def _own(self, value: Int, what: str) -> None:
+        """Raise unless every symbol of an integer is one of this kernel's."""
+        for found in symbols_of(value):
+            if not found.register and found.varies == "grid" and found not in self._scalars:
+                raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
 
     def _claim(self, name: str, what: str) -> str:
         check_identifier(name, f"{what} name")
@@ -216,15 +279,15 @@ class KernelBuilder:
 
     def block_id(self, dim: str = "x") -> Expr:
         """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
-        if dim not in _GRID_LIMIT:
+        if not isinstance(dim, str) or dim not in _GRID_LIMIT:
             raise RequestError(f"block_id takes x, y or z, not {dim!r}")
-        return symbol(f"ctaid.{dim}", upper=_GRID_LIMIT[dim] - 1)
+        return special_register(f"ctaid.{dim}", _GRID_LIMIT[dim] - 1)
 
     def thread_id(self, dim: str = "x") -> Int:
         """The thread's index in the CTA (CTAs are one-dimensional)."""
         if dim != "x":
             raise RequestError(f"a CTA has threads along x alone, not {dim!r}")
-        return simplify(tid_symbol(self.threads)) if self.threads > 1 else 0
+        return tid_symbol(self.threads)
 
     def lane_id(self) -> Int:
         """The thread's index in its warp."""
@@ -236,7 +299,7 @@ class KernelBuilder:
 
     def cluster_rank(self) -> Expr:
         """The CTA's rank in its cluster."""
-        return symbol("cluster_ctarank", upper=15)
+        return special_register("cluster_ctarank", 15)
 
     # ------------------------------------------------------------------------------------------- control
 
@@ -244,10 +307,22 @@ class KernelBuilder:
         """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls."""
         if not is_int(count) or not is_int(start):
             raise RequestError(f"range takes integers, not {count!r} from {start!r}")
-        name = self._fresh("loop")
-        low, high = bounds_of(start)[0] or 0, bounds_of(start + count)[1]
-        index = symbol(name, lower=low, upper=2**31 - 2 if high is None else max(high - 1, low), varies="cta")
-        return _Block(self, Loop(name, count, start, []), self._active, index)
+        self._own(count, "range")
+        self._own(start, "range")
+        stop = start + count
+        low, high = bounds_of(start)[0], bounds_of(stop)[1]
+        low = -(2**31) if low is None else low
+        if low < -(2**31) or (isinstance(stop, int) and stop >= 2**31):
+            raise RequestError(f"range({count}, start={start}): a loop counts in 32 bits, from -2**31 to 2**31 - 1")
+        last = 2**31 - 2 if high is None else max(min(high - 1, 2**31 - 2), low)
+        number = self._counter.get("loop", 0)
+        self._counter["loop"] = number + 1
+        decides = tuple(value for value in (start, count) if isinstance(value, Expr))
+        index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
+        turn = of_atom(index)
+        known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
+        active = self._frame.active.decided_by(f"range({count}, start={start})", decides)
+        return _Block(self, Loop(index, count, start, body := []), _Frame(body, active, known), turn)
 
     def if_(self, condition: Any) -> _Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -255,27 +330,29 @@ class KernelBuilder:
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
             raise RequestError(f"if_ takes a comparison of run-time integers or values, not {condition!r}")
-        return _Block(self, If(condition, []), self._active.narrowed_by(condition))
+        known = together(self._frame.known, known_by(condition))
+        body: list[Placed] = []
+        return _Block(self, If(condition, body), _Frame(body, self._frame.active.narrowed_by(condition), known))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected("elect", Value(dtype_of("bool"), "elect"), kernel=self)
+        return Elected(self)
 
     @property
-    def _active(self) -> ActiveThreads:
-        return self._stack[-1][1]
+    def _frame(self) -> _Frame:
+        return self._stack[-1]
 
-    def _open(self, body: list[Any], active: ActiveThreads, *, guarded: bool) -> None:
-        self._stack.append((body, active, guarded or self._stack[-1][2]))
+    def record(self, statement: Statement) -> None:
+        """Append a statement at the current place, with the line of the program that made it."""
+        self._frame.body.append(Placed(statement, self._where()))
 
-    def _close(self) -> None:
-        self._stack.pop()
-
-    def _append(self, statement: Any) -> None:
-        self._stack[-1][0].append(statement)
-
-    def _act(self, method: str, *args: Any, **keywords: Any) -> None:
-        self._append(Action(lambda ptx: getattr(ptx, method)(*args, **keywords)))
+    @staticmethod
+    def _where() -> str:
+        """File and line of the user's program: the innermost frame outside this package."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilecopy_core."):
+            frame = frame.f_back
+        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     # ------------------------------------------------------------------------------------------- copies and elements
 
@@ -284,37 +361,50 @@ class KernelBuilder:
     ) -> None:
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{operand} is a region such as buffer[0:8, :], not {region!r}")
+                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
         self._use(src)
         self._use(dst, written=True)
-        self._append(Copy(op, dst, src, scope, self._active, variant, options))
+        for name, value in options.items():
+            if isinstance(value, Mbarrier):
+                options[name] = value = value[0]
+            if isinstance(value, Region):
+                self._use(value)
+        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))
 
     def _use(self, region: Region, *, written: bool = False) -> None:
-        if region.buffer.name not in self._names:
-            raise RequestError(f"buffer {region.buffer.name} does not belong to kernel {self.name}")
-        if not self._stack[-1][2]:
-            self._bounds.extend(bounds_checks(region))
+        if region.buffer.memory not in self._memories:
+            raise RequestError(
+                f"buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
+            )
+        for start in region.starts:
+            self._own(start, f"{region}")
+        if region.is_symbolic:
+            self._bounds += bounds_checks(region, self._frame.known, self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 
     def load(self, element: Region) -> Value:
         """One element of a global, shared or local buffer."""
         self._element(element)
-        value = Value(element.buffer.dtype, "loaded")
-        self._append(Load(value, element))
+        value = Value(element.buffer.dtype, "loaded", (element,))
+        self.record(Load(value, element))
         return value
 
     def store(self, element: Region, value: Any) -> None:
-        """Write a value (or number) to one element; its dtype must be the buffer's."""
+        """Write a value (or number, which the dtype must hold) to one element; its dtype must be the buffer's."""
         self._element(element, written=True)
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
-        self._append(Store(element, value))
+        self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
         if not isinstance(element, Region):
             raise RequestError(f"an element is buffer[i, j], not {element!r}")
+        if not 8 <= element.buffer.dtype.bits <= 64:
+            raise RequestError(
+                f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
+            )
         self._use(element, written=written)
         element_offset(element)
 
@@ -326,35 +416,26 @@ class KernelBuilder:
 
     def cta_sync(self) -> None:
         """``bar.sync 0``: every thread of the CTA arrives; shared memory written before is visible after."""
-        self._act("bar_sync")
+        self.record(Action("cta_sync", PtxBuilder.bar_sync))
 
     def named_barrier(self, barrier: int, threads: int) -> None:
         """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
-        self._act("bar_sync", barrier, threads)
+        if type(barrier) is not int or type(threads) is not int:
+            raise RequestError(f"named_barrier takes a barrier and a number of threads, not {barrier!r}, {threads!r}")
+        self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
 
     def warp_sync(self) -> None:
         """``bar.warp.sync``: every lane of the warp."""
-        self._act("bar_warp_sync")
+        self.record(Action("warp_sync", PtxBuilder.bar_warp_sync))
 
-    def cp_async_commit(self) -> None:
-        """Close a group of this thread's ``cp.async``."""
-        self._act("cp_async_commit")
-
-    def cp_async_wait(self, pending: int = 0) -> None:
-        """Wait until at most ``pending`` of this thread's newest groups are unfinished; a barrier shows others."""
-        self._act("cp_async_wait", pending)
-
-    def cluster_sync(self) -> None:
-        """Every thread of the cluster arrives and waits."""
-        self._act("cluster_sync")
-
-    def fence_proxy_async(self, space: str = "shared::cta") -> None:
-        """Order ordinary accesses before those of bulk copies and tcgen05."""
-        self._act("fence_proxy_async", space)
-
-    def fence_mbarrier_init(self) -> None:
-        """Make initialised mbarriers visible to the cluster; a barrier follows."""
-        self._act("fence_mbarrier_init")
+    cp_async_commit = recorded(PtxBuilder.cp_async_commit)
+    cp_async_wait = recorded(PtxBuilder.cp_async_wait)
+    cluster_sync = recorded(PtxBuilder.cluster_sync)
+    fence_proxy_async = recorded(PtxBuilder.fence_proxy_async)
+    fence_mbarrier_init = recorded(PtxBuilder.fence_mbarrier_init)
+    tcgen05_fence_after = recorded(tcgen05.fence_after)
+    tcgen05_fence_before = recorded(tcgen05.fence_before)
+    tcgen05_wait_ld = recorded(tcgen05.wait_ld)
 
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
         """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
@@ -362,7 +443,7 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- tensor memory
 
-    def tmem(self, shape: Sequence[int], dtype: Any, *, layout: Layout, name: str | None = None) -> Buffer:
+    def tmem(self, shape: Sequence[int], dtype: Any, *, layout: TileLayout, name: str | None = None) -> Buffer:
         """A buffer in tensor memory; ``tcgen05_alloc`` gives it its address, which lies in a shared word of its own.
 
         Args:
@@ -371,9 +452,10 @@ class KernelBuilder:
             layout: over ``TLane`` and ``TCol`` (in elements along a lane), with ``R[4 : 32 @ TLane]`` for tcgen05_cp.
             name: an identifier.
         """
-        name = self._claim(name or self._fresh("tmem"), "tensor buffer")
+        name = check_identifier(name or self._fresh("tmem"), "tensor buffer name")
+        Buffer(shape, dtype, space="tmem", layout=layout, name=name).layout.span(TCol)  # refused before it is made
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
-        return Buffer(shape, dtype, space="tmem", layout=layout, name=name, allocated_addr=holder)
+        return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Allocate tensor memory for a buffer: executed by one whole warp; a barrier shows the address to others.
@@ -385,49 +467,45 @@ class KernelBuilder:
         """
         holder = self._holder(buffer)
         needed = -(-buffer.layout.span(TCol) * buffer.dtype.bits // 32)
-        if needed > columns:
-            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns} are allocated")
-        self._append(Action(lambda ptx: ptx.tcgen05_alloc(ptx.address(holder), columns, cta_group)))
+        if type(columns) is not int or needed > columns:
+            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns!r} are allocated")
+        self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
         holder = self._holder(buffer)
-        self._append(
-            Action(lambda ptx: ptx.tcgen05_dealloc(ptx.tensor_address(ptx.address(holder)), columns, cta_group))
-        )
+
+        def write(ptx: PtxBuilder) -> None:
+            tcgen05.dealloc(ptx, tcgen05.allocated_address(ptx, ptx.address(holder)), columns, cta_group)
+
+        self.record(Action("tcgen05_dealloc", write))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
         """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
-        self._append(Action(lambda ptx: ptx.tcgen05_commit(barrier_address(ptx, element), cta_group)))
-
-    def tcgen05_fence_after(self) -> None:
-        """Order tcgen05 work that follows after the synchronisation that came before."""
-        self._act("tcgen05_fence", after=True)
-
-    def tcgen05_fence_before(self) -> None:
-        """Order tcgen05 work that came before, before the synchronisation that follows."""
-        self._act("tcgen05_fence", after=False)
+        if not isinstance(element, Region):
+            raise RequestError(f"tcgen05_commit takes an mbarrier, or mbar[i], not {barrier!r}")
+        self._use(element)
+        self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
         """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register."""
         holder = self._holder(buffer)
-        if fragment.space != "local" or fragment.dtype.bits != 32:
-            raise RequestError(f"tcgen05_ld fills a local buffer of 32-bit elements, not {fragment!r}")
+        self._check_buffer(fragment, "tcgen05_ld fills a local buffer of 32-bit elements", "local")
+        if fragment.dtype.bits != 32 or not is_int(column):
+            raise RequestError(f"tcgen05_ld fills 32-bit elements from a column on, not {fragment!r} from {column!r}")
 
         def write(ptx: PtxBuilder) -> None:
-            ptx.tcgen05_ld(ptx.declare_local(fragment), ptx.tensor_address(ptx.address(holder), column))
+            registers = ptx.fragment(fragment)
+            base = tcgen05.allocated_address(ptx, ptx.address(holder))
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column))
 
-        self._append(Action(write))
-
-    def tcgen05_wait_ld(self) -> None:
-        """Wait until this thread's ``tcgen05_ld`` are done."""
-        self._act("tcgen05_wait_ld")
+        self.record(Action("tcgen05_ld", write))
 
     def _holder(self, buffer: Buffer) -> Buffer:
-        if buffer.space != "tmem" or not isinstance(buffer.allocated_addr, Buffer):
-            raise RequestError(f"{buffer!r} is not a tensor buffer of this kernel (KernelBuilder.tmem)")
-        return buffer.allocated_addr
+        self._check_buffer(buffer, "this takes a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
+        holder: Buffer = buffer.allocated_addr
+        return holder
 
     def inline_ptx(self, text: str, *operands: Any) -> None:
         """PTX as it is; ``{0}``, ``{1}`` .. stand for operands.
@@ -435,13 +513,34 @@ class KernelBuilder:
         Args:
             text: instructions; labels and registers inside ``{{ }}`` are its own.
             operands: run-time values and symbolic integers (their register), regions of one element (their address).
+
+        Raises:
+            RequestError: a field with no operand, or an operand of another kind.
         """
+        if not isinstance(text, str):
+            raise RequestError(f"inline_ptx takes text, not {text!r}")
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
+        except ValueError as error:
+            raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
+        for field in fields:
+            if not field.isdigit() or int(field) >= len(operands):
+                raise RequestError(
+                    f"inline_ptx: the field {{{field}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
+                    "for braces of the PTX"
+                )
+        for operand in operands:
+            if isinstance(operand, Region):
+                self._use(operand)
+                element_offset(operand)
+            elif not isinstance(operand, Value) and not is_int(operand):
+                raise RequestError(f"an operand of inline PTX is a value, an integer or an element, not {operand!r}")
 
         def write(ptx: PtxBuilder) -> None:
             ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
 
         self._written |= {p.name for p in self._parameters if isinstance(p, Buffer)}
-        self._append(Action(write))
+        self.record(Action("inline_ptx", write))
 
     # ------------------------------------------------------------------------------------------- build
 
@@ -467,14 +566,24 @@ class KernelBuilder:
         """
         if len(self._stack) != 1:
             raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
+        if self._spoiled:
+            raise RequestError(f"kernel {self.name}: {self._spoiled}")
+        for placed in self._waiting.values():
+            raise RequestError(
+                f"kernel {self.name}: {placed.statement.describe()} at {placed.where} has no statements: write `with` "
+                "before it (or `for` before a range)"
+            )
         return lower_kernel(
-            name=self.name,
-            threads=self.threads,
-            parameters=tuple(self._parameters),
-            shared=tuple(self._shared),
-            body=self._body,
-            bounds=tuple(self._bounds),
-            written=frozenset(self._written),
+            Description(
+                name=self.name,
+                threads=self.threads,
+                parameters=tuple(self._parameters),
+                scalars=dict(self._scalars),
+                shared=tuple(self._shared),
+                body=tuple(self._stack[0].body),
+                bounds=tuple(self._bounds),
+                written=frozenset(self._written),
+            ),
             target=target,
             grid=grid,
             cluster=cluster,
@@ -487,6 +596,4 @@ def _operand(ptx: PtxBuilder, operand: Any) -> str:
         return str(lower_value(ptx, operand))
     if isinstance(operand, Region):
         return str(ptx.address(operand.buffer, element_offset(operand)))
-    if is_int(operand):
-        return str(ptx.value(operand) if as_expr(operand).terms else operand)
-    raise RequestError(f"an operand of inline PTX is a value, an integer or an element, not {operand!r}")
+    return str(ptx.value(operand)) if isinstance(operand, Expr) else str(operand)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError
-from ..expr import symbol
+from ..expr import Int, Symbol
 from ..memory import Buffer
-from ..ptx import Parameter, PtxBuilder, module_text
+from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
+from ..scope import special_register
 from ..target import Target, target_of
-from .statements import Bound, Lowering
+from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
+from .bounds import Bound
+from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
-
-
-@attrs.frozen
-class ScalarParameter:
-    """An integer parameter and what is declared of it."""
-
-    name: str
-    type: str
-    multiple_of: int
-    lower: int
-    upper: int
 
 
 @attrs.frozen
@@ -39,7 +32,7 @@ class SharedAllocation:
     size_bytes: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BuiltKernel:
     """A lowered kernel; call it with arrays in the order of its parameters.
 
@@ -49,7 +42,7 @@ class BuiltKernel:
         plans: one a copy, in order.
         target: what it was lowered for.
         threads: threads of a CTA.
-        parameters: buffers and scalars, in order.
+        parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
         written: names of the parameters that it writes.
         grid: CTAs along x, y, z, or None: then it is given at launch.
         cluster: CTAs of a cluster, or None.
@@ -57,6 +50,10 @@ class BuiltKernel:
         dynamic_shared: whether that memory is one dynamic pool.
         allocations: the shared buffers in the pool.
         bounds: what must hold of the grid and the scalars.
+        scalars: the name of the parameter that each symbol is.
+        origins: what each statement is and where it was made; the first is none.
+        statements: for each line of the PTX the number of its statement.
+        remembered: what each executor keeps for later launches; no part of the kernel's value, of a copy or of a pickle.
     """
 
     name: str
@@ -64,7 +61,7 @@ class BuiltKernel:
     plans: tuple[Plan, ...]
     target: Target
     threads: int
-    parameters: tuple[Buffer | ScalarParameter, ...]
+    parameters: tuple[Parameter, ...]
     written: frozenset[str]
     grid: Dim3 | None
     cluster: Dim3 | None
@@ -72,6 +69,26 @@ class BuiltKernel:
     dynamic_shared: bool
     allocations: tuple[SharedAllocation, ...]
     bounds: tuple[Bound, ...]
+    scalars: Mapping[Symbol, str]
+    origins: tuple[str, ...] = attrs.field(repr=False)
+    statements: tuple[int, ...] = attrs.field(repr=False)
+    remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        names = ", ".join(p.name for p in self.parameters)
+        launched = f"grid {self.grid}" if self.grid is not None else "grid at launch"
+        return f"BuiltKernel({self.name}({names}) for {self.target}, {self.threads} threads, {launched}, {len(self.plans)} copies)"
+
+    @property
+    def arrays(self) -> tuple[ArrayParameter, ...]:
+        """The parameters that are arrays, in order."""
+        return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
         """The plans of all copies, one table after the other."""
@@ -90,14 +107,19 @@ class BuiltKernel:
 
         return assemble(self.ptx, self.target, assembler)
 
+    def origin_of(self, ptx_line: int) -> str:
+        """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
+        return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
+
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
-        replacements: dict[str, Any] = dict(scalars)
+        replacements: dict[Symbol, Int] = {
+            found: scalars[name] for found, name in self.scalars.items() if name in scalars
+        }
         for dim, count in zip("xyz", grid, strict=True):
-            replacements[f"ctaid.{dim}"] = symbol(f"ctaid.{dim}", upper=count - 1) if count > 1 else 0
+            replacements |= _bounded(f"ctaid.{dim}", count, {"x": 2**31 - 1, "y": 65535, "z": 65535}[dim])
         if self.cluster is not None:
-            ranks = self.cluster[0] * self.cluster[1] * self.cluster[2]
-            replacements["cluster_ctarank"] = symbol("cluster_ctarank", upper=ranks - 1) if ranks > 1 else 0
+            replacements |= _bounded("cluster_ctarank", self.cluster[0] * self.cluster[1] * self.cluster[2], 16)
         for bound in self.bounds:
             bound.check(replacements)
 
@@ -137,9 +159,46 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        from ..executors import choose_executor
+        return self._executor(executor).launch(self, arguments, grid=grid, stream=stream)
 
-        return choose_executor(executor, self).launch(self, arguments, grid=grid, stream=stream)
+    def prepare(
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+        executor: str | None = None,
+    ) -> Callable[[], Any]:
+        """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
+
+        It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
+        cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
+
+        Args:
+            arguments: as for a call of the kernel.
+            grid: as for a call of the kernel.
+            stream: as for a call of the kernel.
+            executor: as for a call of the kernel.
+
+        Raises:
+            LaunchError: as for a call of the kernel.
+        """
+        chosen = self._executor(executor)
+        prepare = getattr(chosen, "prepare", None)
+        if prepare is None:  # an executor need not offer it
+            return partial(chosen.launch, self, arguments, grid=grid, stream=stream)
+        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
+        return prepared
+
+    def _executor(self, name: str | None) -> Any:
+        """The executor of a name, or the one that is chosen by default; asked for once."""
+        if name is not None and not isinstance(name, str):
+            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
+        chosen = self.remembered.get(name)
+        if chosen is None:
+            from ..executors import choose_executor
+
+            chosen = self.remembered[name] = choose_executor(name, self)
+        return chosen
 
 
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
@@ -148,26 +207,50 @@ def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     Raises:
         RequestError: not one to three positive integers.
     """
-    counts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not 1 <= len(counts) <= 3 or any(
-        not hasattr(c, "__index__") or isinstance(c, bool) or int(c) < 1 for c in counts
-    ):
+    counts = [integer(count) for count in (value if isinstance(value, (tuple, list)) else (value,))]
+    known = [count for count in counts if count is not None and count >= 1]
+    if not 1 <= len(known) <= 3 or len(known) != len(counts):
         raise RequestError(f"{what} is one to three positive integers, not {value!r}")
-    x, y, z = (*(int(c) for c in counts), 1, 1)[:3]
+    x, y, z = (*known, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
         raise RequestError(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z
 
 
+def _bounded(name: str, count: int, most: int) -> dict[Symbol, Int]:
+    """A special register (declared for ``most`` values) as one of ``count``."""
+    (found,) = special_register(name, most - 1).symbols
+    return {found: special_register(name, count - 1) if count > 1 else 0}
+
+
+@attrs.frozen(eq=False)
+class Description:
+    """A kernel as described: what KernelBuilder collects.
+
+    Attributes:
+        name: the kernel's name.
+        threads: threads of a CTA.
+        parameters: in order.
+        scalars: the parameter that each symbol is.
+        shared: the shared buffers, in order.
+        body: the statements.
+        bounds: what must hold of starts.
+        written: names of the arrays that it writes.
+    """
+
+    name: str
+    threads: int
+    parameters: tuple[Buffer | Parameter, ...]
+    scalars: Mapping[Symbol, ScalarParameter]
+    shared: tuple[Buffer, ...]
+    body: tuple[Placed, ...]
+    bounds: tuple[Bound, ...]
+    written: frozenset[str]
+
+
 def lower_kernel(
+    described: Description,
     *,
-    name: str,
-    threads: int,
-    parameters: tuple[Buffer | ScalarParameter, ...],
-    shared: tuple[Buffer, ...],
-    body: Sequence[Any],
-    bounds: tuple[Bound, ...],
-    written: frozenset[str],
     target: Target | str,
     grid: Sequence[int] | int | None,
     cluster: Sequence[int] | int | None,
@@ -175,34 +258,40 @@ def lower_kernel(
 ) -> BuiltKernel:
     """Lower recorded statements for a target."""
     chosen = target_of(target)
+    grid3 = None if grid is None else dim3(grid, "grid")
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
-    ptx = PtxBuilder(chosen, threads, shared)
-    for parameter in parameters:
-        if isinstance(parameter, ScalarParameter):
-            ptx.declare_scalar(parameter.name, parameter.type)
+    shared = SharedPlan.of(described.shared, chosen)
+    bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
+    ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
     context = Lowering(ptx, chosen, registry or default_registry())
-    for statement in body:
-        statement.lower(context)
-    types = [Parameter(p.name, "u64" if isinstance(p, Buffer) else p.type) for p in parameters]
+    context.run(described.body)
+    declared = tuple(
+        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else p
+        for p in described.parameters
+    )
+    text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
     kernel = BuiltKernel(
-        name=name,
-        ptx=module_text(ptx, name, types, cluster3),
+        name=described.name,
+        ptx=text,
         plans=tuple(context.plans),
         target=chosen,
-        threads=threads,
-        parameters=parameters,
-        written=written,
-        grid=None if grid is None else dim3(grid, "grid"),
+        threads=described.threads,
+        parameters=declared,
+        written=described.written,
+        grid=grid3,
         cluster=cluster3,
-        shared_bytes=ptx.shared_bytes,
-        dynamic_shared=ptx.dynamic_shared,
-        allocations=tuple(SharedAllocation(b.name, ptx.shared_offsets[b.name], b.span_bytes) for b in shared),
-        bounds=bounds,
+        shared_bytes=shared.size_bytes,
+        dynamic_shared=shared.dynamic,
+        allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
+        bounds=described.bounds,
+        scalars={found: p.name for found, p in described.scalars.items()},
+        origins=tuple(context.origins),
+        statements=statements,
     )
-    if kernel.grid is not None:
+    if grid3 is not None:
         kernel.launch_grid(None)
-        if not any(isinstance(p, ScalarParameter) for p in parameters):
-            kernel.check_bounds(kernel.grid, {})
+        if not described.scalars:
+            kernel.check_bounds(grid3, {})
             kernel = attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
     return kernel
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
 from ..dispatch import Plan, dispatch
-from ..errors import LayoutError
-from ..expr import Condition, Expr, Int, as_expr, bounds_of, substitute
+from ..errors import LayoutError, TilecopyError
+from ..expr import Condition, Expr, Int, Symbol
 from ..memory import Region
 from ..ptx import PtxBuilder
 from ..registry import Registry
@@ -17,6 +17,24 @@ from ..request import CopyRequest, check_request
 from ..scope import ActiveThreads, Scope
 from ..target import Target
 from .values import Value, bind_loaded, lower_condition, stored_bits
+
+
+class Statement(Protocol):
+    """Anything that a kernel does."""
+
+    def lower(self, context: Lowering) -> None:
+        """Write it through ``context.ptx``."""
+
+    def describe(self) -> str:
+        """A few words for messages."""
+
+
+@attrs.frozen(eq=False)
+class Placed:
+    """A statement and the line of the user's program that made it."""
+
+    statement: Statement
+    where: str
 
 
 @attrs.frozen(eq=False)
@@ -28,12 +46,33 @@ class Lowering:
         target: the architecture.
         registry: the variants to ask.
         plans: the plan of each copy, in order.
+        origins: what each statement is and where it was made, by its number; 0 is none.
     """
 
     ptx: PtxBuilder
     target: Target
     registry: Registry
     plans: list[Plan] = attrs.field(factory=list)
+    origins: list[str] = attrs.field(factory=lambda: [""])
+
+    def run(self, body: Sequence[Placed]) -> None:
+        """Lower statements in order.
+
+        Raises:
+            TilecopyError: as a statement raised it, with the line that made the statement.
+        """
+        outer = self.ptx.statement
+        for placed in body:
+            self.ptx.statement = len(self.origins)
+            self.origins.append(f"{placed.statement.describe()}, {placed.where}")
+            try:
+                placed.statement.lower(self)
+            except TilecopyError as error:
+                if not getattr(error, "located", False):
+                    error.args = (f"{error}\n  at {placed.where}", *error.args[1:])
+                    error.located = True  # type: ignore[attr-defined]
+                raise
+        self.ptx.statement = outer
 
 
 @attrs.frozen(eq=False)
@@ -47,6 +86,10 @@ class Copy:
     active: ActiveThreads
     variant: str | None
     options: Mapping[str, Any]
+
+    def describe(self) -> str:
+        """Operands and operation."""
+        return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
         """Dispatch and emit."""
@@ -62,6 +105,7 @@ class Copy:
         check_request(request)
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
+        context.origins[-1] = context.origins[-1].replace(self.describe(), f"{self.describe()} ({plan.variant})", 1)
         plan.emit(context.ptx)
 
 
@@ -72,12 +116,17 @@ class Load:
     result: Value
     element: Region
 
+    def describe(self) -> str:
+        """The element."""
+        return f"load of {self.element}"
+
     def lower(self, context: Lowering) -> None:
         """A load of the element's width, or the register that holds it."""
         ptx, bits = context.ptx, self.element.buffer.dtype.bits
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
-            raw = ptx.read_local(self.element.buffer, as_expr(offset).const, bits)[0]
+            assert isinstance(offset, int)
+            raw = ptx.read_local(self.element.buffer, offset, bits)[0]
             copied = ptx.reg(raw.type)
             if bits in (8, 16):
                 ptx.instr("and.b32", copied, raw, (1 << bits) - 1)
@@ -97,13 +146,18 @@ class Store:
     element: Region
     value: Value
 
+    def describe(self) -> str:
+        """The element."""
+        return f"store to {self.element}"
+
     def lower(self, context: Lowering) -> None:
         """A store of the element's width, or a move into the register that holds it."""
         ptx, dtype = context.ptx, self.element.buffer.dtype
         register = stored_bits(ptx, self.value)
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
-            ptx.write_local(self.element.buffer, as_expr(offset).const, dtype.bits, [register])
+            assert isinstance(offset, int)
+            ptx.write_local(self.element.buffer, offset, dtype.bits, [register])
         else:
             ptx.store(ptx.address(self.element.buffer, offset), dtype.bits, [register])
 
@@ -112,16 +166,19 @@ class Store:
 class Loop:
     """A rolled loop at run time."""
 
-    name: str
+    index: Symbol
     count: Int
     start: Int
-    body: list[Any]
+    body: list[Placed]
+
+    def describe(self) -> str:
+        """Its turns."""
+        return f"range({self.count}, start={self.start})"
 
     def lower(self, context: Lowering) -> None:
         """The loop and its body."""
-        with context.ptx.loop(self.count, self.name, self.start):
-            for statement in self.body:
-                statement.lower(context)
+        with context.ptx.loop(self.index, self.count, self.start):
+            context.run(self.body)
 
 
 @attrs.frozen(eq=False)
@@ -129,20 +186,28 @@ class If:
     """Statements for the threads that meet a condition."""
 
     condition: Condition
-    body: list[Any]
+    body: list[Placed]
+
+    def describe(self) -> str:
+        """The condition."""
+        return f"if_({self.condition!r})"
 
     def lower(self, context: Lowering) -> None:
         """A branch around the body."""
         with context.ptx.if_(lower_condition(context.ptx, self.condition)):
-            for statement in self.body:
-                statement.lower(context)
+            context.run(self.body)
 
 
 @attrs.frozen(eq=False)
 class Action:
     """Anything else: a function that writes through the builder."""
 
+    name: str
     write: Callable[[PtxBuilder], None]
+
+    def describe(self) -> str:
+        """The name of the builder's method."""
+        return self.name
 
     def lower(self, context: Lowering) -> None:
         """Call it."""
@@ -162,33 +227,6 @@ def element_offset(element: Region) -> Int:
     if buffer.space == "local":
         if set(place) - {"m"}:
             raise LayoutError(f"{buffer.name} is spread over threads; use KernelBuilder.registers({buffer.name})")
-        if as_expr(place.get("m", 0)).terms:
+        if isinstance(place.get("m", 0), Expr):
             raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
     return place.get("m", 0)
-
-
-@attrs.frozen(eq=False)
-class Bound:
-    """A start that must keep a region inside its buffer; checked when the grid and the scalars are known."""
-
-    what: str
-    start: Expr
-    limit: int
-
-    def check(self, replacements: Mapping[str, Any]) -> None:
-        """Raise :class:`LayoutError` when the start can leave ``[0, limit]``."""
-        lower, upper = bounds_of(substitute(self.start, replacements))
-        if (lower is not None and lower < 0) or (upper is not None and upper > self.limit):
-            raise LayoutError(
-                f"{self.what}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {self.limit}"
-            )
-
-
-def bounds_checks(region: Region) -> list[Bound]:
-    """The checks of a region that stands where nothing guards it."""
-    buffer = region.buffer
-    return [
-        Bound(f"{region}, dimension {dim} of extent {size}", as_expr(start), size - extent)
-        for dim, (start, extent, size) in enumerate(zip(region.starts, region.extents, buffer.shape, strict=True))
-        if as_expr(start).terms
-    ]

@@ -10,10 +10,11 @@ import struct
 from typing import Any
 
 import attrs
+import numpy as np
 
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError
-from ..expr import Condition, Expr, bounds_of
+from ..expr import Condition, Expr, Int, fits
 from ..ptx import SETP, PtxBuilder, Register
 
 _COMPUTE = ("float16", "bfloat16", "float32", "float64")
@@ -26,7 +27,7 @@ class Value:
     Attributes:
         dtype: its type.
         op: ``loaded``, ``const``, ``index``, ``cast``, ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
-        args: operands (values), or the constant, or the symbolic integer.
+        args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
     dtype: DType
@@ -85,6 +86,20 @@ class Value:
 
     __hash__ = object.__hash__
 
+    def __repr__(self) -> str:
+        if self.op in ("const", "index"):
+            return repr(self.args[0])
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    def sources(self) -> tuple[Int, ...] | None:
+        """Integers that decide which threads see which value; None where it depends on data."""
+        if self.op in ("const", "loaded"):
+            return () if self.op == "const" else None
+        if self.op == "index":
+            return self.args
+        found = [arg.sources() for arg in self.args]
+        return None if None in found else tuple(value for each in found if each is not None for value in each)
+
     def __bool__(self) -> bool:
         raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
 
@@ -97,28 +112,50 @@ class Value:
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
 
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+
+
 def as_value(value: Any, dtype: DType) -> Value:
     """A number or symbolic integer as a value of a dtype; a value as it is.
 
     Raises:
-        RequestError: not a number.
+        RequestError: not a number, or one that the dtype does not hold (floats round, integers do not).
     """
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
         return cast(value, dtype)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Value(dtype, "const", (value,))
-    raise RequestError(f"{value!r} is not a number or a run-time value")
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) and dtype.kind == "b":
+        return Value(dtype, "const", (int(value),))
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise RequestError(f"{value!r} is not a number or a run-time value")
+    if why := why_not_held(value, dtype):
+        raise RequestError(f"{value!r} as {dtype}: {why}")
+    return Value(dtype, "const", (value,))
+
+
+def why_not_held(number: float, dtype: DType) -> str | None:
+    """Why a dtype does not hold a number (fractions of a float may round), or None."""
+    if dtype.kind in "iub":
+        if number != number or isinstance(number, float) and not number.is_integer():
+            return "it is no whole number; cast a float value, or round it first"
+        low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
+        high = 1 if dtype.kind == "b" else (1 << dtype.bits - (dtype.kind == "i")) - 1
+        return None if low <= number <= high else f"it is not within {low} to {high}"
+    if dtype.kind == "f" and (dtype.name in _LARGEST or dtype.bits == 64):
+        largest = _LARGEST.get(dtype.name, 1.7976931348623157e308)
+        finite = isinstance(number, int) or abs(number) != float("inf")
+        return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
+    return f"there are no constants of {dtype}: view the buffer as an integer type of the same width"
 
 
 def cast(value: Any, dtype: Any) -> Value:
     """A value, number or symbolic integer converted to a dtype (floats round to nearest even, or toward zero to ints)."""
     wanted = dtype_of(dtype)
     if isinstance(value, Expr):
-        _, upper = bounds_of(value)
-        held = dtype_of("int32" if upper is not None and upper < 2**31 else "int64")
-        value = Value(held, "index", (value,))
+        value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
     found = as_value(value, wanted)
     if found.dtype == wanted:
         return found
@@ -143,14 +180,14 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     register = _known(ptx, "value", value)
     if register is None:
         raw = _known(ptx, "raw", value)
-        register = _compute(ptx, value) if raw is None else _from_storage(ptx, raw, value.dtype)
-        ptx.blocks[-1].known[("value", id(value))] = (register, value)  # the value is kept so that its id stays its own
+        found = _compute(ptx, value) if raw is None else _from_storage(ptx, raw, value.dtype)
+        register = _keep(ptx, "value", value, found)
     return register
 
 
 def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
     """Let a loaded value be the bits in ``raw`` (zero-extended); they are converted when something is computed of them."""
-    ptx.blocks[-1].known[("raw", id(value))] = (raw, value)
+    _keep(ptx, "raw", value, raw)
 
 
 def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
@@ -159,14 +196,14 @@ def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
     return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
 
 
+def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
+    """Remember a value's register in the innermost block; the value is kept so that its id stays its own."""
+    return ptx.blocks[-1].once((what, id(value)), lambda: register, keep=value)
+
+
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """What an open block knows of a value."""
-    for block in ptx.blocks:
-        if (what, id(value)) in block.known:
-            register = block.known[(what, id(value))][0]
-            assert isinstance(register, Register)
-            return register
-    return None
+    return next((found for block in ptx.blocks if (found := block.known((what, id(value)))) is not None), None)
 
 
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:

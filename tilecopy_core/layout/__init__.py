@@ -20,18 +20,19 @@ from .axes import (
     wgid,
     wid_in_wg,
 )
-from .swizzle import Layout, Swizzle, SwizzledLayout, split_swizzle, swizzle
-from .tile import Iter, R, S, Spec, TileLayout, box, fuse, row_major
+from .boxes import Iter, Offset, box, fuse
+from .swizzle import Swizzle, swizzle
+from .tile import Layout, R, S, SwizzledLayout, TileLayout, checked_extents, row_major
 
 __all__ = [
     "AXES",
     "Axis",
     "Iter",
     "Layout",
+    "Offset",
     "OnAxis",
     "R",
     "S",
-    "Spec",
     "Swizzle",
     "SwizzledLayout",
     "TCol",
@@ -44,11 +45,11 @@ __all__ = [
     "cbx",
     "cby",
     "cbz",
+    "checked_extents",
     "fuse",
     "laneid",
     "m",
     "row_major",
-    "split_swizzle",
     "swizzle",
     "tid_in_wg",
     "tx",

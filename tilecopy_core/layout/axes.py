@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 
-from ..expr import Expr, is_int
+from ..errors import LayoutError
+from ..expr import Int, is_int, key_of
 
 
 @attrs.frozen(repr=False)
@@ -31,7 +32,7 @@ class Axis:
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int(stride):
-            raise TypeError(f"a stride along {self.name} is an integer, not {stride!r}")
+            raise LayoutError(f"a stride along {self.name} is an integer, not {stride!r}")
         return OnAxis(stride, self)
 
 
@@ -39,7 +40,7 @@ class Axis:
 class OnAxis:
     """A stride or an offset along an axis, as written ``stride @ axis``."""
 
-    value: int | Expr
+    value: Int = attrs.field(eq=key_of)
     axis: Axis
 
     def __repr__(self) -> str:

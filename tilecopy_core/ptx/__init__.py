@@ -1,8 +1,23 @@
 """Writing PTX: registers, addresses, instructions, module text."""
 
-from .builder import MBARRIER_TX_LIMIT, PtxBuilder
+from . import tcgen05
+from .bindings import Bindings, KernelBindings, SharedPlan
+from .builder import PtxBuilder
 from .index import SETP
-from .module import Parameter, module_text
-from .operands import Address, Register
+from .instructions import MBARRIER_TX_LIMIT
+from .module import module_text
+from .operands import Access, Address, Register
 
-__all__ = ["MBARRIER_TX_LIMIT", "SETP", "Address", "Parameter", "PtxBuilder", "Register", "module_text"]
+__all__ = [
+    "MBARRIER_TX_LIMIT",
+    "SETP",
+    "Access",
+    "Address",
+    "Bindings",
+    "KernelBindings",
+    "PtxBuilder",
+    "Register",
+    "SharedPlan",
+    "module_text",
+    "tcgen05",
+]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from ..errors import PtxError
+from ..errors import PtxError, nearest
 from ..target import Target
-from .needs import Needs, check_target, merge, needs_of
+from .instructions import Needs, check_target, instruction_of, merge
 from .operands import TYPE_BITS, Register
+
+Line = tuple[str, int]
+"""A line of text, and the number of the statement that it came from."""
 
 
 class Block:
@@ -22,14 +24,25 @@ class Block:
         depth: how deep it is nested; the kernel's own block is 0.
         head: lines that come first.
         body: lines that follow.
-        known: values computed in this block, by what they are.
     """
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
-        self.head: list[str] = []
-        self.body: list[str] = []
-        self.known: dict[Any, Any] = {}
+        self.head: list[Line] = []
+        self.body: list[Line] = []
+        self._known: dict[tuple[Hashable, ...], tuple[Register, object]] = {}
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
+        """The register of a key (its kind first), made at the first call; ``keep`` lives as long as the entry."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = make(), keep
+        return found[0]
+
+    def known(self, key: tuple[Hashable, ...]) -> Register | None:
+        """The register of a key, if it was made here."""
+        found = self._known.get(key)
+        return None if found is None else found[0]
 
 
 class Emitter:
@@ -39,22 +52,25 @@ class Emitter:
         target: the architecture; an instruction that it lacks is refused.
         needs: what the instructions so far need together.
         blocks: the open blocks, outermost first.
+        statement: number of the statement that is being lowered; lines remember it.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.needs = Needs()
         self.blocks = [Block(0)]
-        self._registers: dict[str, int] = {}
+        self.statement = 0
+        self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._needs_of_opcode: dict[str, Needs] = {}
+        self._allowed: set[str] = set()
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:
-            raise PtxError(f"register type {type!r} is unknown; the types are {', '.join(TYPE_BITS)}")
-        number = self._registers.get(type, 0)
-        self._registers[type] = number + 1
+            known = ", ".join(TYPE_BITS)
+            raise PtxError(f"register type {type!r} is unknown; the types are {known}{nearest(type, TYPE_BITS)}")
+        number = self.register_counts.get(type, 0)
+        self.register_counts[type] = number + 1
         return Register(type, number)
 
     def regs(self, type: str, count: int) -> list[Register]:
@@ -72,29 +88,32 @@ class Emitter:
 
         Raises:
             TargetError: the target lacks the instruction.
-            PtxError: the guard is not a predicate.
+            PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
         """
         prefix = ""
         if guard is not None:
-            if guard.type != "pred":
+            if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{opcode}: the guard {guard} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
+        found = instruction_of(opcode)
+        if found.operands:
+            found.check(opcode, operands)
         self._require(opcode)
-        text = ", ".join(map(str, operands))
-        self.blocks[-1].body.append(f"\t{prefix}{opcode} {text};" if text else f"\t{prefix}{opcode};")
+        self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
-        self._require(opcode)
-        block.head.append(f"\t{opcode} {result}, {', '.join(map(str, operands))};")
+        special = isinstance(operands[0], str) and operands[0].startswith("%")  # %cluster_ctarank needs more than mov
+        self._require(f"{opcode} {operands[0]}" if special else opcode)
+        block.head.append((f"\t{opcode} {result}, {_listed(operands)};", self.statement))
         return result
 
-    def _require(self, opcode: str) -> None:
-        needs = self._needs_of_opcode.get(opcode)
-        if needs is None:
-            needs = needs_of(opcode)
-            check_target(opcode, needs, self.target)
-            self._needs_of_opcode[opcode] = needs
+    def _require(self, instruction: str) -> None:
+        """Let the module need what an instruction does; it is looked up once."""
+        if instruction not in self._allowed:
+            needs = instruction_of(instruction).needs
+            check_target(instruction, needs, self.target)
+            self._allowed.add(instruction)
             self.needs = merge(self.needs, needs)
 
     def raw(self, text: str) -> None:
@@ -105,14 +124,16 @@ class Emitter:
                 if instruction.startswith("@"):
                     instruction = instruction.split(None, 1)[-1]
                 if instruction and not instruction.startswith(".") and not instruction.endswith(":"):
-                    needs = needs_of(instruction)
-                    check_target(instruction, needs, self.target)
-                    self.needs = merge(self.needs, needs)
-            self.blocks[-1].body.append(f"\t{line.strip()}")
+                    self._require(instruction)
+            self.place_text(f"\t{line.strip()}")
+
+    def place_text(self, line: str) -> None:
+        """A line at the current place."""
+        self.blocks[-1].body.append((line, self.statement))
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        self.blocks[-1].body.append("\t// " + text.replace("\n", " "))
+        self.place_text("\t// " + text.replace("\n", " "))
 
     def new_label(self, stem: str) -> str:
         """A label that is not in use yet."""
@@ -122,7 +143,7 @@ class Emitter:
 
     def place(self, label: str) -> None:
         """The label at the current place."""
-        self.blocks[-1].body.append(f"{label}:")
+        self.place_text(f"{label}:")
 
     @contextmanager
     def block(self) -> Iterator[Block]:
@@ -141,3 +162,7 @@ class Emitter:
         with self.block():
             yield
         self.place(end)
+
+
+def _listed(operands: Sequence[object]) -> str:
+    return ", ".join(map(str, operands))

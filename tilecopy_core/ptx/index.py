@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
@@ -16,163 +16,103 @@ from ..expr import (
     Mod,
     Product,
     Symbol,
-    as_expr,
+    Term,
+    Xor,
     bounds_of,
+    constant_of,
     divisor_of,
+    fits,
+    key_of,
+    of_atom,
     possible_bits,
-    simplify,
-    symbol,
+    sum_of,
     symbols_of,
+    terms_of,
     xor,
 )
 from ..layout import Swizzle
 from ..memory import Buffer
-from ..scope import TID, Scope, tid_symbol
-from ..target import STATIC_SHARED_LIMIT_BYTES, Target
+from ..target import Target
+from .bindings import Bindings
 from .emitter import Block, Emitter
 from .operands import Address, Register
 
-SPECIAL_REGISTERS = {
-    TID: "%tid.x",
-    **{f"ctaid.{d}": f"%ctaid.{d}" for d in "xyz"},
-    **{f"nctaid.{d}": f"%nctaid.{d}" for d in "xyz"},
-    "cluster_ctarank": "%cluster_ctarank",
-}
-"""Symbols that are special registers."""
-
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
-POOL = "smem_pool"
+_IMMEDIATE_REACH = 2**23
 
 
 class IndexEmitter(Emitter):
-    """Lowers expressions and addresses, each computed once in the outermost block that it can live in.
+    """Lowers integers and addresses, each computed once in the outermost block that it can live in.
 
     Args:
         target: the architecture.
-        cta_threads: threads of the CTA.
-        shared: the shared buffers of the kernel, in order.
-
-    Attributes:
-        shared_bytes: shared memory of the CTA, alignment gaps included.
-        shared_offsets: start of each shared buffer, by name, when they lie in one dynamic pool.
-        dynamic_shared: whether they do (more than the static limit of 48 KiB).
+        bindings: where buffers, symbols and fragments come from.
     """
 
-    def __init__(self, target: Target, cta_threads: int, shared: Sequence[Buffer] = ()) -> None:
+    def __init__(self, target: Target, bindings: Bindings) -> None:
         super().__init__(target)
-        self.cta_threads = cta_threads
-        self.shared_buffers = {buffer.name: buffer for buffer in shared}
-        self.shared_offsets: dict[str, int] = {}
-        end = 0
-        for buffer in shared:
-            start = -(-end // buffer.align_bytes) * buffer.align_bytes
-            self.shared_offsets[buffer.name] = start
-            end = start + buffer.span_bytes
-        self.shared_bytes = end
-        self.dynamic_shared = end > STATIC_SHARED_LIMIT_BYTES
-        if end > target.shared_limit_bytes:
-            sizes = ", ".join(f"{b.name} {b.span_bytes}" for b in shared)
-            raise PtxError(
-                f"{end} bytes of shared memory ({sizes}) are more than the {target.shared_limit_bytes} of {target}"
-            )
-        self._bound: dict[str, tuple[Register, int]] = {}
-        self._scalar_params: dict[str, str] = {}
+        self.bindings = bindings
+        self._bound: dict[Symbol, tuple[Register, int]] = {}
 
     # ------------------------------------------------------------------------------------------- symbols
 
-    @property
-    def tid(self) -> Int:
-        """The thread's index in the CTA."""
-        return simplify(tid_symbol(self.cta_threads)) if self.cta_threads > 1 else 0
-
-    def thread_index(self, scope: Scope) -> Int:
-        """The thread's index in a scope."""
-        return scope.thread_index(self.tid)
-
-    def declare_scalar(self, name: str, type: str) -> None:
-        """Let the symbol ``name`` be the kernel parameter ``param_<name>`` of ``b32`` or ``b64``."""
-        self._scalar_params[name] = type
-
-    def bind(self, name: str, register: Register) -> None:
+    def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
         block = self.blocks[-1]
         block.head += block.body  # what depends on the symbol goes after its computation
         block.body = []
-        self._bound[name] = (register, block.depth)
+        self._bound[found] = (register, block.depth)
 
-    def _home(self, found: set[Symbol]) -> Block:
+    def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
-        depth = max((self._bound[s.name][1] for s in found if s.name in self._bound), default=0)
-        return self.blocks[depth]
+        return self.blocks[max((self._bound[s][1] for s in symbols if s in self._bound), default=0)]
 
-    def _symbol(self, atom: Symbol) -> Register:
-        if atom.name in self._bound:
-            return self._bound[atom.name][0]
-        root = self.blocks[0]
-        if atom.name not in root.known:
-            if atom.name in SPECIAL_REGISTERS:
-                root.known[atom.name] = self.pure(root, "mov.u32", self.reg("b32"), SPECIAL_REGISTERS[atom.name])
-            elif atom.name in self._scalar_params:
-                type = self._scalar_params[atom.name]
-                loaded = self.pure(root, f"ld.param.{type}", self.reg(type), f"[param_{atom.name}]")
-                root.known[atom.name] = loaded
-            else:
-                raise PtxError(
-                    f"the symbol {atom.name} has no value here: it belongs to a loop or kernel that is closed"
-                )
-        register = root.known[atom.name]
-        assert isinstance(register, Register)
-        return register
+    def _symbol(self, found: Symbol) -> Register:
+        return self._bound[found][0] if found in self._bound else self.bindings.symbol(self, found)
 
     # ------------------------------------------------------------------------------------------- values
 
-    def value(self, expr: Int, bits: int = 32) -> Register:
+    def value(self, value: Int, bits: int = 32) -> Register:
         """A symbolic integer in a register of 32 or 64 bits.
 
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
-        expr = as_expr(expr)
-        block = self._home(symbols_of(expr))
-        key = (expr, bits)
-        if key not in block.known:
-            block.known[key] = self._sum(block, expr, bits, None)
-        register = block.known[key]
-        assert isinstance(register, Register)
-        return register
+        block = self._home(symbols_of(value))
 
-    def _sum(self, block: Block, expr: Expr, bits: int, total: Register | None) -> Register:
-        """``total + expr`` in a block's head."""
-        if bits == 32 and total is None and not _fits32(expr):
-            raise PtxError(f"{expr} is not proved to fit 32 bits; its bounds are {bounds_of(expr)}")
-        return self._terms(block, expr, bits, total)
+        def compute() -> Register:
+            if bits == 32 and not fits(value, 32):
+                raise PtxError(f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
+            return self._sum(block, value, bits, None)
 
-    def _terms(self, block: Block, expr: Expr, bits: int, total: Register | None) -> Register:
-        for atom, coefficient in expr.terms:
+        return block.once(("value", key_of(value), bits), compute)
+
+    def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
+        """``total + value`` in a block's head, modulo ``2**bits``."""
+        for atom, coefficient in terms_of(value):
             total = self._term(block, atom, coefficient, bits, total)
-        if expr.const or total is None:
-            if total is None:
-                return self.pure(block, f"mov.b{bits}", self.reg(f"b{bits}"), expr.const)
-            total = self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, expr.const)
-        return total
+        const = constant_of(value)
+        if total is None:
+            return self.pure(block, f"mov.b{bits}", self.reg(f"b{bits}"), const)
+        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, const) if const else total
 
     def _term(self, block: Block, atom: Atom, coefficient: int, bits: int, total: Register | None) -> Register:
         type = f"b{bits}"
-        lower, upper = bounds_of(Expr(0, ((atom, 1),)))
-        if bits == 64:
-            wide = None
-            if lower is not None and upper is not None and upper < 2**31:
-                if lower >= 0 and 0 < coefficient < 2**32:
-                    wide = "u32"
-                elif lower >= -(2**31) and -(2**31) <= coefficient < 2**31:
-                    wide = "s32"
-            if wide is not None:
+        if bits == 64 and atom.lower is not None and atom.upper is not None and atom.upper < 2**31:
+            wide = ""
+            if atom.lower >= 0 and 0 < coefficient < 2**32:
+                wide = "u32"
+            elif atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31:
+                wide = "s32"
+            if wide:
                 factor = self._atom(atom, 32)
                 if total is None:
                     return self.pure(block, f"mul.wide.{wide}", self.reg(type), factor, coefficient)
                 return self.pure(block, f"mad.wide.{wide}", self.reg(type), factor, coefficient, total)
         factor = self._atom(atom, bits)
+        if bits == 32:  # a coefficient past the register's width wraps as the sum does
+            coefficient = (coefficient + 2**31) % 2**32 - 2**31
         if coefficient == 1:
             return factor if total is None else self.pure(block, f"add.s{bits}", self.reg(type), total, factor)
         if total is None:
@@ -182,62 +122,63 @@ class IndexEmitter(Emitter):
         return self.pure(block, f"mad.lo.s{bits}", self.reg(type), factor, coefficient, total)
 
     def _atom(self, atom: Atom, bits: int) -> Register:
-        expr = Expr(0, ((atom, 1),))
-        block = self._home(symbols_of(expr))
-        key = (atom, bits)
-        if key not in block.known:
+        block = self._home(atom.symbols)
+
+        def compute() -> Register:
             natural = self._symbol(atom) if isinstance(atom, Symbol) else self._operation(block, atom)
             if natural.bits < bits:
-                sign = "s" if (bounds_of(expr)[0] or 0) < 0 or bounds_of(expr)[0] is None else "u"
-                natural = self.pure(block, f"cvt.{sign}64.{sign}32", self.reg("b64"), natural)
-            elif natural.bits > bits:
-                natural = self.pure(block, "cvt.u32.u64", self.reg("b32"), natural)
-            block.known[key] = natural
-        register = block.known[key]
-        assert isinstance(register, Register)
-        return register
+                sign = "s" if atom.lower is None or atom.lower < 0 else "u"
+                return self.pure(block, f"cvt.{sign}64.{sign}32", self.reg("b64"), natural)
+            if natural.bits > bits:
+                return self.pure(block, "cvt.u32.u64", self.reg("b32"), natural)
+            return natural
+
+        return block.once(("atom", atom, bits), compute)
 
     def _operation(self, block: Block, atom: Atom) -> Register:
-        assert not isinstance(atom, Symbol)
         if isinstance(atom, (FloorDiv, Mod)):
-            bits = 32 if _fits32(atom.dividend) else 64
-            dividend = self.value(simplify(atom.dividend), bits)
-            lower, _ = bounds_of(atom.dividend)
-            result, power = self.reg(f"b{bits}"), atom.divisor & (atom.divisor - 1) == 0
-            sign = "u" if lower is not None and lower >= 0 else "s"
-            if power and isinstance(atom, Mod):
-                return self.pure(block, f"and.b{bits}", result, dividend, atom.divisor - 1)
-            if power:
-                return self.pure(block, f"shr.{sign}{bits}", result, dividend, atom.divisor.bit_length() - 1)
-            if sign == "s":
-                raise PtxError(f"{atom}: the dividend may be negative and the divisor is not a power of two")
-            return self.pure(
-                block, f"{'rem' if isinstance(atom, Mod) else 'div'}.u{bits}", result, dividend, atom.divisor
-            )
-        bits = 32 if _fits32(Expr(0, ((atom, 1),))) and _fits32(atom.left) and _fits32(atom.right) else 64
-        left, right = self.value(simplify(atom.left), bits), self.value(simplify(atom.right), bits)
+            return self._division(block, atom)
+        assert isinstance(atom, (Product, Xor))
+        bits = 32 if all(fits(part, 32) for part in (of_atom(atom), atom.left, atom.right)) else 64
+        left, right = self.value(atom.left, bits), self.value(atom.right, bits)
         opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
         return self.pure(block, opcode, self.reg(f"b{bits}"), left, right)
 
+    def _division(self, block: Block, atom: FloorDiv | Mod) -> Register:
+        dividend: Int = atom.dividend
+        modulo, by = isinstance(atom, Mod), atom.by
+        lower, _ = bounds_of(dividend)
+        blocks_below = 0
+        if by & (by - 1):  # only powers of two round toward minus infinity by themselves
+            if lower is None:
+                raise PtxError(f"{atom}: the dividend has no lower bound and the divisor is not a power of two")
+            blocks_below = max(0, -(lower // by))
+            dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
+        bits = 32 if fits(dividend, 32) else 64
+        divided = self.value(dividend, bits)
+        result = self.reg(f"b{bits}")
+        if by & (by - 1) == 0:
+            if modulo:
+                return self.pure(block, f"and.b{bits}", result, divided, by - 1)
+            sign = "u" if lower is not None and lower >= 0 else "s"
+            return self.pure(block, f"shr.{sign}{bits}", result, divided, by.bit_length() - 1)
+        found = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", result, divided, by)
+        if modulo or not blocks_below:
+            return found
+        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), found, -blocks_below)
+
     # ------------------------------------------------------------------------------------------- addresses
 
-    def pointer(self, buffer: Buffer) -> Register:
-        """The 64-bit address of a global parameter."""
-        root, key = self.blocks[0], f"param_{buffer.name}"
-        if key not in root.known:
-            loaded = self.pure(root, "ld.param.u64", self.reg("b64"), f"[{key}]")
-            root.known[key] = self.pure(root, "cvta.to.global.u64", self.reg("b64"), loaded)
-        register = root.known[key]
-        assert isinstance(register, Register)
-        return register
-
-    def address(self, buffer: Buffer, offset_elems: Int = 0, swizzle: Swizzle | None = None) -> Address:
+    def address(
+        self, buffer: Buffer, offset_elems: Int = 0, swizzle: Swizzle | None = None, *, whole: bool = False
+    ) -> Address:
         """The address of an element: the part that varies in a register, computed once, the constant as immediate.
 
         Args:
             buffer: a global or shared buffer.
             offset_elems: from the buffer's start, before the swizzle.
             swizzle: applied to ``offset_elems``.
+            whole: let the register alone lie inside the buffer (``mapa`` looks at nothing else).
 
         Raises:
             PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
@@ -246,101 +187,85 @@ class IndexEmitter(Emitter):
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
             raise PtxError(f"{buffer.name} is in {buffer.space} memory, which has no addresses")
-        size = buffer.dtype.bits // 8
-        offset = as_expr(offset_elems)
-        align = gcd(buffer.align_bytes, divisor_of(offset) * size, divisor_of(buffer.elem_offset) * size)
-        if swizzle is not None:
-            align = gcd(align, swizzle.chunk_elems * size)
-            offset = swizzled_offset(offset, swizzle)
-        place = as_expr((simplify(offset) + buffer.elem_offset) * size)
-        immediate = place.const if -(2**23) <= place.const < 2**23 else 0
-        varying = Expr(place.const - immediate, place.terms)
-        if buffer.space == "global":
-            base: Register | str = self._base(buffer.name, self.pointer(buffer), varying, _span_bytes(buffer))
+        size, offset = buffer.dtype.bits // 8, offset_elems
+        if swizzle is None:
+            offset = offset + buffer.elem_offset
+            align = gcd(buffer.align_bytes, divisor_of(offset) * size)
         else:
-            base = self._shared_base(buffer, varying)
-        return Address(buffer.space, base, immediate, align)
+            align = gcd(buffer.align_bytes, divisor_of(offset) * size, divisor_of(buffer.elem_offset) * size)
+            align = gcd(align, swizzle.chunk_elems * size)
+            offset = swizzled_offset(offset, swizzle) + buffer.elem_offset
+        place = offset * size
+        const, terms = constant_of(place), terms_of(place)
+        lower, _ = bounds_of(sum_of(0, terms))
+        outside = whole and (lower is None or lower < 0)
+        immediate = const if -_IMMEDIATE_REACH <= const < _IMMEDIATE_REACH and not outside else 0
+        varying = sum_of(const - immediate, terms)
+        if buffer.space == "global":
+            start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
+        else:
+            start, span_bytes = self.bindings.shared_base(self, buffer), None
+        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
 
-    def shared_symbol(self, buffer: Buffer) -> tuple[str, int]:
-        """The variable that holds a shared buffer, and the buffer's start in it.
-
-        Raises:
-            PtxError: the kernel does not declare the buffer.
-        """
-        if self.shared_buffers.get(buffer.name) != buffer:
-            raise PtxError(f"the shared buffer {buffer.name} does not belong to this kernel")
-        return (POOL, self.shared_offsets[buffer.name]) if self.dynamic_shared else (f"smem_{buffer.name}", 0)
-
-    def _shared_base(self, buffer: Buffer, varying: Expr) -> Register:
-        variable, start = self.shared_symbol(buffer)
-        root, key = self.blocks[0], f"smem {variable}+{start}"
-        if key not in root.known:
-            base = self.pure(root, "mov.u32", self.reg("b32"), variable)
-            root.known[key] = self.pure(root, "add.s32", self.reg("b32"), base, start) if start else base
-        register = root.known[key]
-        assert isinstance(register, Register)
-        return self._base(key, register, varying, None)
-
-    def _base(self, name: str, start: Register, varying: Expr, span_bytes: int | None) -> Register:
+    def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
 
         Args:
-            name: what ``start`` is.
             start: a 32-bit shared address or a 64-bit global pointer.
             varying: bytes to add.
+            immediate: what the instruction adds beyond that.
             span_bytes: bytes of the global array, where they are known.
         """
-        by_depth: dict[int, list[tuple[Atom, int]]] = {}
-        for term in varying.terms:
-            by_depth.setdefault(self._home(symbols_of(Expr(0, (term,)))).depth, []).append(term)
-        total, done = start, Expr(0, ())
+        by_depth: dict[int, list[Term]] = {}
+        for term in terms_of(varying):
+            by_depth.setdefault(self._home(term[0].symbols).depth, []).append(term)
+        total, done = start, ()
         for depth in sorted(by_depth):
             block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
-            done = as_expr(part + done)
-            key = ("base", name, done)
-            if key not in block.known:
-                block.known[key] = self._plus(block, total, part, span_bytes)
-            total = block.known[key]
-        if varying.const:
+            done = (*done, *part.terms)
+            rest = varying - part + immediate
+            before = total
+            total = block.once(
+                ("base", start, done),
+                lambda block=block, before=before, part=part, rest=rest: self._plus(block, before, part, rest, span_bytes),  # type: ignore[misc]
+            )
+        const, summed = constant_of(varying), total
+        if const:
             block = self._home(symbols_of(varying))
-            key = ("base", name, varying)
-            if key not in block.known:
-                bits = start.bits
-                block.known[key] = self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, varying.const)
-            total = block.known[key]
+            total = block.once(
+                ("base", start, key_of(varying)),
+                lambda: self.pure(block, f"add.s{start.bits}", self.reg(f"b{start.bits}"), summed, const),
+            )
         return total
 
-    def _plus(self, block: Block, start: Register, part: Expr, span_bytes: int | None) -> Register:
-        """``start + part`` bytes. A global offset inside the array is a 32-bit index times its common factor."""
+    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, span_bytes: int | None) -> Register:
+        """``start + part`` bytes, where ``part + rest`` is inside the array.
+
+        A part that is proved to be below ``2**31`` common factors is a 32-bit index times that factor.
+        """
         if start.bits == 32:
             return self._sum(block, part, 32, start)
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        lower, _ = bounds_of(part)
-        if span_bytes is not None and lower is not None and lower >= 0 and span_bytes // factor < 2**31:
-            index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-            key = ("wide", index, factor)
-            if key not in block.known:
-                narrow = self._known_sum(block, index)
-                block.known[key] = self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor)
-            return self.pure(block, "add.s64", self.reg("b64"), start, block.known[key])
+        least, (lower, _) = bounds_of(rest)[0], part.bounds
+        if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
+            most = span_bytes - min(least, 0)
+            if most // factor < 2**31:
+                index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                narrow = block.once(("index", key_of(index)), lambda: self._sum(block, index, 32, None))
+                product = block.once(
+                    ("wide", key_of(index), factor),
+                    lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
+                )
+                return self.pure(block, "add.s64", self.reg("b64"), start, product)
         return self._sum(block, part, 64, start)
-
-    def _known_sum(self, block: Block, index: Expr) -> Register:
-        """An index that is below 2**31 in every access inside its array, in 32 bits."""
-        key = ("index", index)
-        if key not in block.known:
-            block.known[key] = self._terms(block, index, 32, None)
-        register = block.known[key]
-        assert isinstance(register, Register)
-        return register
 
     # ------------------------------------------------------------------------------------------- control
 
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """A condition in a predicate register.
+        """A condition on integers in a predicate register.
 
         Args:
-            condition: comparisons of symbolic integers, and ``and``, ``or``, ``not`` of them.
+            condition: a comparison, or ``and``, ``or``, ``not`` of them.
             compare: lowers one comparison instead, when its operands are of another kind.
         """
         if condition.op in ("and", "or", "not"):
@@ -352,49 +277,36 @@ class IndexEmitter(Emitter):
         return (compare or self._compare)(condition)
 
     def _compare(self, condition: Condition) -> Register:
-        bits = 32 if _fits32(as_expr(condition.left)) and _fits32(as_expr(condition.right)) else 64
-        right = as_expr(condition.right)
+        left, right = condition.left, condition.right
+        bits = 32 if fits(left, 32) and fits(right, 32) else 64
         result = self.reg("pred")
-        self.instr(
-            f"setp.{SETP[condition.op]}.s{bits}",
-            result,
-            self.value(condition.left, bits),
-            right.const if not right.terms else self.value(condition.right, bits),
-        )
+        against = right if isinstance(right, int) else self.value(right, bits)
+        self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
     @contextmanager
-    def loop(self, count: Int, name: str, start: Int = 0) -> Iterator[Expr]:
-        """A rolled loop of ``count`` turns; gives the symbolic index, which goes from ``start`` up by 1."""
-        _, most = bounds_of(count)
-        first, _ = bounds_of(start)
-        last = None if most is None or bounds_of(start)[1] is None else most + (bounds_of(start)[1] or 0) - 1
-        index = symbol(name, lower=first or 0, upper=2**31 - 2 if last is None else max(last, 0), varies="cta")
+    def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
+        """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         counter = self.reg("b32")
-        self.instr("mov.b32", counter, self.value(start) if as_expr(start).terms else start)
+        self.instr("mov.b32", counter, self.value(start) if isinstance(start, Expr) else start)
         head, end = self.new_label("loop"), self.new_label("endloop")
         stop = start + count
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr("setp.ge.s32", done, counter, self.value(stop) if as_expr(stop).terms else stop)
+            self.instr("setp.ge.s32", done, counter, self.value(stop) if isinstance(stop, Expr) else stop)
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
-            self.bind(name, counter)
-            yield index
-            del self._bound[name]
+            self.bind(index, counter)
+            yield
+            del self._bound[index]
         self.instr("add.s32", counter, counter, 1)
         again = self.reg("pred")
-        self.instr("setp.lt.s32", again, counter, self.value(stop) if as_expr(stop).terms else stop)
+        self.instr("setp.lt.s32", again, counter, self.value(stop) if isinstance(stop, Expr) else stop)
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
-
-
-def _fits32(expr: Expr) -> bool:
-    lower, upper = bounds_of(expr)
-    return lower is not None and upper is not None and lower >= -(2**31) and upper < 2**31
 
 
 def _span_bytes(buffer: Buffer) -> int | None:
@@ -404,29 +316,24 @@ def _span_bytes(buffer: Buffer) -> int | None:
         return None
 
 
-def swizzled_offset(offset: Expr, swizzle: Swizzle) -> Expr:
+def swizzled_offset(offset: Int, swizzle: Swizzle) -> Int:
     """A swizzled element offset, taken apart so that little of it is computed again in each round.
 
     Multiples of the swizzle's period pass it unchanged. A constant that has no bit in common with the varying part
     is XOR-ed in rather than added, and the XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``, so that rounds whose
     constants differ above the swizzled bits share one register and differ in the immediate alone.
     """
-    period = swizzle.period_elems
-    outside = Expr(
-        offset.const // period * period, tuple((a, c) for a, c in offset.terms if _always_multiple(a, c, period))
-    )
-    inside = Expr(0, tuple((a, c) for a, c in offset.terms if not _always_multiple(a, c, period)))
-    low = offset.const % period
+    period, const = swizzle.period_elems, constant_of(offset)
+    passing = [(a, c) for a, c in terms_of(offset) if a.divisor * c % period == 0]
+    outside = sum_of(const // period * period, passing)
+    inside = sum_of(0, ((a, c) for a, c in terms_of(offset) if a.divisor * c % period))
+    low = const % period
     bits = possible_bits(inside)
     if bits is None or bits & low:
-        return as_expr(swizzle.apply(simplify(Expr(low, inside.terms))) + simplify(outside))
-    pattern = as_expr(swizzle.apply(simplify(inside)))
+        mixed: Int = swizzle.apply(inside + low)
+        return mixed + outside
+    pattern: Int = swizzle.apply(inside)
     constant = int(swizzle.apply(low))
     reach = possible_bits(pattern)
     movable = constant if reach is None else constant & reach
-    mixed = xor(pattern, Expr(movable, ())) if movable else pattern
-    return as_expr(simplify(mixed) + (constant - movable) + simplify(outside))
-
-
-def _always_multiple(atom: Atom, coefficient: int, factor: int) -> bool:
-    return divisor_of(Expr(0, ((atom, coefficient),))) % factor == 0
+    return (xor(pattern, movable) if movable else pattern) + (constant - movable) + outside

@@ -4,52 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from .bindings import POOL, SharedPlan
 from .builder import PtxBuilder
-from .index import POOL
-from .needs import Needs, header_target, merge
+from .instructions import Needs, header_target, merge
 from .operands import PREFIX
 
 
-@attrs.frozen
-class Parameter:
-    """A kernel parameter: ``type`` is ``u64`` for a pointer, else that of the scalar."""
-
-    name: str
-    type: str
-
-
 def module_text(
-    ptx: PtxBuilder, name: str, parameters: Sequence[Parameter], cluster: tuple[int, int, int] | None = None
-) -> str:
+    ptx: PtxBuilder,
+    name: str,
+    parameters: Sequence[tuple[str, str]],
+    shared: SharedPlan,
+    cluster: tuple[int, int, int] | None = None,
+) -> tuple[str, tuple[int, ...]]:
     """A module with one kernel; ``.version`` and ``.target`` as low as its instructions allow.
 
     Args:
         ptx: the finished builder.
         name: the kernel's name, an identifier.
-        parameters: in order.
+        parameters: name and PTX type of each, in order.
+        shared: the shared memory.
         cluster: CTAs of a cluster, when fixed at build.
+
+    Returns:
+        The text, and for each of its lines the number of the statement that it came from (0 for none).
     """
     needs = ptx.needs if cluster is None else merge(ptx.needs, Needs(90, (7, 8)))
     version, target = header_target(needs, ptx.target)
     lines = [f".version {version[0]}.{version[1]}", f".target {target}", ".address_size 64", ""]
-    pool_align = max((b.align_bytes for b in ptx.shared_buffers.values()), default=16)
-    if ptx.dynamic_shared:
-        lines += [f".extern .shared .align {pool_align} .b8 {POOL}[];", ""]
+    buffers = shared.buffers.values()
+    if shared.dynamic:
+        lines += [f".extern .shared .align {max(b.align_bytes for b in buffers)} .b8 {POOL}[];", ""]
     lines.append(f".visible .entry {name}(")
-    lines.append(",\n".join(f"\t.param .{p.type} param_{p.name}" for p in parameters))
+    lines += ",\n".join(f"\t.param .{type} param_{parameter}" for parameter, type in parameters).split("\n")
     lines.append(")")
     lines.append(f".reqntid {ptx.cta_threads}, 1, 1")
     if cluster is not None:
         lines += [".explicitcluster", f".reqnctapercluster {', '.join(map(str, cluster))}"]
     lines.append("{")
-    lines += [f"\t.reg .{type} {PREFIX[type]}<{count}>;" for type, count in sorted(ptx._registers.items())]
-    if not ptx.dynamic_shared:
-        lines += [
-            f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in ptx.shared_buffers.values()
-        ]
+    lines += [f"\t.reg .{type} {PREFIX[type]}<{count}>;" for type, count in sorted(ptx.register_counts.items())]
+    if not shared.dynamic:
+        lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
-    lines += ptx.blocks[0].head + ptx.blocks[0].body
-    lines += ["\tret;", "}", ""]
-    return "\n".join(lines)
+    emitted = ptx.blocks[0].head + ptx.blocks[0].body
+    text = "\n".join([*lines, *(line for line, _ in emitted), "\tret;", "}", ""])
+    return text, (*(0 for _ in lines), *(statement for _, statement in emitted))

@@ -1,4 +1,4 @@
-"""What instructions work on: typed virtual registers and addresses."""
+"""What instructions work on: typed virtual registers, addresses, and accesses of one round."""
 
 from __future__ import annotations
 
@@ -58,3 +58,23 @@ class Address:
         while align > 1 and offset_bytes % align:
             align //= 2
         return Address(self.space, self.base, self.offset_bytes + offset_bytes, align)
+
+
+@attrs.frozen
+class Access:
+    """One access of a round: where, by which threads, and what stands for bytes that are not there.
+
+    Attributes:
+        address: where.
+        predicate: true in the threads that access; None where all do.
+        fill: 32-bit word that a thread without access loads instead (repeated), or None: its registers stay.
+    """
+
+    address: Address
+    predicate: Register | None = None
+    fill: int | None = None
+
+
+def access_of(place: Access | Address) -> Access:
+    """An address as an access by all threads."""
+    return place if isinstance(place, Access) else Access(place)

@@ -41,7 +41,11 @@ def _poison(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
 
 def _outside(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
     with k.range(70) as i, k.if_(k.thread_id() == 0):
-        k.store(a[i], 1.0)
+        k.inline_ptx(
+            "{{ .reg .b32 one; .reg .b64 p, at; mov.b32 one, 0f3F800000; ld.param.u64 p, [param_A];\n"
+            "mul.wide.u32 at, {0}, 4; add.s64 p, p, at; st.global.b32 [p], one; }}",
+            i,
+        )
 
 
 def _register(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:

@@ -133,7 +133,7 @@ def test_sixteen_columns_cannot_be_allocated() -> None:
     k = tc.KernelBuilder("k", threads=128)
     t = k.tmem((32, 16), "uint8", layout=TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]))
     k.tcgen05_alloc(t, columns=16)
-    with pytest.raises(tc.PtxError, match="32, 64, 128, 256 or 512 columns, not 16"):
+    with pytest.raises(tc.PtxError, match="32, 64, 128, 256 or 512, not 16"):
         k.build(target="sm_100a", grid=1)
 
 

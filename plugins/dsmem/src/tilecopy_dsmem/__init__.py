@@ -7,10 +7,22 @@ waits on it; the source was fenced (``fence_proxy_async``) after it was written.
 
 from __future__ import annotations
 
-from tilecopy_core import Buffer, CopyRequest, Decline, Mbarrier, Region, Variant, VariantPlugin, Verdict, hookimpl
-from tilecopy_core.checks import (
+from tilecopy_core.plugin import (
+    Buffer,
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Region,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    Walk,
     architecture,
+    batches,
+    bounds_of,
     first_failure,
+    hookimpl,
+    is_int,
     no_replica,
     options_in,
     single_thread,
@@ -18,9 +30,6 @@ from tilecopy_core.checks import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_core.expr import bounds_of, is_int
-from tilecopy_core.ptx import PtxBuilder
-from tilecopy_core.rounds import Walk, batches
 
 from .partition import ChunkPartition, chunk_partition
 
@@ -38,11 +47,9 @@ variant = Variant(
 
 
 def barrier_of(request: CopyRequest) -> Region | None:
-    """The mbarrier of ``mbar=``: one element, or the first of a buffer or of a KernelBuilder mbarrier."""
+    """The mbarrier of ``mbar=``: one element, or the first of a buffer."""
     mbar = request.options.get("mbar")
-    if isinstance(mbar, (Buffer, Mbarrier)):
-        mbar = mbar[0]
-    return mbar
+    return mbar[0] if isinstance(mbar, Buffer) else mbar
 
 
 def remote_barrier(request: CopyRequest) -> str | None:
@@ -99,12 +106,13 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     mbar, rank = barrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
     place = mbar.buffer.layout.apply(*mbar.starts, shape=mbar.buffer.shape)["m"]
-    barrier = ptx.mapa(ptx.address(mbar.buffer, place), rank)
-    src, dst = (Walk(ptx, side, partition.rounds, 0) for side in (partition.rounds.src, partition.rounds.dst))
-    for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
+    barrier = ptx.mapa(ptx.address(mbar.buffer, place, whole=True), rank)
+    rounds = partition.rounds
+    src, dst = Walk(ptx, rounds.src, rounds, 0), Walk(ptx, rounds.dst, rounds, 0, whole=True)
+    for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
-            remote = ptx.mapa(dst.address(turn), rank)
-            ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)
+            remote = ptx.mapa(dst.access(turn).address, rank)
+            ptx.bulk_copy_to_cluster(remote, src.access(turn).address, partition.chunk_bytes, barrier)
 
 
 def _typed() -> VariantPlugin:

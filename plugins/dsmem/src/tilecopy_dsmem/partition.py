@@ -6,10 +6,25 @@ from math import gcd
 
 import attrs
 
-from tilecopy_core import CopyRequest, Decline, Int, Iter, Region, Swizzle, TileLayout, m
-from tilecopy_core.expr import divisor_of, is_multiple, same
-from tilecopy_core.partition import Side, VectorPartition, by_descending_stride, refine, sliced
-from tilecopy_core.ptx import MBARRIER_TX_LIMIT
+from tilecopy_core.plugin import (
+    MBARRIER_TX_LIMIT,
+    CopyRequest,
+    Decline,
+    Int,
+    Iter,
+    Pair,
+    Region,
+    Side,
+    TileLayout,
+    VectorPartition,
+    by_descending_stride,
+    divisor_of,
+    is_multiple,
+    m,
+    refine,
+    same,
+    sliced,
+)
 
 ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
@@ -42,18 +57,17 @@ class ChunkPartition:
 
 def chunk_partition(request: CopyRequest) -> ChunkPartition | Decline:
     """The longest chunk that is contiguous on both sides, times a loop over the other extents."""
-    cuts = [sliced(what, region) for what, region in (("destination", request.dst), ("source", request.src))]
-    for cut in cuts:
-        if isinstance(cut, Decline):
-            return cut
-    (dst, dst_swizzle), (src, src_swizzle) = cuts  # type: ignore[misc]
+    dst, src = sliced("destination", request.dst), sliced("source", request.src)
+    if isinstance(dst, Decline):
+        return dst
+    if isinstance(src, Decline):
+        return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
         return Decline(f"destination {dst} and source {src} cannot be split along common extents")
     ordered = by_descending_stride(pairs)
     size = request.src.buffer.dtype.bytes
-    run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
-    chunk, plain = _chunk_elems(run, dst, src, dst_swizzle, src_swizzle, ordered)
+    chunk, plain = _chunk_elems(dst, src, ordered)
     if chunk * size < ALIGN_BYTES or chunk * size % ALIGN_BYTES:
         return Decline(
             f"the contiguous chunk is {chunk * size} bytes ({chunk} elements); cp.async.bulk needs a multiple of "
@@ -63,54 +77,52 @@ def chunk_partition(request: CopyRequest) -> ChunkPartition | Decline:
         return Decline(
             f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
         )
-    for position, (what, region, tile) in enumerate((("destination", request.dst, dst), ("source", request.src, src))):
-        why = _why_misaligned(what, region, tile, [pair[position] for pair in ordered], chunk)
+    sides = []
+    for what, region, layout, iters in (
+        ("destination", request.dst, dst, [pair[0] for pair in ordered]),
+        ("source", request.src, src, [pair[1] for pair in ordered]),
+    ):
+        why = _why_misaligned(what, region, layout, iters)
         if why is not None:
             return Decline(why)
-    sides = [
-        Side(region, TileLayout.of([pair[position] for pair in ordered], (), tile.spec.offset), swizzle)
-        for position, (region, tile, swizzle) in enumerate(
-            ((request.dst, dst, None if plain else dst_swizzle), (request.src, src, None if plain else src_swizzle))
-        )
-    ]
-    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, sides[0], sides[1])
+        sides.append(Side(region, (layout.unswizzled if plain else layout).with_iters(iters)))
+    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, *sides)
     return ChunkPartition(chunk * size, rounds)
 
 
-def _chunk_elems(
-    run: int,
-    dst: TileLayout,
-    src: TileLayout,
-    dst_swizzle: Swizzle | None,
-    src_swizzle: Swizzle | None,
-    ordered: list[tuple[Iter, Iter]],
-) -> tuple[int, bool]:
+def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:
     """Elements of a chunk, and whether bytes move as they lie (no swizzle, or the same one at the same phase).
 
     A swizzle permutes blocks of ``2**(M + B)`` elements within themselves. Whole blocks at equal phase are the same
-    bytes on both sides; anything else is taken apart into runs of ``2**M`` elements, each at its own address.
+    bytes on both sides; anything else is taken apart into pieces of the runs of ``2**M`` elements, each at its own
+    address: a piece never crosses a run, so what the starts and steps are multiples of bounds it too.
     """
-    if dst_swizzle is None and src_swizzle is None:
+    run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
+    if dst.swizzle is None and src.swizzle is None:
         return run, True
-    if dst_swizzle == src_swizzle and dst_swizzle is not None:
-        block = dst_swizzle.chunk_elems * 2**dst_swizzle.swizzle_len
-        starts = (dst.offset_on(m), src.offset_on(m))
-        phases_equal = is_multiple(starts[0] - starts[1], dst_swizzle.period_elems) and all(
-            is_multiple(a.stride - b.stride, dst_swizzle.period_elems) for a, b in ordered
+    starts = (dst.offset_on(m), src.offset_on(m))
+    if dst.swizzle == src.swizzle and dst.swizzle is not None:
+        period, block = dst.swizzle.period_elems, dst.swizzle.block_elems
+        phases_equal = is_multiple(starts[0] - starts[1], period) and all(
+            is_multiple(a.stride - b.stride, period) for a, b in ordered
         )
         steps = [it.stride for pair in ordered[:-1] for it in pair]
         if phases_equal and run % block == 0 and all(is_multiple(value, block) for value in (*starts, *steps)):
             return run, True
-    chunks = [swizzle.chunk_elems for swizzle in (dst_swizzle, src_swizzle) if swizzle is not None]
-    return gcd(run, *chunks), False
+    chunk = run
+    for position, (layout, start) in enumerate(zip((dst, src), starts, strict=True)):
+        if layout.swizzle is not None:
+            steps = [pair[position].stride for pair in ordered[:-1]]
+            chunk = gcd(chunk, layout.swizzle.chunk_elems, divisor_of(start), *map(divisor_of, steps))
+    return chunk, False
 
 
-def _why_misaligned(what: str, region: Region, tile: TileLayout, iters: list[Iter], chunk: int) -> str | None:
+def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[Iter]) -> str | None:
     """Starts and outer steps are multiples of 16 bytes on both sides."""
     size, buffer = region.buffer.dtype.bytes, region.buffer
     if buffer.align_bytes % ALIGN_BYTES:
         return f"{what} {buffer.name} is aligned to {buffer.align_bytes} bytes; bulk copies need {ALIGN_BYTES}"
-    for name, value in (("start", tile.offset_on(m)), ("buffer's own start", buffer.elem_offset)):
+    for name, value in (("start", layout.offset_on(m)), ("buffer's own start", buffer.elem_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
             return (
                 f"{what} {region}: the {name} is at a multiple of {divisor_of(value) * size} bytes; bulk copies need "

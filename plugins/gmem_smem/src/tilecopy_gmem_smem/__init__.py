@@ -7,23 +7,30 @@ load and one vector store a thread, through registers.
 
 from __future__ import annotations
 
-from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
-from tilecopy_core.checks import (
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    VectorPartition,
+    Verdict,
+    Walk,
     all_threads_active,
     architecture,
+    batches,
     divides_threads,
     first_failure,
+    hookimpl,
     no_replica,
     options_in,
+    same,
     scope_in,
     spaces_in,
+    synthesize,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_core.expr import same
-from tilecopy_core.partition import VectorPartition, synthesize
-from tilecopy_core.ptx import PtxBuilder
-from tilecopy_core.rounds import Walk, batches
 
 PAIRS = (("global", "shared"), ("shared", "global"))
 
@@ -71,9 +78,9 @@ def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuil
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     streaming = partition.vec_bits == 128 and _neighbours_continue(request, partition)
     for batch in batches(ptx, partition.outer, partition.vec_bits // 32):
-        loaded = [ptx.load(src.address(turn), partition.vec_bits, streaming=streaming) for turn in batch]
+        loaded = [ptx.load(src.access(turn), partition.vec_bits, streaming=streaming) for turn in batch]
         for turn, registers in zip(batch, loaded, strict=True):
-            ptx.store(dst.address(turn), partition.vec_bits, registers, streaming=streaming)
+            ptx.store(dst.access(turn), partition.vec_bits, registers, streaming=streaming)
 
 
 def _neighbours_continue(request: CopyRequest, partition: VectorPartition) -> bool:

@@ -6,22 +6,29 @@ group, waits for it (``cp_async_commit``, ``cp_async_wait``) and puts a barrier 
 
 from __future__ import annotations
 
-from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
-from tilecopy_core.checks import (
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    VectorPartition,
+    Verdict,
+    Walk,
     all_threads_active,
     architecture,
+    batches,
     divides_threads,
     first_failure,
+    hookimpl,
     no_replica,
     options_in,
     scope_in,
     spaces_in,
+    synthesize,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_core.partition import VectorPartition, synthesize
-from tilecopy_core.ptx import PtxBuilder
-from tilecopy_core.rounds import Walk, batches
 
 PAIRS = (("global", "shared"),)
 WIDTHS_BITS = (128, 64, 32)
@@ -68,7 +75,7 @@ def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuil
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     for batch in batches(ptx, partition.outer, words_per_round=1):
         for turn in batch:
-            ptx.cp_async(dst.address(turn), src.address(turn), partition.vec_bytes)
+            ptx.cp_async(dst.access(turn).address, src.access(turn), partition.vec_bytes)
 
 
 def _typed() -> VariantPlugin:

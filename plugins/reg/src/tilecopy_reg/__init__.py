@@ -7,18 +7,23 @@ side allow.
 
 from __future__ import annotations
 
-from tilecopy_core import CopyRequest, Decline, Variant, VariantPlugin, Verdict, hookimpl
-from tilecopy_core.checks import (
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
     all_threads_active,
     architecture,
     first_failure,
+    hookimpl,
     options_in,
     scope_in,
     spaces_in,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_core.ptx import PtxBuilder
 
 from .emission import emit
 from .partition import FragmentPartition, fragment_partition, register_layout, sliced_other

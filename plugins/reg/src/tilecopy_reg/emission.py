@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core import CopyRequest
-from tilecopy_core.expr import as_expr
-from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.plugin import CopyRequest, PtxBuilder
 
 from .partition import FragmentPartition
 
@@ -22,10 +20,10 @@ def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) ->
         base = partition.offset(ptx.tid)
         fragment, other = partition.fragment.buffer, partition.other.buffer
         shape = (partition.outer, partition.vec)
+        memory = partition.memory.unswizzled
         for turn in range(partition.outer):
-            register = as_expr(partition.registers.apply(turn, 0, shape=shape)["m"]).const
-            offset = partition.memory.apply(turn, 0, shape=shape)["m"] + base
-            address = ptx.address(other, offset, partition.swizzle)
+            register = int(partition.registers.apply(turn, 0, shape=shape)["m"])
+            address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
             if store:
                 ptx.store(address, partition.vec_bits, ptx.read_local(fragment, register, partition.vec_bits))
                 continue

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 import numpy as np
 
-from tilecopy_core import CopyRequest, Decline, Iter, Region, Swizzle, SwizzledLayout, TileLayout, m
-from tilecopy_core.expr import Condition, Expr, Int, as_expr, evaluate
-from tilecopy_core.layout import Axis
-from tilecopy_core.partition import WIDTHS_BITS, by_descending_stride, refine, sliced, why_not_width
-from tilecopy_core.scope import TID, axis_index, tid_symbol
+from tilecopy_core.plugin import (
+    WIDTHS_BITS,
+    Axis,
+    Condition,
+    CopyRequest,
+    Decline,
+    Expr,
+    Int,
+    Iter,
+    Region,
+    Run,
+    Swizzle,
+    TileLayout,
+    axis_index,
+    by_thread,
+    m,
+    orders_of,
+    refine,
+    sliced,
+    widest,
+)
 
 AXES = {
     "thread": (),
@@ -30,10 +48,11 @@ INDEPENDENT = (
 
 @attrs.frozen
 class Digit:
-    """One iter along a thread axis: ``place // stride % modulus`` of the thread's place, times ``step`` elements.
+    """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
 
     Attributes:
         axis: the thread axis.
+        first: place of the first owner along the axis.
         stride: threads from one step to the next.
         extent: number of steps.
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
@@ -42,6 +61,7 @@ class Digit:
     """
 
     axis: Axis
+    first: int
     stride: int
     extent: int
     modulus: int | None
@@ -50,7 +70,7 @@ class Digit:
 
     def value(self, tid: Int) -> Int:
         """The digit of a thread."""
-        digit = axis_index(self.axis, tid) // self.stride
+        digit = (axis_index(self.axis, tid) - self.first) // self.stride
         return digit if self.modulus is None else digit % self.modulus
 
 
@@ -66,7 +86,6 @@ class FragmentPartition:
         digits: how a thread's id chooses its elements.
         registers: layout of a thread's elements in its registers, from the fragment's first.
         memory: layout of the same elements on the other side, without the digits.
-        swizzle: of the other side.
         fragment: the register operand.
         other: the memory operand.
         narrowed: why each wider width was not taken.
@@ -79,10 +98,14 @@ class FragmentPartition:
     digits: tuple[Digit, ...]
     registers: TileLayout
     memory: TileLayout
-    swizzle: Swizzle | None
     fragment: Region
     other: Region
     narrowed: tuple[str, ...] = ()
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """Of the other side."""
+        return self.memory.swizzle
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
@@ -99,28 +122,26 @@ class FragmentPartition:
                 total = total + digit.value(tid) * digit.step
         return total
 
-    def conditions(self, tid: Int, *, store: bool) -> list[Condition]:
+    def conditions(self, tid: Int, *, store: bool) -> list[Condition | bool]:
         """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas)."""
-        found: list[Condition] = []
+        found: list[Condition | bool] = []
         finest: dict[Axis, Digit] = {}
         for digit in self.digits:
-            value = as_expr(digit.value(tid))
+            value = digit.value(tid)
             found.append(value == 0 if store and digit.replica else value < digit.extent)
             if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
                 finest[digit.axis] = digit
-        found += [
-            as_expr(axis_index(axis, tid) % digit.stride) == 0 for axis, digit in finest.items() if digit.stride > 1
-        ]
+        for axis, digit in finest.items():
+            if digit.first:
+                found.append(axis_index(axis, tid) >= digit.first)
+            if digit.stride > 1:
+                found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
         return found
 
     def guards(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
         """The conditions that some thread of the CTA does not meet."""
-        threads = {TID: np.arange(cta_threads)}
-        return [
-            condition
-            for condition in self.conditions(tid, store=store)
-            if not np.all(condition.evaluate(lambda operand: np.asarray(evaluate(operand, threads))))
-        ]
+        conditions = self.conditions(tid, store=store)
+        return [c for c in conditions if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
 
 
 def operands(request: CopyRequest) -> tuple[Region, Region]:
@@ -131,37 +152,41 @@ def operands(request: CopyRequest) -> tuple[Region, Region]:
 def register_layout(request: CopyRequest) -> str | None:
     """The register operand has a layout of threads and registers that the scope can own."""
     fragment, _ = operands(request)
-    if isinstance(fragment.buffer.layout, SwizzledLayout):
-        return f"register operand {fragment.buffer.name} has a swizzled layout; registers have no addresses to permute"
+    name = fragment.buffer.name
+    if fragment.buffer.layout.swizzle is not None:
+        return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
     layout = fragment.sliced_layout()
-    if not isinstance(layout, TileLayout):
+    if layout is None:
         return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
     kind = request.scope.kind
-    threads = [axis for axis in layout.axes if axis != m]
+    threads = _thread_axes(fragment)
     for axis in threads:
         if axis.name not in AXES[kind]:
-            return f"register operand {fragment.buffer.name}: the axis {axis} is coarser than the scope {kind}"
-        if layout.offset_on(axis) != 0:
-            return (
-                f"register operand {fragment}: an offset of {layout.offset_on(axis)} along {axis} after slicing; the "
-                "threads that own the box do not begin at the scope's first"
-            )
+            return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
+        if isinstance(layout.offset_on(axis), Expr):
+            return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
     if not any({axis.name for axis in threads} <= group for group in INDEPENDENT):
-        return f"register operand {fragment.buffer.name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
-    if as_expr(layout.offset_on(m)).terms or any(as_expr(it.stride).terms for it in layout.shard):
+        return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
+    if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: a register index that is not constant"
     return _threads_exist(request, layout, threads) or _store_is_whole(request, threads)
 
 
-def _scope_threads(request: CopyRequest) -> Expr:
-    return tid_symbol(request.scope.threads)
+def _thread_axes(fragment: Region) -> list[Axis]:
+    """The thread axes of a fragment, those that a slice left one place of included: that place owns it."""
+    return [axis for axis in fragment.buffer.layout.axes if axis != m]
+
+
+def _places(request: CopyRequest, axis: Axis) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Place along an axis of each thread of the scope."""
+    threads = request.scope.threads
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = by_thread(axis_index(axis, request.scope.tid), threads)
+    return found
 
 
 def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
-    tids = {TID: np.arange(request.scope.threads)}
     for axis in threads:
-        available = int(np.max(evaluate(axis_index(axis, _scope_threads(request)), tids)))
-        last = layout.span(axis) - 1
+        available, last = int(_places(request, axis).max()), layout.span(axis) - 1
         if last > available:
             return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
     return None
@@ -172,11 +197,7 @@ def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
     fragment, _ = operands(request)
     if request.src is not fragment:
         return None
-    tids = {TID: np.arange(request.scope.threads)}
-    places = [
-        np.broadcast_to(evaluate(axis_index(a, _scope_threads(request)), tids), (request.scope.threads,))
-        for a in threads
-    ]
+    places = [_places(request, axis) for axis in threads]
     distinct = len(np.unique(np.stack(places), axis=1)[0]) if places else 1
     if distinct != request.scope.threads:
         named = ", ".join(a.name for a in threads) or "no thread axis"
@@ -193,74 +214,91 @@ def sliced_other(request: CopyRequest) -> str | None:
     cut = sliced("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):
         return cut.reason
-    if cut[0].replica:
-        return f"operand {other.buffer.name} has replicas {list(cut[0].replica)}"
+    if cut.replica:
+        return f"operand {other.buffer.name} has replicas {list(cut.replica)}"
     return None
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
     """The partition that the register layout induces, with the widest vector."""
     fragment, other = operands(request)
-    layout, cut = fragment.sliced_layout(), sliced("other", other)
-    assert isinstance(layout, TileLayout)
-    assert not isinstance(cut, Decline)
-    tile, swizzle = cut
-    pairs = refine(layout.shard, tile.shard)
+    layout, memory = fragment.sliced_layout(), sliced("other", other)
+    assert layout is not None
+    assert isinstance(memory, TileLayout)
+    pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(f"{fragment} {layout} and {other} {tile} cannot be split along common extents")
-    threads = [(register, memory) for register, memory in pairs if register.axis != m]
-    digits = _digits(threads, layout)
+        return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+    threads = [(register, step) for register, step in pairs if register.axis != m]
+    digits = _digits(threads, layout, _thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits
-    private = [(memory, register) for register, memory in pairs if register.axis == m]
-    ordered = by_descending_stride(private)
-    memory_iters, register_iters = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
-    count = int(np.prod([it.extent for it in memory_iters], dtype=np.int64))
-    thread_iters = [Iter(digit.extent, digit.step) for digit in digits if not digit.replica]
-    start, first = tile.offset_on(m), layout.offset_on(m)
-    narrowed: list[str] = []
-    for bits in WIDTHS_BITS:
-        why = why_not_width(bits, other, [*thread_iters, *memory_iters], start, swizzle)
-        why = why or why_not_width(bits, fragment, register_iters, first, None)
-        vec = bits // fragment.buffer.dtype.bits
-        if why is None and vec > 1 and (not memory_iters or memory_iters[-1].extent % vec):
-            why = f"a thread's {count} elements have no contiguous run of {vec}"
-        if why is not None:
-            narrowed.append(f"{bits} bits: {why}")
-            continue
-        return FragmentPartition(
-            count // vec,
-            request.scope.threads,
-            vec,
-            bits,
-            digits,
-            TileLayout.of(register_iters, (), {m: first}),
-            TileLayout.of(memory_iters, (), {m: start}),
-            swizzle,
-            fragment,
-            other,
-            tuple(narrowed),
-        )
-    return Decline(f"no vector width of {', '.join(map(str, WIDTHS_BITS))} bits fits: {'; '.join(narrowed)}")
+    steps = [Iter(digit.extent, digit.step) for digit in digits if not digit.replica and digit.extent > 1]
+    private = [(step, register) for register, step in pairs if register.axis == m]
+    found = [
+        _vectors(request, layout, memory, digits, steps, [a for a, _ in order], [b for _, b in order])
+        for order in orders_of(private)
+    ]
+    return max(found, key=lambda each: each.vec_bits if isinstance(each, FragmentPartition) else 0)
 
 
-def _digits(threads: list[tuple[Iter, Iter]], layout: TileLayout) -> tuple[Digit, ...] | Decline:
+def _vectors(
+    request: CopyRequest,
+    layout: TileLayout,
+    memory: TileLayout,
+    digits: tuple[Digit, ...],
+    thread_iters: list[Iter],
+    memory_iters: list[Iter],
+    register_iters: list[Iter],
+) -> FragmentPartition | Decline:
+    """The partition of one order of a thread's private elements."""
+    fragment, other = operands(request)
+    count = prod(it.extent for it in memory_iters)
+    runs = (
+        Run(other, [*thread_iters, *memory_iters], memory.offset_on(m), memory.swizzle),
+        Run(fragment, register_iters, layout.offset_on(m)),
+    )
+
+    def contiguous(vec: int) -> str | None:
+        whole = vec == 1 or (memory_iters and memory_iters[-1].extent % vec == 0)
+        return None if whole else f"a thread's {count} elements have no contiguous run of {vec}"
+
+    width = widest(runs, WIDTHS_BITS, contiguous)
+    if isinstance(width, Decline):
+        return width
+    bits, narrowed = width
+    vec = bits // fragment.buffer.dtype.bits
+    return FragmentPartition(
+        count // vec,
+        request.scope.threads,
+        vec,
+        bits,
+        digits,
+        TileLayout.of(register_iters, (), {m: layout.offset_on(m)}),
+        memory.with_iters(memory_iters),
+        fragment,
+        other,
+        narrowed,
+    )
+
+
+def _digits(threads: list[tuple[Iter, Iter]], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
     entries = [(register, memory.stride, False) for register, memory in threads]
     entries += [(it, 0, True) for it in layout.replica if it.axis != m]
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
     digits: list[Digit] = []
-    for axis in sorted({register.axis for register, _, _ in entries}, key=lambda axis: axis.name):
-        along = sorted((e for e in entries if e[0].axis == axis), key=lambda e: as_expr(e[0].stride).const)
-        for position, (register, step, replica) in enumerate(along):
-            stride = as_expr(register.stride).const
-            above = as_expr(along[position + 1][0].stride).const if position + 1 < len(along) else None
-            if stride < 1 or (above is not None and (above % stride or register.extent * stride > above)):
+    for axis in axes:
+        first = layout.offset_on(axis)
+        assert isinstance(first, int)
+        along = sorted((int(e[0].stride), e[0].extent, e[1], e[2]) for e in entries if e[0].axis == axis)
+        for position, (stride, extent, step, replica) in enumerate(along):
+            above = along[position + 1][0] if position + 1 < len(along) else None
+            if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
                 return Decline(
                     f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
                 )
-            digits.append(
-                Digit(axis, stride, register.extent, None if above is None else above // stride, step, replica)
-            )
+            digits.append(Digit(axis, first, stride, extent, None if above is None else above // stride, step, replica))
+        if not along:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
+            digits.append(Digit(axis, first, 1, 1, None, 0))
     return tuple(digits)

@@ -6,10 +6,23 @@ lanes of all four warps. No commit and no wait is emitted: the caller commits to
 
 from __future__ import annotations
 
-from tilecopy_core import CopyRequest, Decline, TLane, Variant, VariantPlugin, Verdict, hookimpl
-from tilecopy_core.checks import first_failure, options_in, single_thread, spaces_in, valid_copy
-from tilecopy_core.layout import Iter, split_swizzle
-from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Iter,
+    PtxBuilder,
+    TLane,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    first_failure,
+    hookimpl,
+    options_in,
+    single_thread,
+    spaces_in,
+    tcgen05,
+    valid_copy,
+)
 
 from .partition import AtomPartition, atom_partition
 
@@ -46,10 +59,10 @@ def allocated(request: CopyRequest) -> str | None:
 
 def router(request: CopyRequest) -> str | None:
     """The destination's replica is exactly ``R[4 : 32 @ TLane]``, the source has none."""
-    _, tile = split_swizzle(request.dst.buffer.layout)
-    if tile.replica != ROUTER:
-        return f"destination {request.dst.buffer.name} needs the replica R[4 : 32 @ TLane]; it has {list(tile.replica)}"
-    if split_swizzle(request.src.buffer.layout)[1].replica:
+    found = request.dst.buffer.layout.replica
+    if found != ROUTER:
+        return f"destination {request.dst.buffer.name} needs the replica R[4 : 32 @ TLane]; it has {list(found)}"
+    if request.src.buffer.layout.replica:
         return f"source {request.src.buffer.name} has replicas"
     return None
 
@@ -100,13 +113,14 @@ def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilde
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor
     start = ptx.address(request.src.buffer, partition.start_elems)
-    first = ptx.matrix_descriptor(start, encoded.ldo, encoded.sdo, encoded.swizzle)
+    first = tcgen05.matrix_descriptor(ptx, start, encoded.ldo, encoded.sdo, encoded.swizzle)
+    base = tcgen05.allocated_address(ptx, holder)
     for atom in partition.atoms:
         descriptor = first
         if atom.step_16_bytes:
             descriptor = ptx.reg("b64")
             ptx.instr("add.s64", descriptor, first, atom.step_16_bytes)
-        ptx.tcgen05_cp(ptx.tensor_address(holder, atom.column), descriptor, group)
+        tcgen05.cp(ptx, tcgen05.plus_columns(ptx, base, atom.column), descriptor, group)
 
 
 def _typed() -> VariantPlugin:

@@ -6,10 +6,25 @@ from itertools import product
 
 import attrs
 
-from tilecopy_core import CopyRequest, Decline, Int, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
-from tilecopy_core.expr import as_expr, divisor_of, is_multiple
-from tilecopy_core.layout import split_swizzle
-from tilecopy_core.partition import Pair, fuse_pairs, refine, sliced
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Expr,
+    Int,
+    Iter,
+    Pair,
+    TCol,
+    TileLayout,
+    TLane,
+    divisor_of,
+    fuse_pairs,
+    is_multiple,
+    m,
+    refine,
+    same,
+    sliced,
+    swizzle,
+)
 
 LANES = 32
 GROUP_ROWS = 8
@@ -77,36 +92,37 @@ class AtomPartition:
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     """``(32 lanes, middle tiles, 16 bytes)``, with the descriptor that fits the source's rows."""
-    cut = sliced("source", request.src)
-    if isinstance(cut, Decline):
-        return cut
-    source, mode = cut
-    tensor = request.dst.sliced_layout()
-    if tensor is None:
+    source = sliced("source", request.src)
+    if isinstance(source, Decline):
+        return source
+    target = request.dst.sliced_layout()
+    if target is None:
         return Decline(f"destination {request.dst} is not a layout of its own")
-    dst_swizzle, target = split_swizzle(tensor)
-    if dst_swizzle is not None or any(axis not in (TLane, TCol) for axis in target.axes):
-        return Decline(f"destination {request.dst.buffer.name}: a layout over TLane and TCol alone, not {tensor}")
+    if target.swizzle is not None or any(axis not in (TLane, TCol) for axis in target.axes):
+        return Decline(f"destination {request.dst.buffer.name}: a layout over TLane and TCol alone, not {target}")
+    varying = next((it for it in (*target.shard, *source.shard) if isinstance(it.stride, Expr)), None)
+    if varying is not None:
+        return Decline(f"a stride that is known only at run time: {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
         return Decline(f"destination {target} and source {source} cannot be split along common extents")
     rows = _descending([pair for pair in pairs if pair[0].axis == TLane])
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     why = _why_not_lanes(target, rows)
-    return Decline(why) if why is not None else _atoms(request, target, source, mode, rows, columns)
+    return Decline(why) if why is not None else _atoms(request, target, source, rows, columns)
 
 
 def _descending(pairs: list[Pair]) -> list[Pair]:
-    return fuse_pairs(sorted(pairs, key=lambda pair: -as_expr(pair[0].stride).const))
+    return fuse_pairs(sorted(pairs, key=lambda pair: -int(pair[0].stride)))
 
 
 def _why_not_lanes(target: TileLayout, rows: list[Pair]) -> str | None:
-    offset = as_expr(target.offset_on(TLane))
-    if offset.terms or offset.const:
+    offset = target.offset_on(TLane)
+    if not same(offset, 0):
         return f"the box begins at lane {offset}: 32 lanes from there overflow the 32 that one warp owns"
     covered = 1
     for lane, _ in reversed(rows):
-        if lane.stride != covered:
+        if not same(lane.stride, covered):
             return f"the lanes of {target} are not consecutive: a stride of {lane.stride} where {covered} is needed"
         covered *= lane.extent
     return None if covered == LANES else f"the box has {covered} lanes; tcgen05.cp.32x128b copies {LANES}"
@@ -116,14 +132,13 @@ def _atoms(
     request: CopyRequest,
     target: TileLayout,
     source: TileLayout,
-    mode: Swizzle | None,
     rows: list[Pair],
     columns: list[Pair],
 ) -> AtomPartition | Decline:
     buffer = request.src.buffer
     size, per_unit = buffer.dtype.bytes, UNIT_BYTES // buffer.dtype.bytes
-    if not columns or any(it.stride != 1 for it in columns[-1]) or columns[-1][0].extent % per_unit:
-        run = columns[-1][0].extent if columns and all(it.stride == 1 for it in columns[-1]) else 1
+    if not columns or any(not same(it.stride, 1) for it in columns[-1]) or columns[-1][0].extent % per_unit:
+        run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
         return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
     strides = _row_strides(rows)
     if isinstance(strides, str):
@@ -135,9 +150,10 @@ def _atoms(
         )
     name, index, code = MODES[pitch_bytes]
     needed = swizzle(name, buffer.dtype)
-    if (mode or swizzle("none", buffer.dtype)) != needed:
+    if (source.swizzle or swizzle("none", buffer.dtype)) != needed:
         return Decline(
-            f"source {buffer.name}: rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has {mode}"
+            f"source {buffer.name}: rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has "
+            f"{source.swizzle}"
         )
     period = GROUP_ROWS * pitch_bytes if index else UNIT_BYTES
     if buffer.align_bytes % period:
@@ -149,10 +165,11 @@ def _atoms(
             f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed"
         )
     start = source.offset_on(m)
+    constant = start.const if isinstance(start, Expr) else start
     why = _why_misaligned(start, size, pitch_bytes, period)
     if why is not None:
         return Decline(f"source {request.src}: {why}")
-    atoms = _steps(request, target, columns, per_unit, as_expr(start).const * size, pitch_bytes, period)
+    atoms = _steps(request, target, columns, per_unit, constant * size, pitch_bytes, period)
     if isinstance(atoms, str):
         return Decline(atoms)
     return AtomPartition(Descriptor(LDO, group_bytes // UNIT_BYTES, code, index), start, atoms, per_unit)
@@ -163,11 +180,9 @@ def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
     by_row = {0: 0}
     step = 1
     for lane, memory in reversed(rows):
-        stride = as_expr(memory.stride)
-        if stride.terms:
-            return f"a source stride that is not constant: {memory.stride}"
+        stride = int(memory.stride)
         by_row |= {
-            row + digit * step: at + digit * stride.const
+            row + digit * step: at + digit * stride
             for row, at in list(by_row.items())
             for digit in range(lane.extent)
         }
@@ -182,11 +197,11 @@ def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
 def _why_misaligned(start: Int, size: int, pitch_bytes: int, period: int) -> str | None:
     if not is_multiple(start * size, UNIT_BYTES):
         return f"the start is at a multiple of {divisor_of(start) * size} bytes; a descriptor needs {UNIT_BYTES}"
-    varying = as_expr(start) if as_expr(start).terms else None
-    if varying is not None and not is_multiple((start - varying.const) * size, period):
+    constant = start.const if isinstance(start, Expr) else start
+    if not is_multiple((start - constant) * size, period):
         return f"the start {start} varies by less than the {period} bytes after which rows repeat"
-    if period > UNIT_BYTES and as_expr(start).const * size % period >= pitch_bytes:
-        return f"the start is {as_expr(start).const * size % period} bytes into a swizzle atom, past its first row"
+    if period > UNIT_BYTES and constant * size % period >= pitch_bytes:
+        return f"the start is {constant * size % period} bytes into a swizzle atom, past its first row"
     return None
 
 
@@ -208,8 +223,8 @@ def _steps(
         return f"destination {request.dst}: it begins inside a 32-bit column (element {first})"
     atoms = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
-        column = sum(d * as_expr(tensor.stride).const for d, (tensor, _) in zip(digits, middle, strict=True))
-        shared = sum(d * as_expr(memory.stride).const for d, (_, memory) in zip(digits, middle, strict=True)) * size
+        column = sum(d * int(tensor.stride) for d, (tensor, _) in zip(digits, middle, strict=True))
+        shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True)) * size
         if column * bits % 32 or shared % UNIT_BYTES:
             return f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units"
         if period > UNIT_BYTES and (start_bytes + shared) % period >= pitch_bytes:

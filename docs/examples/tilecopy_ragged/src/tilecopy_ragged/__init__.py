@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import attrs
 
-from tilecopy_core import CopyRequest, Decline, Variant, Verdict, hookimpl
-from tilecopy_core.checks import (
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Side,
+    Variant,
+    Verdict,
     all_threads_active,
     first_failure,
+    hookimpl,
     no_replica,
     options_in,
     scope_in,
+    sliced,
     spaces_in,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_core.partition import Side, sliced
-from tilecopy_core.ptx import PtxBuilder
 
 PAIRS = (("global", "shared"), ("shared", "global"))
 
@@ -72,7 +77,7 @@ def tilecopy_partition(request: CopyRequest) -> RaggedPartition | Decline:
         cut = sliced(operand, region)
         if isinstance(cut, Decline):
             return cut
-        sides.append(Side(region, *cut))
+        sides.append(Side(region, cut))
     return RaggedPartition(request.dst.size, request.scope.threads, *sides)
 
 
@@ -85,7 +90,7 @@ def tilecopy_emit(request: CopyRequest, partition: RaggedPartition, ptx: PtxBuil
     def move(turn: int) -> None:
         element = turn * partition.threads + thread
         src, dst = (
-            ptx.address(side.region.buffer, side.layout.apply(element)["m"], side.swizzle)
+            ptx.address(side.region.buffer, side.layout.unswizzled.apply(element)["m"], side.swizzle)
             for side in (partition.src, partition.dst)
         )
         into = ptx.regs("b64", 1) if bits == 64 else None

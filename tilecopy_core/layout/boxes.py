@@ -1,0 +1,159 @@
+"""Boxes of a shape: what a region means, and cutting the iters of a layout to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Any
+
+import attrs
+
+from ..errors import LayoutError
+from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, same
+from .axes import Axis, m
+
+
+@attrs.frozen(repr=False)
+class Iter:
+    """``extent`` steps of ``stride`` elements along ``axis``."""
+
+    extent: int
+    stride: Int = attrs.field(eq=key_of)
+    axis: Axis = m
+
+    def __repr__(self) -> str:
+        return f"{self.extent}:{self.stride}{'' if self.axis == m else f' @ {self.axis}'}"
+
+
+Offset = tuple[tuple[Axis, "Int"], ...]
+"""What is added along each axis, axes in the order of their names and none at 0."""
+
+
+def add_offsets(left: Offset, right: Offset) -> Offset:
+    """Both offsets together."""
+    if not right:
+        return left
+    total: dict[Axis, Int] = dict(left)
+    for axis, value in right:
+        total[axis] = add(total.get(axis, 0), value)
+    kept = [(axis, value) for axis, value in total.items() if not same(value, 0)]
+    return tuple(sorted(kept, key=lambda item: item[0].name) if len(kept) > 1 else kept)
+
+
+def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
+    """Iters without those of extent 1, neighbours that continue each other fused."""
+    fused: list[Iter] = []
+    for it in iters:
+        if it.extent == 1:
+            continue
+        last = fused[-1] if fused else None
+        if last is not None and last.axis == it.axis and same(last.stride, it.stride * it.extent):
+            fused[-1] = Iter(last.extent * it.extent, it.stride, it.axis)
+        else:
+            fused.append(it)
+    return tuple(fused)
+
+
+def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], tuple[int, ...]]:
+    """Starts and extents of a region of a shape, checked.
+
+    Args:
+        shape: the extents.
+        region: for each dimension ``slice(start, stop)`` or ``(start, stop)``.
+
+    Raises:
+        LayoutError: wrong rank, an extent that is symbolic or below 1, or a box that is certainly outside.
+    """
+    if len(region) != len(shape):
+        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}")
+    starts, extents = [], []
+    for dim, (part, size) in enumerate(zip(region, shape, strict=True)):
+        start, stop = _ends(part, size, dim)
+        extent = stop - start
+        if isinstance(extent, Expr):
+            raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
+        if extent < 1:
+            raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
+        lower, upper = bounds_of(start)
+        if (
+            (lower is not None and lower + extent > size)
+            or (upper is not None and upper < 0)
+            or (not isinstance(start, Expr) and start < 0)
+        ):
+            raise LayoutError(f"dimension {dim}: the region {start} : {stop} is outside the extent {size}")
+        starts.append(start)
+        extents.append(extent)
+    return tuple(starts), tuple(extents)
+
+
+def _ends(part: Any, size: int, dim: int) -> tuple[Int, Int]:
+    if isinstance(part, slice):
+        if part.step not in (None, 1) if not isinstance(part.step, Expr) else True:
+            raise LayoutError(f"dimension {dim}: a region has no step (found {part.step})")
+        part = (part.start, part.stop)
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {part!r}")
+    start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
+    if not (is_int(start) and is_int(stop)):
+        raise LayoutError(f"dimension {dim}: a region is made of integers, not {start!r}:{stop!r}")
+    return start, stop
+
+
+def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
+    """Start and length of a box that is one run of row-major indices, or None."""
+    first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
+    if any(extents[dim] != shape[dim] or not same(starts[dim], 0) for dim in range(first + 1, len(shape))):
+        return None
+    start: Int = 0
+    for index, size in zip(starts, shape, strict=True):
+        start = start * size + index
+    return start, prod(extents)
+
+
+def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
+    """Iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is no layout."""
+    if not iters:
+        return [], ()
+    first, rest = iters[0], iters[1:]
+    inner = prod(it.extent for it in rest)
+    if is_multiple(start, inner) and extent % inner == 0:
+        return [Iter(extent // inner, first.stride, first.axis), *rest], ((first.axis, start // inner * first.stride),)
+    quotient = start // inner
+    within = start - quotient * inner
+    _, upper = bounds_of(within)
+    if upper is None or upper + extent > inner:
+        if not isinstance(start, Expr):
+            return _pieces(iters, start, extent, inner)
+        step = gcd(inner, divisor_of(start))  # a multiple of it starts in [0, inner - step] of its block
+        if extent > step:
+            return None
+        within = start % inner
+    deeper = cut(rest, within, extent)
+    if deeper is None:
+        return None
+    return deeper[0], ((first.axis, quotient * first.stride), *deeper[1])
+
+
+def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
+    """A box that straddles blocks of ``inner`` evenly: equal pieces at places that are one step apart."""
+    size = gcd(start, extent, inner)
+    found = [cut(iters, at, size) for at in range(start, start + extent, size)]
+    if any(piece is None for piece in found) or any(not same_iters(piece[0], found[0][0]) for piece in found):  # type: ignore[index]
+        return None
+    places = [add_offsets((), piece[1]) for piece in found if piece is not None]
+    axes = {axis for place in places for axis, _ in place}
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    values = [dict(place).get(axis, 0) for place in places]
+    step = values[1] - values[0]
+    steady = all(same(b - a, step) for a, b in zip(values, values[1:], strict=False))
+    if not steady or isinstance(step, Expr) or step < 0:
+        return None
+    assert found[0] is not None
+    return [Iter(len(values), step, axis), *found[0][0]], ((axis, values[0]),)
+
+
+def same_iters(left: Sequence[Iter], right: Sequence[Iter]) -> bool:
+    """Whether two sequences of iters go through the same steps."""
+    return fuse(left) == fuse(right)

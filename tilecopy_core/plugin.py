@@ -1,0 +1,128 @@
+"""Everything that a variant imports: the contract, the checks, the partitions that variants share, the PTX builder.
+
+``from tilecopy_core.plugin import ...`` is the one import of a plugin; first-party variants have no other.
+"""
+
+from __future__ import annotations
+
+from .checks import (
+    Check,
+    all_threads_active,
+    architecture,
+    divides_threads,
+    first_failure,
+    no_replica,
+    options_in,
+    scope_in,
+    single_thread,
+    spaces_in,
+    valid_copy,
+    whole_byte_elements,
+)
+from .dtypes import DType, dtype_of
+from .expr import (
+    Condition,
+    Expr,
+    Int,
+    bounds_of,
+    divisor_of,
+    evaluate,
+    is_int,
+    is_multiple,
+    same,
+    substitute,
+    symbols_of,
+)
+from .hookspecs import VariantPlugin, hookimpl
+from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
+from .memory import Buffer, Region
+from .partition import (
+    WIDTHS_BITS,
+    Pair,
+    Run,
+    Side,
+    VectorPartition,
+    by_descending_stride,
+    fuse_pairs,
+    orders_of,
+    refine,
+    sliced,
+    synthesize,
+    widest,
+)
+from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
+from .request import Accept, CopyRequest, Decline, Variant, Verdict
+from .rounds import Walk, batches
+from .scope import ActiveThreads, Scope, axis_index, by_thread
+from .target import Target
+
+__all__ = [
+    "MBARRIER_TX_LIMIT",
+    "WIDTHS_BITS",
+    "Accept",
+    "Access",
+    "ActiveThreads",
+    "Address",
+    "Axis",
+    "Buffer",
+    "Check",
+    "Condition",
+    "CopyRequest",
+    "DType",
+    "Decline",
+    "Expr",
+    "Int",
+    "Iter",
+    "Pair",
+    "PtxBuilder",
+    "Region",
+    "Register",
+    "Run",
+    "Scope",
+    "Side",
+    "Swizzle",
+    "TCol",
+    "TLane",
+    "Target",
+    "TileLayout",
+    "Variant",
+    "VariantPlugin",
+    "VectorPartition",
+    "Verdict",
+    "Walk",
+    "all_threads_active",
+    "architecture",
+    "axis_index",
+    "batches",
+    "bounds_of",
+    "by_descending_stride",
+    "by_thread",
+    "divides_threads",
+    "divisor_of",
+    "dtype_of",
+    "evaluate",
+    "first_failure",
+    "fuse",
+    "fuse_pairs",
+    "hookimpl",
+    "is_int",
+    "is_multiple",
+    "m",
+    "no_replica",
+    "options_in",
+    "orders_of",
+    "refine",
+    "same",
+    "scope_in",
+    "single_thread",
+    "sliced",
+    "spaces_in",
+    "substitute",
+    "swizzle",
+    "symbols_of",
+    "synthesize",
+    "tcgen05",
+    "valid_copy",
+    "whole_byte_elements",
+    "widest",
+]

@@ -1,0 +1,146 @@
+"""Where addresses, symbols and fragments come from: the seam between a copy's instructions and what is around it.
+
+A kernel of ours binds buffers to parameters and shared variables, symbols to special registers and parameters. A copy
+that is written into something else (a function of another language) brings bindings of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from ..errors import PtxError
+from ..expr import Symbol
+from ..memory import Buffer, Memory
+from ..target import STATIC_SHARED_LIMIT_BYTES, Target
+from .emitter import Emitter
+from .operands import Register
+
+POOL = "smem_pool"
+
+
+class Bindings(Protocol):
+    """What the index arithmetic asks for; every register is valid in the whole kernel or function."""
+
+    def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """The 64-bit address of a global buffer."""
+
+    def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """The 32-bit address of a shared buffer."""
+
+    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+        """The register of a symbol that no loop binds."""
+
+    def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
+        """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
+
+
+@attrs.frozen(eq=False)
+class SharedPlan:
+    """Where the shared buffers of a kernel lie.
+
+    Attributes:
+        buffers: by their memory, in order.
+        offsets: start of each in the pool, in bytes.
+        size_bytes: shared memory of the CTA, alignment gaps included.
+        dynamic: whether they lie in one dynamic pool (more than the static limit of 48 KiB).
+    """
+
+    buffers: Mapping[Memory, Buffer]
+    offsets: Mapping[Memory, int]
+    size_bytes: int
+    dynamic: bool
+
+    @classmethod
+    def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
+        """Buffers one after the other, each at its alignment.
+
+        Raises:
+            PtxError: more than a block of the target has.
+        """
+        offsets: dict[Memory, int] = {}
+        end = 0
+        for buffer in buffers:
+            offsets[buffer.memory] = -(-end // buffer.align_bytes) * buffer.align_bytes
+            end = offsets[buffer.memory] + buffer.span_bytes
+        if end > target.shared_limit_bytes:
+            sizes = ", ".join(f"{b.name} {b.span_bytes}" for b in buffers)
+            raise PtxError(
+                f"{end} bytes of shared memory ({sizes}) are more than the {target.shared_limit_bytes} of {target}"
+            )
+        return cls({b.memory: b for b in buffers}, offsets, end, end > STATIC_SHARED_LIMIT_BYTES)
+
+    def place_of(self, buffer: Buffer) -> tuple[str, int]:
+        """The variable that holds a shared buffer, and the buffer's start in it.
+
+        Raises:
+            PtxError: the kernel does not declare the buffer.
+        """
+        if buffer.memory not in self.buffers:
+            raise PtxError(f"the shared buffer {buffer.name} does not belong to this kernel")
+        return (POOL, self.offsets[buffer.memory]) if self.dynamic else (f"smem_{buffer.name}", 0)
+
+
+class KernelBindings:
+    """Bindings of a kernel: parameters, shared variables, special registers, virtual registers for fragments.
+
+    Args:
+        shared: where the shared buffers lie.
+        scalars: the parameter of each symbol that is one, as ``(name, register type)``.
+    """
+
+    def __init__(self, shared: SharedPlan, scalars: Mapping[Symbol, tuple[str, str]] | None = None) -> None:
+        self.shared = shared
+        self._scalars = dict(scalars or {})
+        self._fragments: dict[Memory, list[Register]] = {}
+
+    def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """A parameter, converted to a global address once."""
+
+        def load() -> Register:
+            loaded = emitter.pure(root, "ld.param.u64", emitter.reg("b64"), f"[param_{buffer.name}]")
+            return emitter.pure(root, "cvta.to.global.u64", emitter.reg("b64"), loaded)
+
+        root = emitter.blocks[0]
+        return root.once(("pointer", buffer.memory), load)
+
+    def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """A shared variable, or its place in the dynamic pool."""
+        variable, start = self.shared.place_of(buffer)
+        root = emitter.blocks[0]
+
+        def compute() -> Register:
+            base = emitter.pure(root, "mov.u32", emitter.reg("b32"), variable)
+            return emitter.pure(root, "add.s32", emitter.reg("b32"), base, start) if start else base
+
+        return root.once(("shared", buffer.memory), compute)
+
+    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+        """A special register or a scalar parameter.
+
+        Raises:
+            PtxError: neither; it belongs to a loop or kernel that is closed.
+        """
+        root = emitter.blocks[0]
+        if found.register:
+            special = found.register
+            return root.once(
+                ("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special)
+            )
+        if found in self._scalars:
+            name, type = self._scalars[found]
+            return root.once(
+                ("scalar", found),
+                lambda: emitter.pure(root, f"ld.param.{type}", emitter.reg(type), f"[param_{name}]"),
+            )
+        raise PtxError(f"the symbol {found.name} has no value here: it belongs to a loop or kernel that is closed")
+
+    def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
+        """Virtual registers, new at the first use."""
+        if buffer.memory not in self._fragments:
+            word = 64 if buffer.dtype.bits == 64 else 32
+            words = emitter.regs(f"b{word}", -(-buffer.span_elems * buffer.dtype.bits // word))
+            self._fragments[buffer.memory] = words
+        return self._fragments[buffer.memory]

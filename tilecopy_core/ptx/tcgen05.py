@@ -1,0 +1,113 @@
+"""Instructions of tensor memory (PTX ISA 9.7.16), each a function that writes through a builder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import PtxError
+from ..expr import Int
+from .builder import PtxBuilder
+from .operands import Address, Register
+
+GROUPS = (1, 2)
+"""Values of ``.cta_group``."""
+
+
+def _group(cta_group: int) -> str:
+    if type(cta_group) is not int or cta_group not in GROUPS:
+        raise PtxError(f"cta_group is 1 or 2, not {cta_group!r}")
+    return f"cta_group::{cta_group}"
+
+
+def matrix_descriptor(ptx: PtxBuilder, start: Address, ldo: int, sdo: int, swizzle: int) -> Register:
+    """The 64-bit shared-memory matrix descriptor (PTX ISA 9.7.16.4.1), encoded once for equal arguments.
+
+    Args:
+        ptx: the builder.
+        start: shared address of the first row.
+        ldo: leading-dimension byte offset, in units of 16 bytes.
+        sdo: stride-dimension byte offset, in units of 16 bytes.
+        swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
+    """
+    if start.align_bytes % 16:
+        raise PtxError(f"matrix descriptor start {start}: proved to be a multiple of {start.align_bytes} bytes, not of 16")
+    if swizzle not in (0, 2, 4, 6) or not 0 <= ldo < 2**14 or not 0 <= sdo < 2**14:
+        raise PtxError(f"no matrix descriptor has ldo {ldo}, sdo {sdo}, swizzle code {swizzle}")
+
+    def encode() -> Register:
+        at, unit, wide, result = ptx.reg("b32"), ptx.reg("b32"), ptx.reg("b64"), ptx.reg("b64")
+        ptx.instr("add.s32", at, start.base, start.offset_bytes)
+        ptx.instr("bfe.u32", unit, at, 4, 14)
+        ptx.instr("cvt.u64.u32", wide, unit)
+        ptx.instr("or.b64", result, wide, hex(ldo << 16 | sdo << 32 | 1 << 46 | swizzle << 61))
+        return result
+
+    return ptx.blocks[-1].once(("descriptor", start, ldo, sdo, swizzle), encode)
+
+
+def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
+    """The tensor-memory address that ``tcgen05.alloc`` wrote to ``holder``."""
+    return ptx.load(holder, 32)[0]
+
+
+def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
+    """A tensor-memory address some columns on."""
+    if isinstance(column, int) and column == 0:
+        return base
+    result = ptx.reg("b32")
+    ptx.instr("add.s32", result, base, column if isinstance(column, int) else ptx.value(column))
+    return result
+
+
+def alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int = 1) -> None:
+    """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
+    group = _group(cta_group)
+    ptx.instr(f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32", holder, columns)
+    ptx.instr(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned")
+
+
+def dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int = 1) -> None:
+    """``tcgen05.dealloc`` by the warp that allocated."""
+    ptx.instr(f"tcgen05.dealloc.{_group(cta_group)}.sync.aligned.b32", address, columns)
+
+
+def cp(ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1) -> None:
+    """``tcgen05.cp.32x128b.warpx4``: 32 rows of 16 bytes to four columns, repeated in all four warps' lanes."""
+    if descriptor.type != "b64" or address.type != "b32":
+        raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
+    ptx.instr(f"tcgen05.cp.{_group(cta_group)}.32x128b.warpx4", f"[{address}]", descriptor)
+
+
+def commit(ptx: PtxBuilder, barrier: Address, cta_group: int = 1) -> None:
+    """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
+    ptx.instr(f"tcgen05.commit.{_group(cta_group)}.mbarrier::arrive::one.shared::cluster.b64", barrier)
+
+
+def fence_after(ptx: PtxBuilder) -> None:
+    """Order tcgen05 work that follows after the synchronisation that came before."""
+    ptx.instr("tcgen05.fence::after_thread_sync")
+
+
+def fence_before(ptx: PtxBuilder) -> None:
+    """Order tcgen05 work that came before, before the synchronisation that follows."""
+    ptx.instr("tcgen05.fence::before_thread_sync")
+
+
+def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
+    """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
+    count = len(registers)
+    if count not in (1, 2, 4, 8, 16, 32, 64, 128):
+        raise PtxError(f"tcgen05.ld.32x32b reads a power of two of columns up to 128, not {count}")
+    warp = ptx.tid // 32 % 4
+    at = ptx.reg("b32")
+    if isinstance(warp, int):
+        ptx.instr("mov.b32", at, address)
+    else:
+        ptx.instr("mad.lo.s32", at, ptx.value(warp), 32 << 16, address)
+    braces = "{" + ", ".join(map(str, registers)) + "}"
+    ptx.instr(f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32", braces, f"[{at}]")
+
+
+def wait_ld(ptx: PtxBuilder) -> None:
+    """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
+    ptx.instr("tcgen05.wait::ld.sync.aligned")
