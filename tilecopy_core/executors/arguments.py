@@ -1,116 +1,204 @@
-"""Checking the arguments of a launch against the kernel's parameters."""
+"""The arguments of a launch: arrays of any framework seen as facts, and all of them bound to the parameters."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
-from ..dtypes import DType, dtype_of
-from ..errors import LaunchError, LayoutError, RequestError
-from ..expr import as_expr, evaluate
-from ..kernel.built import BuiltKernel, Dim3, ScalarParameter
-from ..layout import split_swizzle
-from ..memory import Buffer
+from ..errors import LaunchError, LayoutError
+from ..kernel.built import BuiltKernel, Dim3
+from ..kernel.parameters import ArrayFacts, Binding
+from ..layout import row_major
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+_HOST = 1
+"""DLPack's number of host memory (dlpack.h, kDLCPU)."""
+_GPU = (2, 13)
+"""DLPack's numbers of memory that a GPU addresses: kDLCUDA and kDLCUDAManaged."""
 
 
-def split_arguments(
-    kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3
-) -> tuple[list[tuple[Buffer, Any]], dict[str, int]]:
-    """Arrays with their parameters, and the scalars; scalars and region bounds are checked here.
+def bind(
+    kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3, view: Callable[[str, Any], ArrayFacts]
+) -> Binding:
+    """Bind arguments to the parameters of a kernel, and check everything that was declared of them.
 
     Raises:
-        LaunchError: wrong number, a scalar that breaks its declaration, or a region that leaves its array.
+        LaunchError: wrong number, an argument that is not what its parameter declares, or a region that leaves its array.
     """
-    if len(arguments) != len(kernel.parameters):
-        names = ", ".join(p.name for p in kernel.parameters)
-        raise LaunchError(
-            f"kernel {kernel.name} takes {len(kernel.parameters)} arguments ({names}), not {len(arguments)}"
-        )
-    arrays: list[tuple[Buffer, Any]] = []
-    scalars: dict[str, int] = {}
-    for parameter, argument in zip(kernel.parameters, arguments, strict=True):
-        if isinstance(parameter, ScalarParameter):
-            scalars[parameter.name] = _scalar(kernel, parameter, argument)
-        else:
-            arrays.append((parameter, argument))
+    passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
+    if len(arguments) != len(passed):
+        names = ", ".join(p.name for p in passed)
+        raise LaunchError(f"kernel {kernel.name} takes {len(passed)} arguments ({names}), not {len(arguments)}")
+    binding = Binding(kernel.name, view)
+    for parameter, argument in zip(passed, arguments, strict=True):
+        parameter.read(argument, binding)
+    for parameter in kernel.parameters:
+        if not parameter.takes_argument:
+            parameter.read(None, binding)
+    for parameter in kernel.parameters:
+        parameter.check(binding)
     if kernel.bounds:
         try:
-            kernel.check_bounds(grid, scalars)
+            kernel.check_bounds(grid, binding.numbers)
         except LayoutError as error:
             raise LaunchError(f"kernel {kernel.name}: {error}") from error
-    return arrays, scalars
+    return binding
 
 
-def _scalar(kernel: BuiltKernel, parameter: ScalarParameter, argument: Any) -> int:
-    where = f"kernel {kernel.name}, scalar {parameter.name}"
-    if not hasattr(argument, "__index__") or isinstance(argument, bool):
-        raise LaunchError(f"{where}: an integer, not {argument!r}")
-    number = int(argument)
-    if not parameter.lower <= number <= parameter.upper:
-        raise LaunchError(f"{where}: {number} is outside its declared {parameter.lower} to {parameter.upper}")
-    if number % parameter.multiple_of:
-        raise LaunchError(f"{where}: {number} is not a multiple of {parameter.multiple_of}, as it was declared")
-    return number
+# ----------------------------------------------------------------------------------------- arrays of any framework
 
 
-@attrs.frozen
-class ArrayFacts:
-    """What is checked of an array, wherever it lives; strides in elements."""
+def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
+    """The facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: Any
-    pointer: int
-    readonly: bool
+    Args:
+        where: kernel and argument, for messages.
+        argument: the array.
+        device_of: the GPU of a device address, where the array does not say it.
 
-
-@lru_cache(maxsize=256)
-def _dtype_of(value: Any) -> DType:
-    """:func:`dtype_of`, remembered: it is asked at every launch."""
-    return dtype_of(value)
-
-
-def check_array(kernel: BuiltKernel, buffer: Buffer, facts: ArrayFacts, scalars: Mapping[str, int]) -> None:
-    """Raise :class:`LaunchError` unless an array is what its parameter declares."""
-    where = f"kernel {kernel.name}, argument {buffer.name}"
+    Raises:
+        LaunchError: it is no array, or one whose memory does not hold its elements as they are.
+    """
+    if isinstance(argument, np.ndarray):
+        return numpy_facts(where, argument)
+    if is_tensor(type(argument)):
+        return _tensor_facts(where, argument)
     try:
-        dtype = _dtype_of(facts.dtype)
-    except RequestError as error:
-        raise LaunchError(f"{where}: {error}") from None
-    if dtype != buffer.dtype:
-        raise LaunchError(f"{where}: dtype {dtype}, declared {buffer.dtype}")
-    if facts.shape != buffer.shape:
-        raise LaunchError(f"{where}: shape {facts.shape}, declared {buffer.shape}")
-    _, tile = split_swizzle(buffer.layout)
-    declared = tuple(
-        it.stride if isinstance(it.stride, int) else int(evaluate(it.stride, scalars)) for it in tile.shard
+        interface = argument.__cuda_array_interface__
+    except Exception:  # frameworks raise their own when they cannot describe a dtype, or a host array
+        interface = None
+    if interface is not None:
+        return _interface_facts(where, argument, interface, device_of)
+    if hasattr(argument, "__dlpack__") and hasattr(argument, "__dlpack_device__"):
+        return _dlpack_facts(where, argument)
+    raise LaunchError(
+        f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__}"
     )
-    for dim, (extent, found, wanted) in enumerate(zip(facts.shape, facts.strides, declared, strict=True)):
-        if extent > 1 and found != wanted:
-            raise LaunchError(
-                f"{where}: stride {found} elements in dimension {dim}, declared {wanted}"
-                + ("; pass a contiguous array or declare strides=" if not as_expr(tile.shard[dim].stride).terms else "")
-            )
-    if facts.pointer % buffer.align_bytes:
+
+
+def host_facts(where: str, argument: Any) -> ArrayFacts:
+    """:func:`array_facts` for an executor that takes host memory alone.
+
+    Raises:
+        LaunchError: as there, or the array is on a device.
+    """
+    facts = array_facts(where, argument, lambda _: 0)
+    if facts.device is not None:
         raise LaunchError(
-            f"{where}: its address 0x{facts.pointer:x} is not a multiple of {buffer.align_bytes} bytes; "
-            f"declare align_bytes={facts.pointer & -facts.pointer} or less"
+            f"{where}: the array is on a device (GPU {facts.device}), this executor takes host arrays; "
+            'copy it to the host, or run the kernel with executor="cuda"'
         )
-    if facts.readonly and buffer.name in kernel.written:
-        raise LaunchError(f"{where}: the array is read-only and the kernel writes it")
+    return facts
 
 
-def span_bytes(facts: ArrayFacts, itemsize: int) -> int:
-    """Bytes from the first element to the end of the last."""
-    return (sum((e - 1) * s for e, s in zip(facts.shape, facts.strides, strict=True)) + 1) * itemsize
+def numpy_facts(where: str, array: Any) -> ArrayFacts:
+    """The facts of a NumPy array."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
+    strides = _elements(where, array.strides, array.itemsize)
+    writeable = array.flags.writeable
+    return ArrayFacts(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
+
+
+def is_tensor(kind: type) -> bool:
+    """Whether a type describes its memory as torch.Tensor does."""
+    return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
+
+
+def tensor_key(tensor: Any) -> tuple[Any, int]:
+    """What decides whether a tensor is fit for a kernel, and its address; cheap reads alone."""
+    key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
+    return key, tensor.data_ptr()
+
+
+def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
+    try:
+        (shape, strides, dtype, device, conjugated, negated), pointer = tensor_key(tensor)
+    except Exception as error:  # a sparse or traced tensor has no strides or no memory
+        raise LaunchError(f"{where}: a {type(tensor).__name__} that is not dense memory: {error}") from error
+    if conjugated or negated:
+        wanted = "resolve_conj" if conjugated else "resolve_neg"
+        raise LaunchError(
+            f"{where}: a view that torch {'conjugates' if conjugated else 'negates'} as it is read, which a kernel "
+            f"does not; pass a.{wanted}()"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise LaunchError(f"{where}: the tensor is on {device}; it must be on the CPU or a CUDA device")
+    ordinal = None if device.type == "cpu" else int(device.index or 0)
+    return ArrayFacts(tuple(shape), tuple(strides), dtype, int(pointer), readonly=False, device=ordinal, owner=tensor)
+
+
+def is_cupy(kind: type) -> bool:
+    """Whether a type describes its memory as cupy.ndarray does."""
+    return kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__")
+
+
+def cupy_key(array: Any) -> tuple[Any, int]:
+    """What decides whether a CuPy array is fit for a kernel, and its address; cheap reads alone."""
+    memory = array.data
+    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+
+
+def _interface_facts(
+    where: str, argument: Any, interface: dict[str, Any], device_of: Callable[[int], int]
+) -> ArrayFacts:
+    """By the CUDA array interface, version 2 or 3."""
+    try:
+        if interface.get("mask") is not None:
+            raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass it filled")
+        pointer, readonly = interface["data"]
+        shape, strides = tuple(map(int, interface["shape"])), interface.get("strides")
+        written_dtype = np.dtype(interface["typestr"])
+        elements = row_major(shape) if strides is None else _elements(where, strides, written_dtype.itemsize)
+        dtype = getattr(argument, "dtype", written_dtype)  # the framework's own knows bfloat16
+        pointer = int(pointer or 0)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LaunchError(f"{where}: its __cuda_array_interface__ is malformed: {error!r}") from error
+    ordinal = device_of(pointer) if pointer else 0
+    return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument)
+
+
+def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
+    try:
+        device = int(argument.__dlpack_device__()[0])
+        if device == _HOST:
+            return numpy_facts(where, np.from_dlpack(argument))
+        if device not in _GPU:
+            raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
+        from cuda.core.utils import StridedMemoryView
+
+        view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever the exporting framework raises
+        raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
+    shape = tuple(view.shape)
+    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
+    dtype = getattr(argument, "dtype", view.dtype)
+    return ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
+
+
+def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in elements."""
+    for stride in strides_bytes:
+        if itemsize < 1 or stride % itemsize:
+            raise LaunchError(
+                f"{where}: a stride of {stride} bytes is no whole number of elements of {itemsize}; pass a contiguous array"
+            )
+    return tuple(int(stride) // itemsize for stride in strides_bytes)
+
+
+# -------------------------------------------------------------------------------------------------- host memory
+
+
+def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
+    """A uint8 view of host memory from an array's first element to its last; ``facts`` keeps it alive."""
+    view = np.ctypeslib.as_array((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer))
+    view.flags.writeable = not facts.readonly
+    return view
 
 
 @attrs.frozen(eq=False)
@@ -132,10 +220,15 @@ class HostArray:
 
 @attrs.frozen(eq=False)
 class HostArguments:
-    """Checked arguments that live in host memory."""
+    """Checked arguments that live in host memory, for executors that run kernels on the host.
+
+    Attributes:
+        arrays: in the order of the parameters.
+        binding: what every parameter is bound to.
+    """
 
     arrays: list[HostArray]
-    scalars: dict[str, int]
+    binding: Binding
 
     @classmethod
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3) -> HostArguments:
@@ -144,55 +237,15 @@ class HostArguments:
         Raises:
             LaunchError: an argument does not fit its parameter or does not live in host memory.
         """
-        arrays, scalars = split_arguments(kernel, arguments, grid)
-        checked = []
-        for buffer, argument in arrays:
-            array = as_host_array(kernel, buffer, argument)
-            facts = host_facts(array, buffer.dtype.bytes)
-            # memory here is addressed as if its base had the declared alignment, so the real one does not matter
-            check_array(kernel, buffer, attrs.evolve(facts, pointer=0), scalars)
-            checked.append(
-                HostArray(buffer.name, flat_bytes(array, facts), buffer.align_bytes, writable=not facts.readonly)
-            )
-        return cls(checked, scalars)
+        binding = bind(kernel, arguments, grid, host_facts)
+        arrays = []
+        for parameter in kernel.arrays:
+            facts = binding.arrays[parameter.name]
+            data = flat_bytes(facts, parameter.dtype.bytes)
+            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable=not facts.readonly))
+        return cls(arrays, binding)
 
-
-def as_host_array(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> Any:
-    """An argument as a NumPy array over the same memory.
-
-    Raises:
-        LaunchError: it is not an array in host memory.
-    """
-    if isinstance(argument, np.ndarray):
-        return argument
-    where = f"kernel {kernel.name}, argument {buffer.name}"
-    if hasattr(argument, "__dlpack_device__"):
-        device, _ = argument.__dlpack_device__()
-        if int(device) != 1:
-            raise LaunchError(
-                f"{where}: the array is on a device (DLPack type {int(device)}), this executor takes host arrays"
-            )
-        try:
-            return np.from_dlpack(argument)
-        except (BufferError, RuntimeError, TypeError) as error:
-            raise LaunchError(
-                f"{where}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}"
-            ) from error
-    raise LaunchError(f"{where}: an array (NumPy, or one with DLPack), not {type(argument).__name__}")
-
-
-def host_facts(array: Any, itemsize: int) -> ArrayFacts:
-    """The facts of a NumPy array."""
-    for stride in array.strides:
-        if stride % array.itemsize:
-            raise LaunchError(f"an array with a stride of {stride} bytes and elements of {array.itemsize}")
-    strides = tuple(int(stride) // array.itemsize for stride in array.strides)
-    return ArrayFacts(tuple(array.shape), strides, array.dtype, int(array.ctypes.data), not array.flags.writeable)
-
-
-def flat_bytes(array: Any, facts: ArrayFacts) -> Any:
-    """A uint8 view of an array's memory from its first element to its last; the caller keeps the array alive."""
-    size = span_bytes(facts, array.itemsize)
-    view = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(facts.pointer))
-    view.flags.writeable = not facts.readonly
-    return view
+    def values(self, kernel: BuiltKernel, addresses: dict[str, int]) -> dict[str, int]:
+        """Each parameter as one little-endian number, by its PTX name, once every array has an address."""
+        self.binding.addresses.update(addresses)
+        return {f"param_{p.name}": int.from_bytes(p.encode(self.binding), "little") for p in kernel.parameters}

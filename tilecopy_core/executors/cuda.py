@@ -1,80 +1,157 @@
-"""Running kernels on the GPU through the CUDA driver. The only module that touches CUDA, and only when used."""
+"""Running kernels on the GPU through the CUDA driver.
+
+What a launch checks depends on its arguments' shapes, strides, dtypes and devices, on its scalars and grid, but (all but the
+alignment) not on addresses. A launch that was checked is remembered by the former, so that the next one like it costs some
+reads, a look-up, a mask an address and the driver's call.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import operator
+import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import LaunchError
-from ..kernel.built import BuiltKernel, ScalarParameter
-from ..layout import row_major
-from ..memory import Buffer
-from .arguments import ArrayFacts, as_host_array, check_array, flat_bytes, host_facts, split_arguments
+from ..kernel.built import BuiltKernel, Dim3
+from ..kernel.parameters import Binding
+from .arguments import array_facts, bind, cupy_key, flat_bytes, is_cupy, is_tensor, tensor_key
+from .driver import Device, Driver, is_not_current
 
 _LOG_BYTES = 16384
+_MOST_REMEMBERED = 1024
+"""Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
 
 
-@attrs.frozen
-class Device:
-    """A GPU: its number, compute capability and name."""
+@attrs.define(eq=False)
+class _Block:
+    """Arguments of one launch as the driver takes them: a table of their places in some memory.
 
+    Attributes:
+        memory: addresses of arrays first, then the other parameters.
+        table: for each parameter where it is.
+        address: of the table.
+    """
+
+    memory: Any
+    table: Any
+    address: int
+
+
+@attrs.frozen(eq=False)
+class _Ready:
+    """A launch that was checked, but for the addresses of its arrays.
+
+    Attributes:
+        kernel: its name.
+        ordinal: the GPU.
+        call: the driver's launch with everything but stream and arguments.
+        masks: of each array, the bits of its address that must be zero.
+        pack: puts the addresses into a block's memory.
+        fixed: the initial content of a block's memory.
+        places: where each parameter is in it.
+        blocks: those that no thread is using; one is taken and given back at each launch.
+    """
+
+    kernel: str
     ordinal: int
-    capability: tuple[int, int]
-    name: str
+    call: Callable[..., tuple[Any, ...]]
+    masks: tuple[int, ...]
+    pack: Callable[..., None]
+    fixed: bytes
+    places: tuple[int, ...]
+    blocks: list[_Block] = attrs.field(factory=list)
+
+    def block(self, addresses: Sequence[int]) -> _Block:
+        """A block that holds these addresses, for the caller alone until it is given back."""
+        try:
+            block = self.blocks.pop()
+        except IndexError:
+            memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
+            start = ctypes.addressof(memory)
+            table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
+            block = _Block(memory, table, ctypes.addressof(table))
+        self.pack(block.memory, 0, *addresses)
+        return block
+
+
+@attrs.frozen(eq=False)
+class _Checked:
+    """Checked arguments of a launch.
+
+    Attributes:
+        kernel: what is launched.
+        grid: its CTAs.
+        binding: its parameters, with the arrays' addresses.
+        ordinal: the GPU.
+        staged: the arrays that are in host memory.
+    """
+
+    kernel: BuiltKernel
+    grid: Dim3
+    binding: Binding
+    ordinal: int
+    staged: tuple[str, ...]
+
+    @property
+    def addresses(self) -> list[int]:
+        """Of the arrays, in order."""
+        return [self.binding.addresses[parameter.name] for parameter in self.kernel.arrays]
+
+
+class PreparedLaunch:
+    """One launch of a kernel, made ready: calling it is the driver's call and little else.
+
+    It keeps its arguments alive. What it launches with is their memory as it was when it was prepared.
+    """
+
+    __slots__ = ("_arguments", "_block", "_call", "_executor", "_ready", "_stream")
+
+    def __init__(self, executor: CudaExecutor, ready: _Ready, block: _Block, stream: Any, arguments: Any) -> None:
+        self._executor, self._ready, self._block, self._stream, self._arguments = (
+            executor,
+            ready,
+            block,
+            stream,
+            arguments,
+        )
+        self._call = partial(ready.call, stream, block.address, 0)
+
+    def __call__(self) -> None:
+        """Launch.
+
+        Raises:
+            LaunchError: the driver refuses.
+        """
+        (code,) = self._call()
+        if code:
+            self._executor._launch_elsewhere(self._ready, self._block, self._stream, code)
 
 
 class CudaExecutor:
-    """Loads kernels once a device and launches them; safe to use from several threads."""
+    """Loads kernels once a device and launches them; safe to use from several threads.
+
+    Args:
+        bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
+    """
 
     name = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, bindings: Any = None) -> None:
+        self.driver = Driver(bindings)
         self._lock = threading.RLock()
-        self._contexts: dict[int, Any] = {}
         self._functions: dict[tuple[int, str, str, str], Any] = {}
-        self._initialised = False
-        self._bindings: Any = None
-        self._devices: list[Device] | None = None
+        self._streams: dict[int, Any] = {}
+        self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
     # ------------------------------------------------------------------------------------------- devices
-
-    def _driver(self) -> Any:
-        if self._bindings is not None:
-            return self._bindings
-        try:
-            from cuda.bindings import driver
-        except ImportError as error:
-            raise LaunchError(f"cuda-python cannot be imported: {error}") from error
-        with self._lock:
-            if not self._initialised:
-                try:
-                    result = driver.cuInit(0)[0]
-                except RuntimeError as error:
-                    raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
-                if int(result):
-                    raise LaunchError(f"the NVIDIA driver does not start: {result.name}")
-                self._initialised = True
-        self._bindings = driver
-        return driver
-
-    def _call(self, what: str, result: tuple[Any, ...]) -> Any:
-        """The values of a driver call, or a LaunchError that names it."""
-        code, *values = result
-        if int(code):
-            raise LaunchError(f"{what}: {code.name} ({int(code)}): {self._describe(code)}")
-        return values[0] if len(values) == 1 else values
-
-    def _describe(self, code: Any) -> str:
-        from cuda.bindings import driver
-
-        found, text = driver.cuGetErrorString(code)
-        return text.decode() if not int(found) and text else "unknown error"
 
     def devices(self) -> list[Device]:
         """The GPUs of this machine, asked for once.
@@ -82,26 +159,7 @@ class CudaExecutor:
         Raises:
             LaunchError: there is no driver.
         """
-        if self._devices is None:
-            self._devices = self._find_devices()
-        return self._devices
-
-    def _find_devices(self) -> list[Device]:
-        driver = self._driver()
-        found = []
-        attribute = driver.CUdevice_attribute
-        for ordinal in range(self._call("cuDeviceGetCount", driver.cuDeviceGetCount())):
-            device = self._call("cuDeviceGet", driver.cuDeviceGet(ordinal))
-            major, minor = (
-                self._call("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(which, device))
-                for which in (
-                    attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                    attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-                )
-            )
-            name = self._call("cuDeviceGetName", driver.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
-            found.append(Device(ordinal, (major, minor), name))
-        return found
+        return self.driver.devices()
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why no kernel (or this one) can run here, or None."""
@@ -116,120 +174,102 @@ class CudaExecutor:
             return f"no GPU of this machine runs {kernel.target}: {names}"
         return None
 
-    def _context(self, ordinal: int) -> Any:
-        driver = self._driver()
-        with self._lock:
-            if ordinal not in self._contexts:
-                device = self._call("cuDeviceGet", driver.cuDeviceGet(ordinal))
-                self._contexts[ordinal] = self._call(
-                    "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(device)
-                )
-        return self._contexts[ordinal]
-
-    @contextmanager
-    def active(self, ordinal: int) -> Iterator[None]:
+    def active(self, ordinal: int) -> AbstractContextManager[None]:
         """Make a device's primary context the current one."""
-        driver = self._driver()
-        self._call("cuCtxPushCurrent", driver.cuCtxPushCurrent(self._context(ordinal)))
-        try:
-            yield
-        finally:
-            driver.cuCtxPopCurrent()
+        return self.driver.active(ordinal)
 
     # ------------------------------------------------------------------------------------------- memory, events
 
     def allocate(self, nbytes: int) -> int:
         """Device memory in the active context."""
-        return int(self._call(f"{nbytes} bytes of device memory", self._driver().cuMemAlloc(nbytes)))
+        return int(self.driver.call(f"{nbytes} bytes of device memory", self.driver.api.cuMemAlloc(nbytes)))
 
     def release(self, pointer: int) -> None:
         """Give device memory back."""
-        self._call("cuMemFree", self._driver().cuMemFree(pointer))
+        self.driver.call("cuMemFree", self.driver.api.cuMemFree(pointer))
 
     def to_device(self, pointer: int, host: Any) -> None:
         """Copy a contiguous host array to device memory."""
-        self._call("cuMemcpyHtoD", self._driver().cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
+        self.driver.call("cuMemcpyHtoD", self.driver.api.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
 
     def to_host(self, host: Any, pointer: int) -> None:
         """Copy device memory to a contiguous host array."""
-        self._call("cuMemcpyDtoH", self._driver().cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes))
+        self.driver.call("cuMemcpyDtoH", self.driver.api.cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes))
 
     def fill(self, pointer: int, byte: int, nbytes: int) -> None:
         """Set bytes of device memory."""
-        self._call("cuMemsetD8", self._driver().cuMemsetD8(pointer, byte, nbytes))
+        self.driver.call("cuMemsetD8", self.driver.api.cuMemsetD8(pointer, byte, nbytes))
 
     def elapsed(self, work: Callable[[], None]) -> float:
         """Seconds that launches on the legacy stream take, by two events."""
-        driver = self._driver()
-        start, stop = (self._call("cuEventCreate", driver.cuEventCreate(0)) for _ in range(2))
-        self._call("cuEventRecord", driver.cuEventRecord(start, 0))
+        api, call = self.driver.api, self.driver.call
+        start, stop = (call("cuEventCreate", api.cuEventCreate(0)) for _ in range(2))
+        call("cuEventRecord", api.cuEventRecord(start, 0))
         work()
-        self._call("cuEventRecord", driver.cuEventRecord(stop, 0))
-        self._call("cuEventSynchronize", driver.cuEventSynchronize(stop))
-        seconds = self._call("cuEventElapsedTime", driver.cuEventElapsedTime(start, stop)) * 1e-3
+        call("cuEventRecord", api.cuEventRecord(stop, 0))
+        call("cuEventSynchronize", api.cuEventSynchronize(stop))
+        seconds = call("cuEventElapsedTime", api.cuEventElapsedTime(start, stop)) * 1e-3
         for event in (start, stop):
-            driver.cuEventDestroy(event)
+            api.cuEventDestroy(event)
         return float(seconds)
 
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> Any:
-        """The kernel's function on a device, from its PTX text, loaded once.
+        """The kernel's function on a device (whose context is active), from its PTX text, loaded once.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
-        driver = self._driver()
         key = (ordinal, str(kernel.target), kernel.name, kernel.ptx)
-        function = self._functions.get(key)
-        if function is not None:
-            return function
         with self._lock:
             if key not in self._functions:
-                device = next((d for d in self.devices() if d.ordinal == ordinal), None)
-                if device is None or not kernel.target.runs_on(*device.capability):
-                    found = (
-                        "no such device"
-                        if device is None
-                        else f"{device.name} is sm_{device.capability[0]}{device.capability[1]}"
-                    )
-                    raise LaunchError(
-                        f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
-                        'Build it for that GPU, or run it with executor="emulator"'
-                    )
-                options = driver.CUjit_option
-                log = bytearray(_LOG_BYTES)
-                result = driver.cuModuleLoadDataEx(
-                    kernel.ptx.encode() + b"\0",
-                    2,
-                    [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES],
-                    [log, _LOG_BYTES],
+                self._functions[key] = self._load(kernel, ordinal)
+            return self._functions[key]
+
+    def _load(self, kernel: BuiltKernel, ordinal: int) -> Any:
+        device = next((d for d in self.devices() if d.ordinal == ordinal), None)
+        if device is None or not kernel.target.runs_on(*device.capability):
+            found = (
+                "no such device"
+                if device is None
+                else f"{device.name} is sm_{device.capability[0]}{device.capability[1]}"
+            )
+            raise LaunchError(
+                f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
+                'Build it for that GPU, or run it with executor="emulator"'
+            )
+        api, call, log = self.driver.api, self.driver.call, bytearray(_LOG_BYTES)
+        with self.driver.outside_capture():
+            code, module = api.cuModuleLoadDataEx(
+                kernel.ptx.encode() + b"\0",
+                2,
+                [api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES],
+                [log, _LOG_BYTES],
+            )
+            if int(code):
+                error = self.driver.error(f"loading kernel {kernel.name}", code)
+                if self.driver.ended is not None:
+                    raise error
+                text = log.split(b"\0")[0].decode(errors="replace").strip()
+                raise LaunchError(
+                    f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{text}"
                 )
-                if int(result[0]):
-                    text = log.split(b"\0")[0].decode(errors="replace").strip()
-                    raise LaunchError(
-                        f"the driver refuses the PTX of kernel {kernel.name}: {result[0].name} ({int(result[0])})\n{text}"
-                    )
-                function = self._call(
-                    "cuModuleGetFunction", driver.cuModuleGetFunction(result[1], kernel.name.encode())
+            function = call("cuModuleGetFunction", api.cuModuleGetFunction(module, kernel.name.encode()))
+            attribute = api.CUfunction_attribute
+            if kernel.dynamic_shared:
+                which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                call(
+                    f"kernel {kernel.name}: {kernel.shared_bytes} bytes of shared memory",
+                    api.cuFuncSetAttribute(function, which, kernel.shared_bytes),
                 )
-                attribute = driver.CUfunction_attribute
-                if kernel.dynamic_shared:
-                    self._call(
-                        f"kernel {kernel.name}: {kernel.shared_bytes} bytes of shared memory",
-                        driver.cuFuncSetAttribute(
-                            function, attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
-                        ),
-                    )
-                if kernel.cluster is not None and kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2] > 8:
-                    self._call(
-                        f"kernel {kernel.name}: a cluster of more than 8 CTAs",
-                        driver.cuFuncSetAttribute(
-                            function, attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1
-                        ),
-                    )
-                self._functions[key] = function
-        return self._functions[key]
+            if kernel.cluster is not None and kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2] > 8:
+                which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                call(
+                    f"kernel {kernel.name}: a cluster of more than 8 CTAs",
+                    api.cuFuncSetAttribute(function, which, 1),
+                )
+        return function
 
     # ------------------------------------------------------------------------------------------- launching
 
@@ -246,136 +286,184 @@ class CudaExecutor:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        driver = self._driver()
-        chosen = kernel.launch_grid(grid)
-        arrays, scalars = split_arguments(kernel, arguments, chosen)
-        stream_number = stream_pointer(stream)
-        views = [(buffer, self._view(kernel, buffer, argument)) for buffer, argument in arrays]
-        ordinals = sorted({view.ordinal for _, view in views if view.ordinal is not None})
-        if len(ordinals) > 1:
-            raise LaunchError(f"kernel {kernel.name}: the arguments are on devices {', '.join(map(str, ordinals))}")
-        for buffer, view in views:
-            facts = view.facts if view.ordinal is not None else attrs.evolve(view.facts, pointer=0)
-            check_array(kernel, buffer, facts, scalars)
-        ordinal = ordinals[0] if ordinals else 0
-        staged: list[tuple[Buffer, Any, Any]] = []
-        with self.active(ordinal), ExitStack() as cleanup:
-            function = self.load(kernel, ordinal)
-            pointers: dict[str, int] = {}
-            for buffer, view in views:
-                pointers[buffer.name] = view.facts.pointer
-                if view.ordinal is None:
-                    data = flat_bytes(view.array, view.facts)
-                    memory = self._call(
-                        f"kernel {kernel.name}, argument {buffer.name}: {data.nbytes} bytes of device memory",
-                        driver.cuMemAlloc(data.nbytes),
-                    )
-                    cleanup.callback(driver.cuMemFree, memory)
-                    staged.append((buffer, data, memory))
-                    pointers[buffer.name] = int(memory)
-                    self._call(
-                        "cuMemcpyHtoDAsync",
-                        driver.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream_number),
-                    )
-            self._enqueue(kernel, function, chosen, pointers, scalars, stream_number)
-            for buffer, data, memory in staged:
-                if buffer.name in kernel.written:
-                    self._call(
-                        "cuMemcpyDtoHAsync",
-                        driver.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream_number),
-                    )
-            if staged:
-                self._call(f"kernel {kernel.name}", driver.cuStreamSynchronize(stream_number))
+        handle = self._stream(stream)
+        recalled = self._recall(kernel, arguments, grid)
+        if recalled is None:
+            checked = self._check(kernel, arguments, grid)
+            if checked.staged:
+                self._launch_staged(checked, handle)
+                return
+            recalled = self._ready(checked), checked.addresses
+            self._remember(kernel, arguments, grid, recalled[0])
+        ready, addresses = recalled
+        block = ready.block(addresses)
+        (code,) = ready.call(handle, block.address, 0)
+        if code:
+            self._launch_elsewhere(ready, block, handle, code)
+        ready.blocks.append(block)
 
-    def _view(self, kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
-        """An argument's facts; the CUDA array interface where there is one (it is the quickest), else DLPack."""
-        if isinstance(argument, np.ndarray):
-            return _View(host_facts(argument, buffer.dtype.bytes), None, argument)
-        try:
-            interface = argument.__cuda_array_interface__
-        except Exception:  # frameworks raise their own when they cannot describe a dtype, or a host tensor
-            interface = None
-        if interface is not None:
-            pointer, readonly = interface["data"]
-            shape, strides = tuple(interface["shape"]), interface.get("strides")
-            elements = row_major(shape) if strides is None else tuple(s // buffer.dtype.bytes for s in strides)
-            facts = ArrayFacts(shape, elements, _named_dtype(argument, interface["typestr"]), int(pointer), readonly)
-            return _View(facts, self._ordinal_of(int(pointer)), argument)
-        return _dlpack_view(kernel, buffer, argument)
-
-    def _ordinal_of(self, pointer: int) -> int:
-        driver = self._driver()
-        if not pointer:
-            return 0
-        attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        return int(self._call(f"0x{pointer:x} as a device pointer", driver.cuPointerGetAttribute(attribute, pointer)))
-
-    def _enqueue(
+    def prepare(
         self,
         kernel: BuiltKernel,
-        function: Any,
-        grid: tuple[int, int, int],
-        pointers: dict[str, int],
-        scalars: dict[str, int],
-        stream: int,
-    ) -> None:
-        driver = self._driver()
-        values: list[int] = []
-        types: list[Any] = []
-        for parameter in kernel.parameters:
-            if isinstance(parameter, ScalarParameter):
-                values.append(scalars[parameter.name])
-                types.append(ctypes.c_int64 if parameter.type == "b64" else ctypes.c_int32)
-            else:
-                values.append(pointers[parameter.name])
-                types.append(ctypes.c_uint64)
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+    ) -> Callable[[], Any]:
+        """A launch whose arguments are checked now, for calling many times.
+
+        Where an argument is in host memory, each call copies it in and back as :meth:`launch` does.
+
+        Raises:
+            LaunchError: as for :meth:`launch`.
+        """
+        handle = self._stream(stream)
+        checked = self._check(kernel, arguments, grid)
+        if checked.staged:
+            return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
+        ready = self._ready(checked)
+        return PreparedLaunch(self, ready, ready.block(checked.addresses), handle, arguments)
+
+    def _recall(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any
+    ) -> tuple[_Ready, list[int]] | None:
+        """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
+        remembered = kernel.remembered.get(self)
+        if remembered is None:
+            return None
+        key, addresses = [grid], []
+        try:
+            for argument in arguments:
+                kind = type(argument)
+                if kind is int:
+                    key.append(argument)
+                else:
+                    facts, address = self._readers[kind](argument)
+                    key.append(facts)
+                    addresses.append(address)
+            ready: _Ready = remembered[tuple(key)]
+        except Exception:  # whatever is odd about them, the whole check says it
+            return None
+        for address, mask in zip(addresses, ready.masks, strict=True):
+            if address & mask:
+                return None
+        return ready, addresses
+
+    def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> _Checked:
+        """Check everything that does not need the device."""
+        if self.driver.ended is not None:
+            raise self.driver.gone(f"launch of kernel {kernel.name}")
+        chosen = kernel.launch_grid(grid)
+        binding = bind(kernel, arguments, chosen, partial(array_facts, device_of=self.driver.device_of))
+        where = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
+        if len(set(where.values())) > 1:
+            found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
+            raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
+        binding.addresses.update({name: facts.pointer for name, facts in binding.arrays.items()})
+        staged = tuple(name for name in binding.arrays if name not in where)
+        return _Checked(kernel, chosen, binding, next(iter(where.values()), 0), staged)
+
+    def _ready(self, checked: _Checked) -> _Ready:
+        """A launch of the loaded kernel; addresses lead the block's memory, so that they can be replaced at once."""
+        kernel, binding = checked.kernel, checked.binding
+        with self.driver.active(checked.ordinal):
+            function = self.load(kernel, checked.ordinal)
+        arrays = [parameter.name for parameter in kernel.arrays]
+        others = [p for p in kernel.parameters if p.name not in binding.arrays]
+        encoded = [parameter.encode(binding) for parameter in others]
+        padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
+        first = -(-len(arrays) // 2) * 16
+        place = {name: 8 * index for index, name in enumerate(arrays)}
+        place |= zip((p.name for p in others), accumulate(map(len, padded), initial=first), strict=False)
         shared = kernel.shared_bytes if kernel.dynamic_shared else 0
-        self._call(
-            f"launch of kernel {kernel.name}",
-            driver.cuLaunchKernel(
-                function, *grid, kernel.threads, 1, 1, shared, stream, (tuple(values), tuple(types)) if values else 0, 0
-            ),
+        return _Ready(
+            kernel=kernel.name,
+            ordinal=checked.ordinal,
+            call=partial(self.driver.api.cuLaunchKernel, function, *checked.grid, kernel.threads, 1, 1, shared),
+            masks=tuple(parameter.align_bytes - 1 for parameter in kernel.arrays),
+            pack=struct.Struct(f"={len(arrays)}Q").pack_into,
+            fixed=bytes(first) + b"".join(padded),
+            places=tuple(place[parameter.name] for parameter in kernel.parameters),
         )
 
+    def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: _Ready) -> None:
+        """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
+        if any(parameter.follows_addresses for parameter in kernel.parameters):
+            return
+        key: list[Any] = [grid]
+        for argument in arguments:
+            kind = type(argument)
+            if kind is int:
+                key.append(argument)
+                continue
+            if kind not in self._readers:
+                reader = tensor_key if is_tensor(kind) else cupy_key if is_cupy(kind) else None
+                if reader is None:
+                    return
+                self._readers[kind] = reader
+            key.append(self._readers[kind](argument)[0])
+        remembered = kernel.remembered.setdefault(self, {})
+        if len(remembered) >= _MOST_REMEMBERED:
+            remembered.clear()
+        try:
+            remembered[tuple(key)] = ready
+        except TypeError:  # a grid given as a list
+            return
 
-@attrs.frozen(eq=False)
-class _View:
-    """An argument: its facts, the device it is on (None for host memory) and the object that keeps it alive."""
+    def _launch_elsewhere(self, ready: _Ready, block: _Block, stream: Any, code: Any) -> None:
+        """After a launch that the driver refused: once more where only the current context was wrong.
 
-    facts: ArrayFacts
-    ordinal: int | None
-    array: Any
+        Asking for the current context before every launch would cost more than the rest of ours. The driver refuses a
+        function of another context than the current one, and then nothing was launched.
+        """
+        what = f"launch of kernel {ready.kernel}"
+        if is_not_current(code):
+            with self.driver.active(ready.ordinal):
+                (code,) = ready.call(stream, block.address, 0)
+        if code:
+            error = self.driver.error(what, code)
+            if is_not_current(code):
+                raise LaunchError(f"{error}; is the stream one of GPU {ready.ordinal}, where the arguments are?")
+            raise error
 
+    def _launch_staged(self, checked: _Checked, stream: Any) -> None:
+        """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
+        kernel, binding, api, call = checked.kernel, checked.binding, self.driver.api, self.driver.call
+        what = f"kernel {kernel.name}"
+        with self.driver.active(checked.ordinal), ExitStack() as cleanup:
+            if int(call("cuStreamIsCapturing", api.cuStreamIsCapturing(stream))):
+                raise LaunchError(
+                    f"{what}: the stream is being captured into a graph, and {', '.join(checked.staged)} is in host "
+                    "memory; pass device arrays"
+                )
+            self.load(kernel, checked.ordinal)
+            copied: list[tuple[str, Any, Any]] = []
+            for parameter in kernel.arrays:
+                if parameter.name in checked.staged:
+                    data = flat_bytes(binding.arrays[parameter.name], parameter.dtype.bytes)
+                    where = f"{what}, argument {parameter.name}"
+                    memory = call(f"{where}: {data.nbytes} bytes of device memory", api.cuMemAlloc(max(1, data.nbytes)))
+                    cleanup.callback(api.cuMemFree, memory)
+                    call(where, api.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream))
+                    copied.append((parameter.name, data, memory))
+                    binding.addresses[parameter.name] = int(memory)
+            ready = self._ready(checked)
+            block = ready.block(checked.addresses)
+            call(f"launch of {what}", ready.call(stream, block.address, 0))
+            for name, data, memory in copied:
+                if name in kernel.written:
+                    call(what, api.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream))
+            call(what, api.cuStreamSynchronize(stream))
 
-def _named_dtype(argument: Any, typestr: str) -> Any:
-    """The framework's own dtype (it knows bfloat16), else the interface's."""
-    return getattr(argument, "dtype", typestr)
-
-
-def _dlpack_view(kernel: BuiltKernel, buffer: Buffer, argument: Any) -> _View:
-    where = f"kernel {kernel.name}, argument {buffer.name}"
-    if not hasattr(argument, "__dlpack__"):
-        raise LaunchError(
-            f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__}"
-        )
-    if int(argument.__dlpack_device__()[0]) == 1:
-        array = as_host_array(kernel, buffer, argument)
-        return _View(host_facts(array, buffer.dtype.bytes), None, array)
-    from cuda.core.utils import StridedMemoryView
-
-    try:
-        view = StridedMemoryView.from_any_interface(_detached(argument), stream_ptr=-1)
-    except Exception as error:  # whatever the exporting framework raises
-        raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
-    shape = tuple(view.shape)
-    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
-    facts = ArrayFacts(shape, strides, _named_dtype(argument, ""), int(view.ptr), bool(view.readonly))
-    return _View(facts, int(view.device_id), argument)
-
-
-def _detached(argument: Any) -> Any:
-    """Torch refuses to export a tensor that requires grad; its memory is the same without."""
-    return argument.detach() if getattr(argument, "requires_grad", False) else argument
+    def _stream(self, stream: Any) -> Any:
+        """The driver's handle of a stream."""
+        number = 0 if stream is None else stream_pointer(stream)
+        handle = self._streams.get(number)
+        if handle is None:
+            if len(self._streams) >= _MOST_REMEMBERED:
+                self._streams.clear()
+            handle = self._streams[number] = self.driver.api.CUstream(number)
+        return handle
 
 
 def stream_pointer(stream: Any) -> int:
@@ -384,17 +472,25 @@ def stream_pointer(stream: Any) -> int:
     Raises:
         LaunchError: none of these.
     """
-    if stream is None:
-        return 0
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        protocol = stream.__cuda_stream__
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for attribute in ("cuda_stream", "ptr", "handle"):
-        if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
-    raise LaunchError(f"stream {stream!r}: an integer, or a stream of torch, CuPy or cuda.core")
+    try:
+        if type(stream) is int:
+            number = stream
+        elif hasattr(stream, "cuda_stream"):
+            number = operator.index(stream.cuda_stream)
+        elif hasattr(stream, "__cuda_stream__"):
+            protocol = stream.__cuda_stream__
+            number = operator.index((protocol() if callable(protocol) else protocol)[1])
+        elif hasattr(stream, "ptr"):
+            number = operator.index(stream.ptr)
+        elif isinstance(stream, bool):
+            number = -1
+        else:
+            number = operator.index(stream)
+    except Exception:  # an object's own
+        number = -1
+    if not 0 <= number < 2**64:
+        raise LaunchError(f"stream {stream!r}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core")
+    return number
 
 
 executor = CudaExecutor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -11,23 +12,14 @@ from ..dispatch import Plan
 from ..errors import LaunchError, RequestError
 from ..expr import symbol
 from ..memory import Buffer
-from ..ptx import Parameter, PtxBuilder, module_text
+from ..ptx import Parameter as PtxParameter
+from ..ptx import PtxBuilder, module_text
 from ..registry import Registry, default_registry
 from ..target import Target, target_of
+from .parameters import ArrayParameter, Parameter, ScalarParameter
 from .statements import Bound, Lowering
 
 Dim3 = tuple[int, int, int]
-
-
-@attrs.frozen
-class ScalarParameter:
-    """An integer parameter and what is declared of it."""
-
-    name: str
-    type: str
-    multiple_of: int
-    lower: int
-    upper: int
 
 
 @attrs.frozen
@@ -49,7 +41,7 @@ class BuiltKernel:
         plans: one a copy, in order.
         target: what it was lowered for.
         threads: threads of a CTA.
-        parameters: buffers and scalars, in order.
+        parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
         written: names of the parameters that it writes.
         grid: CTAs along x, y, z, or None: then it is given at launch.
         cluster: CTAs of a cluster, or None.
@@ -57,6 +49,7 @@ class BuiltKernel:
         dynamic_shared: whether that memory is one dynamic pool.
         allocations: the shared buffers in the pool.
         bounds: what must hold of the grid and the scalars.
+        remembered: what each executor keeps for later launches; no part of the kernel's value, of a copy or of a pickle.
     """
 
     name: str
@@ -64,7 +57,7 @@ class BuiltKernel:
     plans: tuple[Plan, ...]
     target: Target
     threads: int
-    parameters: tuple[Buffer | ScalarParameter, ...]
+    parameters: tuple[Parameter, ...]
     written: frozenset[str]
     grid: Dim3 | None
     cluster: Dim3 | None
@@ -72,6 +65,18 @@ class BuiltKernel:
     dynamic_shared: bool
     allocations: tuple[SharedAllocation, ...]
     bounds: tuple[Bound, ...]
+    remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    @property
+    def arrays(self) -> tuple[ArrayParameter, ...]:
+        """The parameters that are arrays, in order."""
+        return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
         """The plans of all copies, one table after the other."""
@@ -141,6 +146,33 @@ class BuiltKernel:
 
         return choose_executor(executor, self).launch(self, arguments, grid=grid, stream=stream)
 
+    def prepare(
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+        executor: str | None = None,
+    ) -> Callable[[], Any]:
+        """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
+
+        It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
+        cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
+
+        Args:
+            arguments, grid, stream, executor: as for a call of the kernel.
+
+        Raises:
+            LaunchError: as for a call of the kernel.
+        """
+        from ..executors import choose_executor
+
+        chosen = choose_executor(executor, self)
+        prepare = getattr(chosen, "prepare", None)
+        if prepare is None:  # an executor need not offer it
+            return partial(chosen.launch, self, arguments, grid=grid, stream=stream)
+        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
+        return prepared
+
 
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     """One to three counts as three.
@@ -183,14 +215,16 @@ def lower_kernel(
     context = Lowering(ptx, chosen, registry or default_registry())
     for statement in body:
         statement.lower(context)
-    types = [Parameter(p.name, "u64" if isinstance(p, Buffer) else p.type) for p in parameters]
+    declared = tuple(
+        ArrayParameter.of(p, written=p.name in written) if isinstance(p, Buffer) else p for p in parameters
+    )
     kernel = BuiltKernel(
         name=name,
-        ptx=module_text(ptx, name, types, cluster3),
+        ptx=module_text(ptx, name, [PtxParameter(p.name, p.type) for p in declared], cluster3),
         plans=tuple(context.plans),
         target=chosen,
         threads=threads,
-        parameters=parameters,
+        parameters=declared,
         written=written,
         grid=None if grid is None else dim3(grid, "grid"),
         cluster=cluster3,

@@ -47,18 +47,16 @@ class EmulatorExecutor:
         chosen = kernel.launch_grid(grid)
         host = HostArguments.of(kernel, arguments, chosen)
         memory = GlobalMemory()
-        parameters: dict[str, int] = {}
-        for array in host.arrays:
-            parameters[f"param_{array.name}"] = memory.add(
-                array.name, array.data, array.align_bytes, writable=array.writable
-            )
-        parameters |= {f"param_{name}": value & (2**64 - 1) for name, value in host.scalars.items()}
+        addresses = {
+            array.name: memory.add(array.name, array.data, array.align_bytes, writable=array.writable)
+            for array in host.arrays
+        }
         return run_grid(
             parse(kernel.ptx),
             grid=chosen,
             threads=kernel.threads,
             cluster=kernel.cluster,
-            parameters=parameters,
+            parameters=host.values(kernel, addresses),
             memory=memory,
             pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations],
             profile=self._profile,

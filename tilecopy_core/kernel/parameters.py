@@ -1,0 +1,355 @@
+"""The parameters of a kernel: what the caller passes for each, what must hold of it, and how the kernel receives it.
+
+A launch binds the parameters in three steps, the same for every executor:
+
+1. ``read``: each parameter takes its argument into the :class:`Binding` (an array's facts, a number). Those that have no
+   argument of their own come last and take what they are from the others.
+2. ``check``: with everything known, each compares what it found with what was declared.
+3. ``encode``: with the addresses known, each gives its bytes in the kernel's parameter space.
+
+A new kind of parameter is a subclass of :class:`Parameter`; executors need not know it.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import attrs
+
+from ..dtypes import DType, dtype_of
+from ..errors import LaunchError, RequestError
+from ..expr import Expr, Int, evaluate
+from ..layout import split_swizzle
+from ..memory import Buffer
+
+__all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter"]
+
+
+@attrs.frozen(eq=False)
+class ArrayFacts:
+    """What a launch knows of an array, whichever framework it is of.
+
+    Attributes:
+        shape: extents.
+        strides: in elements.
+        dtype: the framework's own (its name is what :func:`~tilecopy_core.dtype_of` reads).
+        pointer: address of the first element.
+        readonly: whether its memory may not be written.
+        device: the number of the GPU that it is on, or None for host memory.
+        owner: what keeps the memory alive.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    pointer: int
+    readonly: bool
+    device: int | None
+    owner: Any = attrs.field(repr=False)
+
+    def span_bytes(self, itemsize: int) -> int:
+        """Bytes from the first element to the end of the last."""
+        if 0 in self.shape:
+            return 0
+        return (sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True)) + 1) * itemsize
+
+
+@attrs.frozen(eq=False)
+class Binding:
+    """What the parameters of one launch are bound to.
+
+    Attributes:
+        kernel: its name, for messages.
+        view: how this executor sees an array: ``(where, argument) -> facts``; raises LaunchError for what is none.
+        arrays: facts of each array, by parameter.
+        numbers: values of scalars and sizes, by parameter.
+        addresses: where the kernel finds each array; set by the executor before ``encode``.
+    """
+
+    kernel: str
+    view: Callable[[str, Any], ArrayFacts]
+    arrays: dict[str, ArrayFacts] = attrs.field(factory=dict)
+    numbers: dict[str, int] = attrs.field(factory=dict)
+    addresses: dict[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Parameter(ABC):
+    """One parameter of a kernel.
+
+    Attributes:
+        name: an identifier; in PTX the parameter is ``param_<name>``.
+    """
+
+    name: str
+
+    takes_argument: ClassVar[bool] = True
+    """Whether the caller passes an argument for it; else it is read from the other parameters."""
+
+    follows_addresses: ClassVar[bool] = False
+    """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
+
+    @property
+    @abstractmethod
+    def type(self) -> str:
+        """The fundamental PTX type of the parameter."""
+
+    @abstractmethod
+    def read(self, argument: Any, binding: Binding) -> None:
+        """Take the argument (None where there is none) into the binding.
+
+        Raises:
+            LaunchError: it is nothing that this parameter can be.
+        """
+
+    def check(self, binding: Binding) -> None:
+        """Compare what is bound with what was declared.
+
+        Raises:
+            LaunchError: they differ; the message names the parameter, the value and the rule.
+        """
+
+    @abstractmethod
+    def encode(self, binding: Binding) -> bytes:
+        """The bytes of the parameter as the kernel reads them (little-endian); called after every ``check``."""
+
+
+# ----------------------------------------------------------------------------------------------------- arrays
+
+
+@attrs.frozen
+class ArrayParameter(Parameter):
+    """A global array that the caller passes; the kernel receives its address.
+
+    Attributes:
+        shape: extents; one may be made of sizes and scalars.
+        strides: in elements; one may be made of sizes and scalars.
+        dtype: element type.
+        align_bytes: what the address is a multiple of.
+        written: whether the kernel writes it.
+    """
+
+    shape: tuple[Int, ...]
+    strides: tuple[Int, ...]
+    dtype: DType
+    align_bytes: int
+    written: bool
+
+    @classmethod
+    def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
+        """The parameter of a global buffer, one stride a dimension."""
+        _, tile = split_swizzle(buffer.layout)
+        strides = tuple(it.stride for it in tile.shard)
+        return cls(buffer.name, buffer.shape, strides, buffer.dtype, buffer.align_bytes, written)
+
+    @property
+    def type(self) -> str:
+        """A generic address."""
+        return "u64"
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """The facts of an array, by the executor's own view of it."""
+        binding.arrays[self.name] = binding.view(self._where(binding), argument)
+
+    def check(self, binding: Binding) -> None:
+        """Type, shape, strides, alignment (of device memory; host memory is staged), and whether it may be written."""
+        where, facts = self._where(binding), binding.arrays[self.name]
+        self._check_dtype(where, facts.dtype)
+        shape = tuple(_value(extent, binding.numbers) for extent in self.shape)
+        if facts.shape != shape:
+            raise LaunchError(f"{where}: shape {facts.shape}, declared {_declared(self.shape, shape)}")
+        strides = tuple(_value(stride, binding.numbers) for stride in self.strides)
+        for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
+            if extent > 1 and found != wanted:
+                raise LaunchError(
+                    f"{where}: stride {found} elements in dimension {dim}, declared {wanted}"
+                    + ("" if isinstance(self.strides[dim], Expr) else "; pass a contiguous array or declare strides=")
+                )
+        if facts.device is not None and facts.pointer % self.align_bytes:
+            raise LaunchError(
+                f"{where}: its address 0x{facts.pointer:x} is not a multiple of {self.align_bytes} bytes; "
+                f"declare align_bytes={facts.pointer & -facts.pointer} or less"
+            )
+        if facts.readonly and self.written:
+            raise LaunchError(f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written")
+
+    def encode(self, binding: Binding) -> bytes:
+        """The address."""
+        return binding.addresses[self.name].to_bytes(8, "little")
+
+    def _where(self, binding: Binding) -> str:
+        return f"kernel {binding.kernel}, argument {self.name}"
+
+    def _check_dtype(self, where: str, found: Any) -> None:
+        if not getattr(found, "isnative", True):
+            raise LaunchError(
+                f"{where}: dtype {found.str} has its bytes in the other order than the GPU's (little-endian); "
+                f'pass a.astype(a.dtype.newbyteorder("="))'
+            )
+        try:
+            dtype = _dtype_of(found)
+        except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
+            raise LaunchError(f"{where}: dtype {found}, declared {self.dtype}; {_convert(found, self.dtype)}") from None
+        if dtype != self.dtype:
+            raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
+
+
+@lru_cache(maxsize=256)
+def _dtype_of(value: Any) -> DType:
+    """:func:`dtype_of`, remembered."""
+    return dtype_of(value)
+
+
+def _convert(found: Any, declared: DType) -> str:
+    """What to do about a dtype."""
+    if getattr(found, "names", None):
+        return f"it is a record of fields: pass one of them, a[{found.names[0]!r}], made contiguous"
+    if getattr(found, "hasobject", False):
+        return f'its elements are Python objects: pass a.astype("{declared}")'
+    return f"convert the array to {declared}, or build the kernel for its dtype"
+
+
+def _value(number: Int, numbers: Mapping[str, int]) -> int:
+    """An extent or stride with every size and scalar known."""
+    return number if isinstance(number, int) else int(evaluate(number, numbers))
+
+
+def _declared(shape: tuple[Int, ...], values: tuple[int, ...]) -> str:
+    if all(isinstance(extent, int) for extent in shape):
+        return f"{values}"
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)}) = {values}"
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+
+_B32 = (-(2**31), 2**31 - 1)
+_SCALARS: dict[str, tuple[int, int]] = {"int32": _B32, "uint32": (0, 2**32 - 1), "int64": (-(2**62), 2**62)}
+"""Smallest and largest value of each type; int64 keeps one bit in reserve for sums."""
+
+
+@attrs.frozen
+class ScalarParameter(Parameter):
+    """An integer that the caller passes.
+
+    Attributes:
+        type: ``b32`` or ``b64``.
+        multiple_of: a divisor of every value.
+        lower: smallest value.
+        upper: largest value.
+    """
+
+    type: str
+    multiple_of: int
+    lower: int
+    upper: int
+
+    @classmethod
+    def declare(
+        cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
+    ) -> ScalarParameter:
+        """A parameter of a dtype.
+
+        The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 therefore
+        travels as 64 bits.
+
+        Args:
+            name: an identifier.
+            dtype: ``int32``, ``uint32`` or ``int64``.
+            multiple_of: a divisor of every value that will be passed.
+            lower: smallest value.
+            upper: largest value; by default that of the dtype (2**62 for int64).
+
+        Raises:
+            RequestError: no such dtype, or bounds that it does not have.
+        """
+        if not isinstance(dtype, str) or dtype not in _SCALARS:
+            raise RequestError(f"scalar {name}: dtype {dtype!r} is not one of {', '.join(_SCALARS)}")
+        least, most = _SCALARS[dtype]
+        divisor = _integer(multiple_of, f"scalar {name}: multiple_of", RequestError)
+        low = _integer(lower, f"scalar {name}: lower", RequestError)
+        high = most if upper is None else _integer(upper, f"scalar {name}: upper", RequestError)
+        if divisor < 1:
+            raise RequestError(f"scalar {name}: multiple_of is at least 1, not {multiple_of}")
+        if low > high:
+            raise RequestError(f"scalar {name}: lower {low} is above upper {high}")
+        if low < least or high > most:
+            raise RequestError(
+                f"scalar {name}: the bounds {low} to {high} are not within a {dtype}, {least} to {most}"
+            )
+        return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """An integer of Python or a framework (of no dimension); no bool, no float."""
+        where = f"kernel {binding.kernel}, scalar {self.name}"
+        number = _integer(argument, where, LaunchError)
+        if not self.lower <= number <= self.upper:
+            raise LaunchError(f"{where}: {number} is outside its declared {self.lower} to {self.upper}")
+        if number % self.multiple_of:
+            raise LaunchError(f"{where}: {number} is not a multiple of {self.multiple_of}, as it was declared")
+        binding.numbers[self.name] = number
+
+    def encode(self, binding: Binding) -> bytes:
+        """Two's complement of 4 or 8 bytes."""
+        return _encoded(binding.numbers[self.name], self.type)
+
+
+@attrs.frozen
+class SizeParameter(Parameter):
+    """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
+
+    Attributes:
+        type: ``b32`` or ``b64``.
+        sources: the dimensions that have this extent, as ``(array, dimension)``; they must agree.
+        multiple_of: a divisor of every value.
+        lower: smallest value.
+        upper: largest value.
+    """
+
+    type: str
+    sources: tuple[tuple[str, int], ...]
+    multiple_of: int = 1
+    lower: int = 1
+    upper: int = _B32[1]
+
+    takes_argument: ClassVar[bool] = False
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """The extent, the same in every array that has it."""
+        where = f"kernel {binding.kernel}, size {self.name}"
+        found: list[tuple[str, int]] = []
+        for array, dim in self.sources:
+            shape = binding.arrays[array].shape
+            if dim >= len(shape):
+                raise LaunchError(f"{where}: dimension {dim} of argument {array}, whose shape is {shape}")
+            found.append((f"dimension {dim} of argument {array}", shape[dim]))
+        (first, number), *others = found
+        for other, value in others:
+            if value != number:
+                raise LaunchError(f"{where}: {number} by {first}, {value} by {other}")
+        if not self.lower <= number <= self.upper:
+            raise LaunchError(f"{where}: {number} ({first}) is outside its declared {self.lower} to {self.upper}")
+        if number % self.multiple_of:
+            raise LaunchError(f"{where}: {number} ({first}) is not a multiple of {self.multiple_of}, as it was declared")
+        binding.numbers[self.name] = number
+
+    def encode(self, binding: Binding) -> bytes:
+        """Two's complement of 4 or 8 bytes."""
+        return _encoded(binding.numbers[self.name], self.type)
+
+
+def _encoded(number: int, type: str) -> bytes:
+    return number.to_bytes(4 if type == "b32" else 8, "little", signed=True)
+
+
+def _integer(value: Any, where: str, error: type[Exception]) -> int:
+    """An integer, or that error; bools and floats are none, whatever they could be rounded to."""
+    if not isinstance(value, bool) and not str(getattr(value, "dtype", "")).endswith("bool"):
+        try:
+            return operator.index(value)
+        except Exception:  # a framework raises its own, such as for a tensor of many elements
+            pass
+    raise error(f"{where}: an integer, not {value!r}")
