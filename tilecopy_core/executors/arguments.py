@@ -10,9 +10,12 @@ import attrs
 import numpy as np
 
 from ..errors import LaunchError, LayoutError
-from ..kernel.built import BuiltKernel, Dim3
+from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding
 from ..layout import row_major
+
+View = Callable[[str, Any], ArrayFacts]
+"""How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
 
 _HOST = 1
 """DLPack's number of host memory (dlpack.h, kDLCPU)."""
@@ -20,10 +23,14 @@ _GPU = (2, 13)
 """DLPack's numbers of memory that a GPU addresses: kDLCUDA and kDLCUDAManaged."""
 
 
-def bind(
-    kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3, view: Callable[[str, Any], ArrayFacts]
-) -> Binding:
+def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
     """Bind arguments to the parameters of a kernel, and check everything that was declared of them.
+
+    Args:
+        kernel: what is launched.
+        arguments: one for each parameter that takes one.
+        grid: as given at the launch.
+        view: how this executor sees an array.
 
     Raises:
         LaunchError: wrong number, an argument that is not what its parameter declares, or a region that leaves its array.
@@ -38,11 +45,12 @@ def bind(
     for parameter in kernel.parameters:
         if not parameter.takes_argument:
             parameter.read(None, binding)
+    binding.grid = kernel.launch_grid(grid)
     for parameter in kernel.parameters:
         parameter.check(binding)
     if kernel.bounds:
         try:
-            kernel.check_bounds(grid, binding.numbers)
+            kernel.check_bounds(binding.grid, binding.numbers)
         except LayoutError as error:
             raise LaunchError(f"kernel {kernel.name}: {error}") from error
     return binding
@@ -231,7 +239,7 @@ class HostArguments:
     binding: Binding
 
     @classmethod
-    def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Dim3) -> HostArguments:
+    def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
         """Check host arguments against a kernel.
 
         Raises:

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from ..errors import LaunchError
-from ..kernel.built import BuiltKernel, Dim3
+from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .arguments import array_facts, bind, cupy_key, flat_bytes, is_cupy, is_tensor, tensor_key
 from .driver import Device, Driver, is_not_current
@@ -54,32 +54,31 @@ class _Ready:
         ordinal: the GPU.
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero.
+        mask: all of them.
         pack: puts the addresses into a block's memory.
         fixed: the initial content of a block's memory.
         places: where each parameter is in it.
-        blocks: those that no thread is using; one is taken and given back at each launch.
+        blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
     """
 
     kernel: str
     ordinal: int
     call: Callable[..., tuple[Any, ...]]
     masks: tuple[int, ...]
+    mask: int
     pack: Callable[..., None]
     fixed: bytes
     places: tuple[int, ...]
     blocks: list[_Block] = attrs.field(factory=list)
 
-    def block(self, addresses: Sequence[int]) -> _Block:
-        """A block that holds these addresses, for the caller alone until it is given back."""
-        try:
-            block = self.blocks.pop()
-        except IndexError:
-            memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
-            start = ctypes.addressof(memory)
-            table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
-            block = _Block(memory, table, ctypes.addressof(table))
-        self.pack(block.memory, 0, *addresses)
-        return block
+    def new_block(self, addresses: Sequence[int] = ()) -> _Block:
+        """A block, with addresses where they are given."""
+        memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
+        start = ctypes.addressof(memory)
+        table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
+        if addresses:
+            self.pack(memory, 0, *addresses)
+        return _Block(memory, table, ctypes.addressof(table))
 
 
 @attrs.frozen(eq=False)
@@ -88,14 +87,12 @@ class _Checked:
 
     Attributes:
         kernel: what is launched.
-        grid: its CTAs.
-        binding: its parameters, with the arrays' addresses.
+        binding: its parameters and grid, with the arrays' addresses.
         ordinal: the GPU.
         staged: the arrays that are in host memory.
     """
 
     kernel: BuiltKernel
-    grid: Dim3
     binding: Binding
     ordinal: int
     staged: tuple[str, ...]
@@ -148,7 +145,7 @@ class CudaExecutor:
         self.driver = Driver(bindings)
         self._lock = threading.RLock()
         self._functions: dict[tuple[int, str, str, str], Any] = {}
-        self._streams: dict[int, Any] = {}
+        self._streams: dict[int | None, Any] = {}
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
     # ------------------------------------------------------------------------------------------- devices
@@ -296,7 +293,11 @@ class CudaExecutor:
             recalled = self._ready(checked), checked.addresses
             self._remember(kernel, arguments, grid, recalled[0])
         ready, addresses = recalled
-        block = ready.block(addresses)
+        try:
+            block = ready.blocks.pop()
+        except IndexError:  # this thread is the first, or others are launching it too
+            block = ready.new_block()
+        ready.pack(block.memory, 0, *addresses)
         (code,) = ready.call(handle, block.address, 0)
         if code:
             self._launch_elsewhere(ready, block, handle, code)
@@ -322,46 +323,43 @@ class CudaExecutor:
         if checked.staged:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         ready = self._ready(checked)
-        return PreparedLaunch(self, ready, ready.block(checked.addresses), handle, arguments)
+        return PreparedLaunch(self, ready, ready.new_block(checked.addresses), handle, arguments)
 
-    def _recall(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any
-    ) -> tuple[_Ready, list[int]] | None:
+    def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[_Ready, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
         remembered = kernel.remembered.get(self)
         if remembered is None:
             return None
-        key, addresses = [grid], []
+        key, addresses, bits, readers = [grid], [], 0, self._readers
         try:
             for argument in arguments:
                 kind = type(argument)
                 if kind is int:
                     key.append(argument)
                 else:
-                    facts, address = self._readers[kind](argument)
+                    facts, address = readers[kind](argument)
                     key.append(facts)
                     addresses.append(address)
+                    bits |= address
             ready: _Ready = remembered[tuple(key)]
         except Exception:  # whatever is odd about them, the whole check says it
             return None
-        for address, mask in zip(addresses, ready.masks, strict=True):
-            if address & mask:
-                return None
+        if bits & ready.mask and any(address & mask for address, mask in zip(addresses, ready.masks, strict=True)):
+            return None
         return ready, addresses
 
     def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> _Checked:
         """Check everything that does not need the device."""
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
-        chosen = kernel.launch_grid(grid)
-        binding = bind(kernel, arguments, chosen, partial(array_facts, device_of=self.driver.device_of))
+        binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
         where = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
         if len(set(where.values())) > 1:
             found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
             raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
         binding.addresses.update({name: facts.pointer for name, facts in binding.arrays.items()})
         staged = tuple(name for name in binding.arrays if name not in where)
-        return _Checked(kernel, chosen, binding, next(iter(where.values()), 0), staged)
+        return _Checked(kernel, binding, next(iter(where.values()), 0), staged)
 
     def _ready(self, checked: _Checked) -> _Ready:
         """A launch of the loaded kernel; addresses lead the block's memory, so that they can be replaced at once."""
@@ -369,6 +367,7 @@ class CudaExecutor:
         with self.driver.active(checked.ordinal):
             function = self.load(kernel, checked.ordinal)
         arrays = [parameter.name for parameter in kernel.arrays]
+        masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
         others = [p for p in kernel.parameters if p.name not in binding.arrays]
         encoded = [parameter.encode(binding) for parameter in others]
         padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
@@ -379,8 +378,9 @@ class CudaExecutor:
         return _Ready(
             kernel=kernel.name,
             ordinal=checked.ordinal,
-            call=partial(self.driver.api.cuLaunchKernel, function, *checked.grid, kernel.threads, 1, 1, shared),
-            masks=tuple(parameter.align_bytes - 1 for parameter in kernel.arrays),
+            call=partial(self.driver.api.cuLaunchKernel, function, *binding.grid, kernel.threads, 1, 1, shared),
+            masks=masks,
+            mask=max(masks, default=0),
             pack=struct.Struct(f"={len(arrays)}Q").pack_into,
             fixed=bytes(first) + b"".join(padded),
             places=tuple(place[parameter.name] for parameter in kernel.parameters),
@@ -448,7 +448,7 @@ class CudaExecutor:
                     copied.append((parameter.name, data, memory))
                     binding.addresses[parameter.name] = int(memory)
             ready = self._ready(checked)
-            block = ready.block(checked.addresses)
+            block = ready.new_block(checked.addresses)
             call(f"launch of {what}", ready.call(stream, block.address, 0))
             for name, data, memory in copied:
                 if name in kernel.written:
@@ -457,12 +457,14 @@ class CudaExecutor:
 
     def _stream(self, stream: Any) -> Any:
         """The driver's handle of a stream."""
-        number = 0 if stream is None else stream_pointer(stream)
-        handle = self._streams.get(number)
-        if handle is None:
-            if len(self._streams) >= _MOST_REMEMBERED:
-                self._streams.clear()
-            handle = self._streams[number] = self.driver.api.CUstream(number)
+        try:
+            return self._streams[stream if stream is None or type(stream) is int else stream.cuda_stream]
+        except Exception:  # no torch stream, or a new one
+            number = 0 if stream is None else stream_pointer(stream)
+        if len(self._streams) >= _MOST_REMEMBERED:
+            self._streams.clear()
+        handle = self.driver.api.CUstream(number)
+        self._streams[None if stream is None else number] = handle
         return handle
 
 

@@ -23,6 +23,15 @@ _NOT_CURRENT = frozenset({201, 400})
 """INVALID_CONTEXT and INVALID_HANDLE: what a launch gives where the function's context is not the current one."""
 
 
+def _bindings() -> Any:
+    """cuda-python's driver module."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
+    return driver
+
+
 def is_not_current(code: Any) -> bool:
     """Whether a launch was refused since the function's context (or the stream's) is not the current one."""
     return int(code) in _NOT_CURRENT
@@ -49,7 +58,8 @@ class Driver:
 
     def __init__(self, bindings: Any = None) -> None:
         self._lock = threading.RLock()
-        self._given, self._started = bindings, None
+        self._given = bindings
+        self._started: Any = None
         self._devices: list[Device] | None = None
         self._contexts: dict[int, Any] = {}
         self.ended: str | None = None
@@ -64,12 +74,7 @@ class Driver:
         return self._started if self._started is not None else self._start()
 
     def _start(self) -> Any:
-        api = self._given
-        if api is None:
-            try:
-                from cuda.bindings import driver as api
-            except ImportError as error:
-                raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
+        api = self._given if self._given is not None else _bindings()
         with self._lock:
             if self._started is None:
                 try:
@@ -107,9 +112,7 @@ class Driver:
                 )
             return self.gone(what)
         if int(code) in _CAPTURING:
-            said += (
-                ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
-            )
+            said += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
         return LaunchError(f"{what}: {said}")
 
     def gone(self, what: str) -> LaunchError:

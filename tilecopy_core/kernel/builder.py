@@ -17,7 +17,8 @@ from ..registry import Registry
 from ..scope import WARP_THREADS, ActiveThreads, Scope, cta, thread, tid_symbol, warp, warpgroup
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .built import BuiltKernel, ScalarParameter, lower_kernel
+from .built import BuiltKernel, lower_kernel
+from .parameters import ScalarParameter
 from .statements import Action, Bound, Copy, If, Load, Loop, Store, bounds_checks, element_offset
 from .values import Value, as_value, cast, lower_value
 

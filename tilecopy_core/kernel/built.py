@@ -16,7 +16,7 @@ from ..ptx import Parameter as PtxParameter
 from ..ptx import PtxBuilder, module_text
 from ..registry import Registry, default_registry
 from ..target import Target, target_of
-from .parameters import ArrayParameter, Parameter, ScalarParameter
+from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
 from .statements import Bound, Lowering
 
 Dim3 = tuple[int, int, int]
@@ -142,9 +142,7 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        from ..executors import choose_executor
-
-        return choose_executor(executor, self).launch(self, arguments, grid=grid, stream=stream)
+        return self._executor(executor).launch(self, arguments, grid=grid, stream=stream)
 
     def prepare(
         self,
@@ -159,19 +157,31 @@ class BuiltKernel:
         cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
 
         Args:
-            arguments, grid, stream, executor: as for a call of the kernel.
+            arguments: as for a call of the kernel.
+            grid: as for a call of the kernel.
+            stream: as for a call of the kernel.
+            executor: as for a call of the kernel.
 
         Raises:
             LaunchError: as for a call of the kernel.
         """
-        from ..executors import choose_executor
-
-        chosen = choose_executor(executor, self)
+        chosen = self._executor(executor)
         prepare = getattr(chosen, "prepare", None)
         if prepare is None:  # an executor need not offer it
             return partial(chosen.launch, self, arguments, grid=grid, stream=stream)
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
         return prepared
+
+    def _executor(self, name: str | None) -> Any:
+        """The executor of a name, or the one that is chosen by default; asked for once."""
+        if name is not None and not isinstance(name, str):
+            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
+        chosen = self.remembered.get(name)
+        if chosen is None:
+            from ..executors import choose_executor
+
+            chosen = self.remembered[name] = choose_executor(name, self)
+        return chosen
 
 
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
@@ -180,12 +190,11 @@ def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     Raises:
         RequestError: not one to three positive integers.
     """
-    counts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not 1 <= len(counts) <= 3 or any(
-        not hasattr(c, "__index__") or isinstance(c, bool) or int(c) < 1 for c in counts
-    ):
+    counts = [integer(count) for count in (value if isinstance(value, (tuple, list)) else (value,))]
+    known = [count for count in counts if count is not None and count >= 1]
+    if not 1 <= len(known) <= 3 or len(known) != len(counts):
         raise RequestError(f"{what} is one to three positive integers, not {value!r}")
-    x, y, z = (*(int(c) for c in counts), 1, 1)[:3]
+    x, y, z = (*known, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
         raise RequestError(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z

@@ -26,7 +26,7 @@ from ..expr import Expr, Int, evaluate
 from ..layout import split_swizzle
 from ..memory import Buffer
 
-__all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter"]
+__all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
 
 
 @attrs.frozen(eq=False)
@@ -58,7 +58,7 @@ class ArrayFacts:
         return (sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True)) + 1) * itemsize
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Binding:
     """What the parameters of one launch are bound to.
 
@@ -68,6 +68,7 @@ class Binding:
         arrays: facts of each array, by parameter.
         numbers: values of scalars and sizes, by parameter.
         addresses: where the kernel finds each array; set by the executor before ``encode``.
+        grid: CTAs along x, y, z, once the numbers are known.
     """
 
     kernel: str
@@ -75,6 +76,7 @@ class Binding:
     arrays: dict[str, ArrayFacts] = attrs.field(factory=dict)
     numbers: dict[str, int] = attrs.field(factory=dict)
     addresses: dict[str, int] = attrs.field(factory=dict)
+    grid: tuple[int, int, int] = (1, 1, 1)
 
 
 @attrs.frozen
@@ -106,7 +108,7 @@ class Parameter(ABC):
             LaunchError: it is nothing that this parameter can be.
         """
 
-    def check(self, binding: Binding) -> None:
+    def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
         """Compare what is bound with what was declared.
 
         Raises:
@@ -175,7 +177,9 @@ class ArrayParameter(Parameter):
                 f"declare align_bytes={facts.pointer & -facts.pointer} or less"
             )
         if facts.readonly and self.written:
-            raise LaunchError(f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written")
+            raise LaunchError(
+                f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written"
+            )
 
     def encode(self, binding: Binding) -> bytes:
         """The address."""
@@ -277,9 +281,7 @@ class ScalarParameter(Parameter):
         if low > high:
             raise RequestError(f"scalar {name}: lower {low} is above upper {high}")
         if low < least or high > most:
-            raise RequestError(
-                f"scalar {name}: the bounds {low} to {high} are not within a {dtype}, {least} to {most}"
-            )
+            raise RequestError(f"scalar {name}: the bounds {low} to {high} are not within a {dtype}, {least} to {most}")
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -333,7 +335,9 @@ class SizeParameter(Parameter):
         if not self.lower <= number <= self.upper:
             raise LaunchError(f"{where}: {number} ({first}) is outside its declared {self.lower} to {self.upper}")
         if number % self.multiple_of:
-            raise LaunchError(f"{where}: {number} ({first}) is not a multiple of {self.multiple_of}, as it was declared")
+            raise LaunchError(
+                f"{where}: {number} ({first}) is not a multiple of {self.multiple_of}, as it was declared"
+            )
         binding.numbers[self.name] = number
 
     def encode(self, binding: Binding) -> bytes:
@@ -346,10 +350,18 @@ def _encoded(number: int, type: str) -> bytes:
 
 
 def _integer(value: Any, where: str, error: type[Exception]) -> int:
-    """An integer, or that error; bools and floats are none, whatever they could be rounded to."""
-    if not isinstance(value, bool) and not str(getattr(value, "dtype", "")).endswith("bool"):
-        try:
-            return operator.index(value)
-        except Exception:  # a framework raises its own, such as for a tensor of many elements
-            pass
-    raise error(f"{where}: an integer, not {value!r}")
+    """:func:`integer`, or that error."""
+    number = integer(value)
+    if number is None:
+        raise error(f"{where}: an integer, not {value!r}")
+    return number
+
+
+def integer(value: Any) -> int | None:
+    """The integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        return None
+    try:
+        return operator.index(value)
+    except Exception:  # a framework raises its own, such as for a tensor of many elements
+        return None

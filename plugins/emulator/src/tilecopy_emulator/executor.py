@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
-from tilecopy_core import BuiltKernel
+from tilecopy_core import BuiltKernel, LaunchError
 from tilecopy_core.executors import HostArguments
 
 from .memory import GlobalMemory
 from .program import parse
 from .run import Report, run_grid
+
+MOST_CTAS = 1 << 24
+"""CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
 
 
 class EmulatorExecutor:
@@ -41,11 +45,15 @@ class EmulatorExecutor:
         """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written.
 
         Raises:
-            LaunchError: an argument does not fit its parameter.
+            LaunchError: an argument does not fit its parameter, or the grid is too large to be run here.
             HazardError: an execution that the hardware leaves undefined.
         """
-        chosen = kernel.launch_grid(grid)
-        host = HostArguments.of(kernel, arguments, chosen)
+        host = HostArguments.of(kernel, arguments, grid)
+        if (ctas := prod(host.binding.grid)) > MOST_CTAS:
+            raise LaunchError(
+                f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
+                "Launch a smaller grid, or run it on a GPU"
+            )
         memory = GlobalMemory()
         addresses = {
             array.name: memory.add(array.name, array.data, array.align_bytes, writable=array.writable)
@@ -53,7 +61,7 @@ class EmulatorExecutor:
         }
         return run_grid(
             parse(kernel.ptx),
-            grid=chosen,
+            grid=host.binding.grid,
             threads=kernel.threads,
             cluster=kernel.cluster,
             parameters=host.values(kernel, addresses),
