@@ -422,7 +422,7 @@ class CudaExecutor:
                 (code,) = ready.call(stream, block.address, 0)
         if code:
             error = self.driver.error(what, code)
-            if is_not_current(code):
+            if self.driver.ended is None and is_not_current(code):
                 raise LaunchError(f"{error}; is the stream one of GPU {ready.ordinal}, where the arguments are?")
             raise error
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
-
-import numpy as np
 
 from ..dtypes import dtype_of
 from ..errors import LaunchError
+from ..kernel.parameters import integer
 from .cuda import CudaExecutor
 
 
@@ -21,17 +21,24 @@ class DeviceArray:
         dtype: element type.
         device: the GPU's number.
         executor: whose driver context is used; by default one of its own.
+
+    Raises:
+        LaunchError: extents that are none, no such device, or no memory.
+        RequestError: no such element type.
     """
 
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
     ) -> None:
-        self.shape, self.dtype = tuple(shape), dtype_of(dtype).numpy()
-        self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        self._executor = executor or CudaExecutor()
+        extents = [integer(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+        self.shape = tuple(extent for extent in extents if extent is not None and extent >= 1)
+        if len(self.shape) != len(extents):
+            raise LaunchError(f"a device array's extents are positive integers, not {shape!r}")
+        self.dtype, self.pointer = dtype_of(dtype).numpy(), 0
+        self.nbytes = prod(self.shape) * self.dtype.itemsize
+        self._executor, self._device = executor or CudaExecutor(), device
         with self._executor.active(device):
             self.pointer = self._executor.allocate(self.nbytes)
-        self._device = device
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -60,9 +67,11 @@ class DeviceArray:
             self._executor.fill(self.pointer, byte, self.nbytes)
 
     def free(self) -> None:
-        """Give the memory back."""
-        with self._executor.active(self._device):
-            self._executor.release(self.pointer)
+        """Give the memory back; once is enough."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer:
+            with self._executor.active(self._device):
+                self._executor.release(pointer)
 
     def __enter__(self) -> DeviceArray:
         return self

@@ -19,8 +19,9 @@ _CONTEXT_ENDED = frozenset(
 _CAPTURING = range(900, 910)
 """Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
 
-_NOT_CURRENT = frozenset({201, 400})
-"""INVALID_CONTEXT and INVALID_HANDLE: what a launch gives where the function's context is not the current one."""
+_NOT_CURRENT = frozenset({201, 400, 709})
+"""INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
+function's context is not the current one."""
 
 
 def _bindings() -> Any:
