@@ -151,7 +151,21 @@ def test_integers_of_every_kind_arrive(dtype: str, bounds: dict[str, int], value
 @pytest.mark.parametrize(
     "bad",
     [
-        *(True, np.True_, np.array(True), 1.0, np.float64(2), float("nan"), float("inf"), 1j, "1", b"1", None, [], (1,)),
+        *(
+            True,
+            np.True_,
+            np.array(True),
+            1.0,
+            np.float64(2),
+            float("nan"),
+            float("inf"),
+            1j,
+            "1",
+            b"1",
+            None,
+            [],
+            (1,),
+        ),
         *(np.array([1]), np.array(1.5), np.zeros((64, 64)), object(), np.datetime64("2020-01-01"), 2**31, -1, 2**100),
     ],
 )
