@@ -118,9 +118,14 @@ def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:
             cuda.launch(kernel, bad, grid=1)
     with pytest.raises(tc.LaunchError, match="no grid"):
         cuda.launch(kernel, (2, a, 1, b))
+    for grid in (True, 1.0, (1.0,), [True], (1, None), "1", [[1]], np.array([1, 1])):
+        with pytest.raises(tc.TilecopyError, match="grid is one to three positive integers"):
+            cuda.launch(kernel, (2, a, 1, b), grid=grid)
     assert len(fake.launches) == 1
-    cuda.launch(kernel, (2, a, np.int64(1), b), grid=[1])
-    assert len(fake.launches) == 2
+    for grid in (1, (1,), [1], np.int64(1), (np.int64(1), 1)) * 2:
+        cuda.launch(kernel, (2, a, np.int64(1), b), grid=grid)
+        cuda.launch(kernel, (2, a, 1, b), grid=grid)
+    assert {launched.grid for launched in fake.launches} == {(1, 1, 1)} and len(fake.launches) == 21
 
 
 def test_each_array_has_its_own_alignment() -> None:

@@ -330,8 +330,9 @@ class CudaExecutor:
         remembered = kernel.remembered.get(self)
         if remembered is None:
             return None
-        key, addresses, bits, readers = [grid], [], 0, self._readers
+        addresses, bits, readers = [], 0, self._readers
         try:
+            key = _grid_key(grid)
             for argument in arguments:
                 kind = type(argument)
                 if kind is int:
@@ -390,7 +391,7 @@ class CudaExecutor:
         """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
-        key: list[Any] = [grid]
+        key = _grid_key(grid)
         for argument in arguments:
             kind = type(argument)
             if kind is int:
@@ -405,10 +406,7 @@ class CudaExecutor:
         remembered = kernel.remembered.setdefault(self, {})
         if len(remembered) >= _MOST_REMEMBERED:
             remembered.clear()
-        try:
-            remembered[tuple(key)] = ready
-        except TypeError:  # a grid given as a list
-            return
+        remembered[tuple(key)] = ready
 
     def _launch_elsewhere(self, ready: _Ready, block: _Block, stream: Any, code: Any) -> None:
         """After a launch that the driver refused: once more where only the current context was wrong.
@@ -466,6 +464,14 @@ class CudaExecutor:
         handle = self.driver.api.CUstream(number)
         self._streams[None if stream is None else number] = handle
         return handle
+
+
+def _grid_key(grid: Any) -> list[Any]:
+    """The start of a key: the grid with its types, since 1 is equal to True and 1.0, which are no grids."""
+    if grid is None or type(grid) is int:
+        return [grid]
+    counts = grid if isinstance(grid, (tuple, list)) else (grid,)
+    return [*counts, *map(type, counts)]
 
 
 def stream_pointer(stream: Any) -> int:
