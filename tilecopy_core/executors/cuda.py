@@ -332,7 +332,7 @@ class CudaExecutor:
             return None
         addresses, bits, readers = [], 0, self._readers
         try:
-            key = _grid_key(grid)
+            key = [None] if grid is None else _grid_key(grid)
             for argument in arguments:
                 kind = type(argument)
                 if kind is int:

@@ -16,7 +16,7 @@ from ..ptx import Parameter as PtxParameter
 from ..ptx import PtxBuilder, module_text
 from ..registry import Registry, default_registry
 from ..target import Target, target_of
-from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
+from .parameters import ArrayParameter, Parameter, integer
 from .statements import Bound, Lowering
 
 Dim3 = tuple[int, int, int]
@@ -208,7 +208,7 @@ def lower_kernel(
     *,
     name: str,
     threads: int,
-    parameters: tuple[Buffer | ScalarParameter, ...],
+    parameters: tuple[Buffer | Parameter, ...],
     shared: tuple[Buffer, ...],
     body: Sequence[Any],
     bounds: tuple[Bound, ...],
@@ -222,15 +222,15 @@ def lower_kernel(
     chosen = target_of(target)
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     ptx = PtxBuilder(chosen, threads, shared)
-    for parameter in parameters:
-        if isinstance(parameter, ScalarParameter):
+    declared = tuple(
+        ArrayParameter.of(p, written=p.name in written) if isinstance(p, Buffer) else p for p in parameters
+    )
+    for parameter in declared:
+        if parameter.is_number:
             ptx.declare_scalar(parameter.name, parameter.type)
     context = Lowering(ptx, chosen, registry or default_registry())
     for statement in body:
         statement.lower(context)
-    declared = tuple(
-        ArrayParameter.of(p, written=p.name in written) if isinstance(p, Buffer) else p for p in parameters
-    )
     kernel = BuiltKernel(
         name=name,
         ptx=module_text(ptx, name, [PtxParameter(p.name, p.type) for p in declared], cluster3),
@@ -248,7 +248,7 @@ def lower_kernel(
     )
     if kernel.grid is not None:
         kernel.launch_grid(None)
-        if not any(isinstance(p, ScalarParameter) for p in parameters):
+        if not any(parameter.is_number for parameter in declared):
             kernel.check_bounds(kernel.grid, {})
             kernel = attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
     return kernel

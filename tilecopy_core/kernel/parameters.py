@@ -92,6 +92,9 @@ class Parameter(ABC):
     takes_argument: ClassVar[bool] = True
     """Whether the caller passes an argument for it; else it is read from the other parameters."""
 
+    is_number: ClassVar[bool] = False
+    """Whether it is an integer that symbolic expressions of the kernel may name."""
+
     follows_addresses: ClassVar[bool] = False
     """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
 
@@ -251,6 +254,8 @@ class ScalarParameter(Parameter):
     lower: int
     upper: int
 
+    is_number: ClassVar[bool] = True
+
     @classmethod
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
@@ -318,6 +323,7 @@ class SizeParameter(Parameter):
     upper: int = _B32[1]
 
     takes_argument: ClassVar[bool] = False
+    is_number: ClassVar[bool] = True
 
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
