@@ -60,6 +60,19 @@ def test_the_bytes_of_every_parameter_reach_the_driver_in_order() -> None:
     assert len(fake.launches) == 3
 
 
+def test_a_kernel_may_have_no_parameters_or_numbers_alone() -> None:
+    for count, sizes in ((0, ()), (1, (8,)), (3, (8, 8, 8))):
+        k = tc.KernelBuilder("few", threads=32)
+        for index in range(count):
+            k.scalar(f"n{index}", "int64")
+        kernel, fake = k.build(target="sm_90", grid=3), FakeDriver(sizes=sizes)
+        cuda, numbers = CudaExecutor(fake), tuple(2**40 * index for index in range(count))
+        for _ in range(2):
+            cuda.launch(kernel, numbers)
+        cuda.prepare(kernel, numbers)()
+        assert [launched.numbers() for launched in fake.launches] == [numbers] * 3
+
+
 def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
