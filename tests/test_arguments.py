@@ -179,7 +179,7 @@ def test_what_is_no_such_integer_is_refused(bad: Any) -> None:
 def test_a_uint32_may_be_declared_up_to_its_largest_value() -> None:
     wide = ScalarParameter.declare("n", "uint32", upper=2**32 - 1)
     narrow = ScalarParameter.declare("n", "uint32", upper=2**31 - 1)
-    assert (wide.type, narrow.type) == ("b64", "b32") and ScalarParameter.declare("n", "uint32") == wide
+    assert (wide.type, narrow.type) == ("b64", "b32") and ScalarParameter.declare("n", "uint32") == narrow
     binding = Binding("kernel", lambda where, argument: pytest.fail("no array here"))
     wide.read(2**32 - 1, binding)
     assert wide.encode(binding) == (2**32 - 1).to_bytes(8, "little")
@@ -187,12 +187,27 @@ def test_a_uint32_may_be_declared_up_to_its_largest_value() -> None:
         wide.read(2**32, binding)
 
 
-def test_an_index_past_two_to_the_31_is_right_in_a_kernel() -> None:
-    """A uint32 that may be so large travels as an int64 does."""
-    kernel = one_number("int64", upper=2**32 - 1)
+@pytest.mark.parametrize("value", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
+def test_a_large_uint32_is_right_in_a_kernel(value: int) -> None:
+    kernel = one_number("uint32", upper=2**32 - 1)
     out = np.zeros(1, np.int64)
-    kernel(2**32 - 1, out, executor="emulator")
-    assert out[0] == 2**32 - 1
+    kernel(value, out, executor="emulator")
+    assert out[0] == value
+    assert kernel.cubin()[:4] == b"\x7fELF"
+    with pytest.raises(tc.LaunchError, match="outside its declared 0 to 4294967295"):
+        kernel(2**32 + value, out, executor="emulator")
+
+
+def test_a_uint32_is_compared_as_unsigned() -> None:
+    k = tc.KernelBuilder("compared", threads=32)
+    n, b = k.scalar("n", "uint32", upper=2**32 - 1), k.param("B", (32,), "int32")
+    with k.if_(n > k.thread_id()):
+        k.store(b[k.thread_id()], 1)
+    kernel = k.build(target="sm_80", grid=1)
+    for value, written in ((0, 0), (5, 5), (2**31, 32), (2**32 - 1, 32)):
+        out = np.zeros(32, np.int32)
+        kernel(value, out, executor="emulator")
+        assert out.sum() == written
 
 
 @pytest.mark.parametrize(
@@ -213,8 +228,9 @@ def test_an_index_past_two_to_the_31_is_right_in_a_kernel() -> None:
     ],
 )
 def test_odd_declarations_are_request_errors(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(tc.RequestError, match=f"scalar n: .*{message}|scalar n: {message}"):
-        ScalarParameter.declare("n", **more)
+    for declare in (ScalarParameter.declare, tc.KernelBuilder("scratch", threads=32).scalar):
+        with pytest.raises(tc.RequestError, match=f"scalar n: .*{message}|scalar n: {message}"):
+            declare("n", **more)
 
 
 # ------------------------------------------------------------------------------------------------ the protocol

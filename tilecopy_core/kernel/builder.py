@@ -23,7 +23,6 @@ from .statements import Action, Bound, Copy, If, Load, Loop, Store, bounds_check
 from .values import Value, as_value, cast, lower_value
 
 _GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-_SCALARS = {"int32": ("b32", 2**31 - 1), "uint32": ("b32", 2**31 - 1), "int64": ("b64", 2**62)}
 
 
 class ScopedCopies:
@@ -158,18 +157,13 @@ class KernelBuilder:
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
             lower: smallest value.
-            upper: largest value; by default the largest of an int32 (2**62 for int64).
+            upper: largest value; by default the largest of an int32 (2**62 for int64). A uint32 for which more is
+                declared is computed with in 64 bits.
         """
-        if dtype not in _SCALARS:
-            raise RequestError(f"scalar {name}: dtype {dtype!r} is not one of {', '.join(_SCALARS)}")
-        if multiple_of < 1:
-            raise RequestError(f"scalar {name}: multiple_of is at least 1, not {multiple_of}")
-        type, most = _SCALARS[dtype]
-        upper = most if upper is None else upper
-        if not lower <= upper <= most:
-            raise RequestError(f"scalar {name}: the bounds {lower} to {upper} are not within a {dtype}")
-        self._parameters.append(ScalarParameter(self._claim(name, "scalar"), type, multiple_of, lower, upper))
-        return symbol(name, lower=lower, upper=upper, multiple_of=multiple_of)
+        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=lower, upper=upper)
+        self._claim(name, "scalar")
+        self._parameters.append(parameter)
+        return symbol(name, lower=parameter.lower, upper=parameter.upper, multiple_of=parameter.multiple_of)
 
     def shared(
         self,
