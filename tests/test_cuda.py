@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,3 +169,138 @@ def test_a_foreign_target_and_broken_ptx_are_launch_errors(gpu: str) -> None:
     k.inline_ptx("nonsense.u32 %r1;")
     with pytest.raises(tc.LaunchError, match="refuses the PTX"):
         k.build(target=gpu, grid=1)(np.zeros(4, np.int32), executor="cuda")
+
+
+# -------------------------------------------------------------------------------------------------- launches
+
+
+def test_a_remembered_launch_sees_other_memory_and_other_shapes(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    for _ in range(4):
+        a, b = torch.randn(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda")
+        kernel(a, b)
+        assert torch.equal(a, b)
+    flat = torch.zeros(256 * 64 + 1, device="cuda")
+    for bad, message in (
+        (flat[1:].view(256, 64), "not a multiple of 16"),
+        (a[:128], "shape"),
+        (a.half(), "dtype float16"),
+        (torch.randn(256, 64, dtype=torch.complex64, device="cuda").conj().imag, "resolve_neg|stride"),
+        (a.to_sparse(), "not dense memory"),
+        (a.to("meta"), "the tensor is on meta"),
+    ):
+        with pytest.raises(tc.LaunchError, match=message):
+            kernel(bad, b)
+
+
+def test_a_prepared_launch(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    a, b = torch.randn(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda")
+    launch = kernel.prepare(a, b)
+    for _ in range(3):
+        a.add_(1)
+        torch.cuda.synchronize()
+        launch()
+        torch.cuda.synchronize()
+        assert torch.equal(a, b)
+    x, y = oracle.random_array((256, 64), np.float32), np.zeros((256, 64), np.float32)
+    kernel.prepare(x, y, executor="cuda")()
+    assert oracle.same_bytes(x, y)
+
+
+def test_launches_from_threads_that_have_no_context(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    a, b = torch.randn(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda")
+    kernel(a, torch.empty_like(b))
+    prepared, found = kernel.prepare(a, b), list[Any]()
+
+    def work() -> None:
+        try:
+            kernel(a, b)
+            prepared()
+        except tc.TilecopyError as error:
+            found.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    torch.cuda.synchronize()
+    assert not found and torch.equal(a, b)
+
+
+def test_a_graph_captures_launches(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    a, b, c = (torch.zeros(256, 64, device="cuda") for _ in range(3))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # the kernel is loaded in here, too
+        stream = torch.cuda.current_stream()
+        kernel(a, b, stream=stream)
+        kernel.prepare(b, c, stream=stream)()
+        with pytest.raises(tc.LaunchError, match="captured into a graph, and A is in host memory"):
+            kernel(np.zeros((256, 64), np.float32), b, stream=stream)
+    a.normal_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(a, c) and bool(a.any())
+
+
+def test_two_devices(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU: two are needed")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    for current in (0, 1, 0):
+        torch.cuda.set_device(current)  # a launch on a device must not depend on the current one
+        for device in (0, 1):
+            a = torch.randn(256, 64, device=f"cuda:{device}")
+            b, c = torch.zeros_like(a), torch.zeros_like(a)
+            kernel(a, b)
+            prepared = kernel.prepare(a, c)
+            prepared()
+            torch.cuda.synchronize(device)
+            assert torch.equal(a, b) and torch.equal(a, c)
+            assert torch.cuda.current_device() == current
+    torch.cuda.set_device(0)
+    with pytest.raises(tc.LaunchError, match="several devices: A on GPU 0, B on GPU 1"):
+        kernel(torch.zeros(256, 64, device="cuda:0"), torch.zeros(256, 64, device="cuda:1"))
+
+
+_FAULT = """
+import numpy as np, tilecopy_core as tc
+from kernels import round_trip
+k = tc.KernelBuilder("faulty", threads=32)
+b = k.param("B", (32,), "int32")
+k.inline_ptx("{{ .reg .b64 at; mov.b64 at, 8; st.global.u32 [at], 1; }}")
+good = round_trip((256, 64), (128, 64), "float16", target="GPU")
+a = np.zeros((256, 64), np.float16)
+good(a, a.copy(), executor="cuda")
+for run in (
+    lambda: k.build(target="GPU", grid=1)(np.zeros(32, np.int32), executor="cuda"),
+    lambda: good(a, a.copy(), executor="cuda"),
+    lambda: round_trip((128, 64), (128, 64), "float16", target="GPU")(a[:128], a[:128].copy(), executor="cuda"),
+):
+    try:
+        run()
+    except tc.LaunchError as error:
+        print(str(error).replace("\\n", " "))
+"""
+
+
+def test_an_error_that_ends_the_context_is_told_by_every_later_launch(gpu: str) -> None:
+    """In a process of its own, since nothing runs in it afterwards."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FAULT.replace("GPU", gpu)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+        timeout=120,
+    )
+    first, *later = done.stdout.splitlines()
+    assert "kernel faulty" in first and "has ended the CUDA context" in first, done
+    assert len(later) == 2 and all("the CUDA context of this process has ended: CUDA_ERROR" in line for line in later)
+    assert "refuses the PTX" not in done.stdout

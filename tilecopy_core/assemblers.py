@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .errors import AssemblerError
-from .target import Target
+from .target import Target, target_of
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
 INSTALL = {"nvjitlink": "pip install nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
 """What to install for each."""
 
+TIMEOUT_S = 300.0
+"""Seconds that ptxas may take for one module: thousands of unrolled copies take some."""
+_VERSION_TIMEOUT_S = 20.0
+
 
 def ptxas_path() -> str | None:
-    """The ptxas of the PATH, else of an installed wheel, else None."""
+    """The ptxas of the PATH, else of an installed wheel, else None; whether it works is another question.
+
+    A file or folder of that name on the PATH that cannot be executed is given too, where no program is: it is what the
+    user has put there.
+    """
     found = shutil.which("ptxas")
     if found is not None:
         return found
+    for folder in os.get_exec_path():
+        if folder and Path(folder, "ptxas").exists():
+            return str(Path(folder, "ptxas"))
     spec = find_spec("nvidia")
     for root in (spec.submodule_search_locations or []) if spec is not None else []:
         for path in sorted(Path(root).glob("*/bin/ptxas")):
@@ -29,55 +44,103 @@ def ptxas_path() -> str | None:
 
 
 def available_assemblers() -> dict[str, str]:
-    """Assembler -> its version or path, for those that work here."""
+    """Assembler -> its version or path, for those that answer here when asked for their version."""
     found = {}
-    try:
-        from cuda.bindings import nvjitlink
-
-        found["nvjitlink"] = "{}.{}".format(*nvjitlink.version())
-    except (ImportError, RuntimeError):
-        pass
-    path = ptxas_path()
-    if path is not None:
-        found["ptxas"] = path
+    for name in ASSEMBLERS:
+        try:
+            found[name] = _version_of(name)
+        except AssemblerError:
+            continue
     return found
 
 
-def assemble(ptx: str, target: Target, assembler: str | None = None) -> bytes:
+def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
     """Machine code for a target.
 
     Args:
         ptx: the text of a module.
         target: the architecture.
         assembler: one of :data:`ASSEMBLERS`; by default the first that works.
+        timeout_s: seconds that ptxas may take (nvJitLink runs in this process and cannot be stopped).
 
     Raises:
-        AssemblerError: it is not installed, or refuses the text; the message holds its log.
+        AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
+        TargetError: there is no such target.
     """
-    if assembler is None:
-        found = available_assemblers()
-        if not found:
-            raise AssemblerError("no assembler is installed: " + " or ".join(INSTALL.values()))
-        assembler = next(iter(found))
-    if assembler == "nvjitlink":
-        return _nvjitlink(ptx, target)
-    if assembler == "ptxas":
-        return _ptxas(ptx, target)
+    if not isinstance(ptx, str):
+        raise AssemblerError(f"ptx is the text of a module, not {type(ptx).__name__}")
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
+        raise AssemblerError(f"timeout_s is a positive number of seconds, not {timeout_s!r}")
+    chosen = target_of(target)
+    name = _first_that_works() if assembler is None else assembler
+    try:
+        text = ptx.encode()
+    except UnicodeEncodeError as error:
+        raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
+    if name == "nvjitlink":
+        return _nvjitlink(text, chosen)
+    if name == "ptxas":
+        return _ptxas(text, chosen, timeout_s)
     raise AssemblerError(f"assembler {assembler!r} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
 
 
-def _nvjitlink(ptx: str, target: Target) -> bytes:
+def _first_that_works() -> str:
+    """The first assembler that gives its version, or an error with the reason for each."""
+    reasons = []
+    for name in ASSEMBLERS:
+        try:
+            _version_of(name)
+        except AssemblerError as error:
+            reasons.append(str(error))
+        else:
+            return name
+    raise AssemblerError("no assembler works here: " + "; ".join(reasons))
+
+
+def _version_of(name: str) -> str:
+    """The version of nvJitLink or the path of ptxas.
+
+    Raises:
+        AssemblerError: it is not there, or does not run; the message says what to do.
+    """
+    if name == "nvjitlink":
+        return "{}.{}".format(*_nvjitlink_bindings().version())
+    path = ptxas_path()
+    if path is None:
+        raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
+    if done.returncode or "release" not in done.stdout:
+        said = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
+        raise AssemblerError(
+            f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {said[0][:120]!r}; "
+            + _REMEDY
+        )
+    return path
+
+
+# ------------------------------------------------------------------------------------------------------ nvJitLink
+
+
+def _nvjitlink_bindings() -> Any:
     try:
         from cuda.bindings import nvjitlink
 
         nvjitlink.version()
     except (ImportError, RuntimeError) as error:
         raise AssemblerError(f"nvJitLink is not installed: {INSTALL['nvjitlink']}") from error
-    handle = nvjitlink.create(1, [f"-arch={target}"])
+    return nvjitlink
+
+
+def _nvjitlink(ptx: bytes, target: Target) -> bytes:
+    nvjitlink = _nvjitlink_bindings()
+    try:
+        handle = nvjitlink.create(1, [f"-arch={target}"])
+    except nvjitlink.nvJitLinkError as error:
+        version = "{}.{}".format(*nvjitlink.version())
+        raise AssemblerError(f"nvJitLink {version} does not take the target {target}: {error}") from error
     try:
         try:
-            data = ptx.encode()
-            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), "tilecopy.ptx")
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "tilecopy.ptx")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             log = bytearray(nvjitlink.get_error_log_size(handle))
@@ -91,17 +154,57 @@ def _nvjitlink(ptx: str, target: Target) -> bytes:
         nvjitlink.destroy(handle)
 
 
-def _ptxas(ptx: str, target: Target) -> bytes:
+# ---------------------------------------------------------------------------------------------------------- ptxas
+
+_REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({INSTALL['ptxas']} brings one)"
+
+
+def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
     path = ptxas_path()
     if path is None:
         raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
-    with tempfile.TemporaryDirectory() as folder:
-        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(ptx)
-        done = subprocess.run(
-            [path, f"-arch={target}", str(source), "-o", str(result)], capture_output=True, text=True, check=False
-        )
-        if done.returncode or not result.exists():
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+            source.write_bytes(ptx)
+            done = _run(path, [f"-arch={target}", str(source), "-o", str(result)], timeout_s)
             log = (done.stderr or done.stdout).strip()
-            raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
-        return result.read_bytes()
+            if done.returncode < 0:
+                raise AssemblerError(f"{path} died of {_signal(-done.returncode)} on the PTX for {target}\n{log}")
+            if done.returncode:
+                raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
+            if not result.is_file():
+                raise AssemblerError(f"{path} wrote no machine code for {target}, so it is no ptxas; {_REMEDY}\n{log}")
+            return result.read_bytes()
+    except OSError as error:
+        raise AssemblerError(f"the files that {path} reads and writes: {error}") from error
+
+
+def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """A program's run to its end.
+
+    Raises:
+        AssemblerError: the file is no program of this machine, or does not end in time.
+    """
+    try:
+        return subprocess.run(
+            [path, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AssemblerError(f"{path} {arguments[0]} does not end within {timeout_s:g} seconds") from error
+    except OSError as error:
+        what = "a folder" if Path(path).is_dir() else "no program that can run here"
+        raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

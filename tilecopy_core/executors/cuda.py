@@ -7,14 +7,11 @@ reads, a look-up, a mask an address and the driver's call.
 
 from __future__ import annotations
 
-import ctypes
 import operator
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 import attrs
@@ -23,62 +20,12 @@ from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .arguments import array_facts, bind, cupy_key, flat_bytes, is_cupy, is_tensor, tensor_key
-from .driver import Device, Driver, is_not_current
+from .driver import Device, Driver
+from .launches import PreparedLaunch, ReadyLaunch, ready_launch
 
 _LOG_BYTES = 16384
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
-
-
-@attrs.define(eq=False)
-class _Block:
-    """Arguments of one launch as the driver takes them: a table of their places in some memory.
-
-    Attributes:
-        memory: addresses of arrays first, then the other parameters.
-        table: for each parameter where it is.
-        address: of the table.
-    """
-
-    memory: Any
-    table: Any
-    address: int
-
-
-@attrs.frozen(eq=False)
-class _Ready:
-    """A launch that was checked, but for the addresses of its arrays.
-
-    Attributes:
-        kernel: its name.
-        ordinal: the GPU.
-        call: the driver's launch with everything but stream and arguments.
-        masks: of each array, the bits of its address that must be zero.
-        mask: all of them.
-        pack: puts the addresses into a block's memory.
-        fixed: the initial content of a block's memory.
-        places: where each parameter is in it.
-        blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
-    """
-
-    kernel: str
-    ordinal: int
-    call: Callable[..., tuple[Any, ...]]
-    masks: tuple[int, ...]
-    mask: int
-    pack: Callable[..., None]
-    fixed: bytes
-    places: tuple[int, ...]
-    blocks: list[_Block] = attrs.field(factory=list)
-
-    def new_block(self, addresses: Sequence[int] = ()) -> _Block:
-        """A block, with addresses where they are given."""
-        memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
-        start = ctypes.addressof(memory)
-        table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
-        if addresses:
-            self.pack(memory, 0, *addresses)
-        return _Block(memory, table, ctypes.addressof(table))
 
 
 @attrs.frozen(eq=False)
@@ -101,35 +48,6 @@ class _Checked:
     def addresses(self) -> list[int]:
         """Of the arrays, in order."""
         return [self.binding.addresses[parameter.name] for parameter in self.kernel.arrays]
-
-
-class PreparedLaunch:
-    """One launch of a kernel, made ready: calling it is the driver's call and little else.
-
-    It keeps its arguments alive. What it launches with is their memory as it was when it was prepared.
-    """
-
-    __slots__ = ("_arguments", "_block", "_call", "_executor", "_ready", "_stream")
-
-    def __init__(self, executor: CudaExecutor, ready: _Ready, block: _Block, stream: Any, arguments: Any) -> None:
-        self._executor, self._ready, self._block, self._stream, self._arguments = (
-            executor,
-            ready,
-            block,
-            stream,
-            arguments,
-        )
-        self._call = partial(ready.call, stream, block.address, 0)
-
-    def __call__(self) -> None:
-        """Launch.
-
-        Raises:
-            LaunchError: the driver refuses.
-        """
-        (code,) = self._call()
-        if code:
-            self._executor._launch_elsewhere(self._ready, self._block, self._stream, code)
 
 
 class CudaExecutor:
@@ -300,7 +218,7 @@ class CudaExecutor:
         ready.pack(block.memory, 0, *addresses)
         (code,) = ready.call(handle, block.address, 0)
         if code:
-            self._launch_elsewhere(ready, block, handle, code)
+            ready.launch_elsewhere(block, handle, code)
         ready.blocks.append(block)
 
     def prepare(
@@ -323,15 +241,16 @@ class CudaExecutor:
         if checked.staged:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         ready = self._ready(checked)
-        return PreparedLaunch(self, ready, ready.new_block(checked.addresses), handle, arguments)
+        return PreparedLaunch(ready, ready.new_block(checked.addresses), handle, arguments)
 
-    def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[_Ready, list[int]] | None:
+    def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
         remembered = kernel.remembered.get(self)
         if remembered is None:
             return None
-        key, addresses, bits, readers = [grid], [], 0, self._readers
+        addresses, bits, readers = [], 0, self._readers
         try:
+            key = [None] if grid is None else _grid_key(grid)
             for argument in arguments:
                 kind = type(argument)
                 if kind is int:
@@ -341,7 +260,7 @@ class CudaExecutor:
                     key.append(facts)
                     addresses.append(address)
                     bits |= address
-            ready: _Ready = remembered[tuple(key)]
+            ready: ReadyLaunch = remembered[tuple(key)]
         except Exception:  # whatever is odd about them, the whole check says it
             return None
         if bits & ready.mask and any(address & mask for address, mask in zip(addresses, ready.masks, strict=True)):
@@ -361,36 +280,18 @@ class CudaExecutor:
         staged = tuple(name for name in binding.arrays if name not in where)
         return _Checked(kernel, binding, next(iter(where.values()), 0), staged)
 
-    def _ready(self, checked: _Checked) -> _Ready:
-        """A launch of the loaded kernel; addresses lead the block's memory, so that they can be replaced at once."""
+    def _ready(self, checked: _Checked) -> ReadyLaunch:
+        """A launch of the kernel, which is loaded where it is not yet."""
         kernel, binding = checked.kernel, checked.binding
         with self.driver.active(checked.ordinal):
             function = self.load(kernel, checked.ordinal)
-        arrays = [parameter.name for parameter in kernel.arrays]
-        masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
-        others = [p for p in kernel.parameters if p.name not in binding.arrays]
-        encoded = [parameter.encode(binding) for parameter in others]
-        padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
-        first = -(-len(arrays) // 2) * 16
-        place = {name: 8 * index for index, name in enumerate(arrays)}
-        place |= zip((p.name for p in others), accumulate(map(len, padded), initial=first), strict=False)
-        shared = kernel.shared_bytes if kernel.dynamic_shared else 0
-        return _Ready(
-            kernel=kernel.name,
-            ordinal=checked.ordinal,
-            call=partial(self.driver.api.cuLaunchKernel, function, *binding.grid, kernel.threads, 1, 1, shared),
-            masks=masks,
-            mask=max(masks, default=0),
-            pack=struct.Struct(f"={len(arrays)}Q").pack_into,
-            fixed=bytes(first) + b"".join(padded),
-            places=tuple(place[parameter.name] for parameter in kernel.parameters),
-        )
+        return ready_launch(self.driver, kernel, binding, function, checked.ordinal)
 
-    def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: _Ready) -> None:
+    def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: ReadyLaunch) -> None:
         """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
-        key: list[Any] = [grid]
+        key = _grid_key(grid)
         for argument in arguments:
             kind = type(argument)
             if kind is int:
@@ -405,26 +306,7 @@ class CudaExecutor:
         remembered = kernel.remembered.setdefault(self, {})
         if len(remembered) >= _MOST_REMEMBERED:
             remembered.clear()
-        try:
-            remembered[tuple(key)] = ready
-        except TypeError:  # a grid given as a list
-            return
-
-    def _launch_elsewhere(self, ready: _Ready, block: _Block, stream: Any, code: Any) -> None:
-        """After a launch that the driver refused: once more where only the current context was wrong.
-
-        Asking for the current context before every launch would cost more than the rest of ours. The driver refuses a
-        function of another context than the current one, and then nothing was launched.
-        """
-        what = f"launch of kernel {ready.kernel}"
-        if is_not_current(code):
-            with self.driver.active(ready.ordinal):
-                (code,) = ready.call(stream, block.address, 0)
-        if code:
-            error = self.driver.error(what, code)
-            if self.driver.ended is None and is_not_current(code):
-                raise LaunchError(f"{error}; is the stream one of GPU {ready.ordinal}, where the arguments are?")
-            raise error
+        remembered[tuple(key)] = ready
 
     def _launch_staged(self, checked: _Checked, stream: Any) -> None:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
@@ -466,6 +348,14 @@ class CudaExecutor:
         handle = self.driver.api.CUstream(number)
         self._streams[None if stream is None else number] = handle
         return handle
+
+
+def _grid_key(grid: Any) -> list[Any]:
+    """The start of a key: the grid with its types, since 1 is equal to True and 1.0, which are no grids."""
+    if grid is None or type(grid) is int:
+        return [grid]
+    counts = grid if isinstance(grid, (tuple, list)) else (grid,)
+    return [*counts, *map(type, counts)]
 
 
 def stream_pointer(stream: Any) -> int:

@@ -2,7 +2,18 @@
 
 from .barriers import Mbarrier
 from .builder import KernelBuilder
-from .built import BuiltKernel, ScalarParameter, SharedAllocation
+from .built import BuiltKernel, SharedAllocation
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from .values import Value
 
-__all__ = ["BuiltKernel", "KernelBuilder", "Mbarrier", "ScalarParameter", "SharedAllocation", "Value"]
+__all__ = [
+    "ArrayParameter",
+    "BuiltKernel",
+    "KernelBuilder",
+    "Mbarrier",
+    "Parameter",
+    "ScalarParameter",
+    "SharedAllocation",
+    "SizeParameter",
+    "Value",
+]

@@ -198,7 +198,8 @@ class KernelBuilder:
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
             lower: smallest value.
-            upper: largest value; by default that of the dtype (2**62 for int64).
+            upper: largest value; by default the largest of an int32 (2**62 for int64). A uint32 for which more is
+                declared is computed with in 64 bits.
 
         Raises:
             RequestError: a name that is taken, no such dtype, or bounds that it does not have.

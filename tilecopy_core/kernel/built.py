@@ -53,7 +53,8 @@ class BuiltKernel:
         scalars: the name of the parameter that each symbol is.
         origins: what each statement is and where it was made; the first is none.
         statements: for each line of the PTX the number of its statement.
-        remembered: what each executor keeps for later launches; no part of the kernel's value, of a copy or of a pickle.
+        executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
+        remembered: what each executor keeps for later launches.
     """
 
     name: str
@@ -72,6 +73,7 @@ class BuiltKernel:
     scalars: Mapping[Symbol, str]
     origins: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
+    executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
     remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -159,7 +161,11 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        return self._executor(executor).launch(self, arguments, grid=grid, stream=stream)
+        try:
+            chosen = self.executors[executor]
+        except (KeyError, TypeError):
+            chosen = self._executor(executor)
+        return chosen.launch(self, arguments, grid=grid, stream=stream)
 
     def prepare(
         self,
@@ -190,14 +196,12 @@ class BuiltKernel:
         return prepared
 
     def _executor(self, name: str | None) -> Any:
-        """The executor of a name, or the one that is chosen by default; asked for once."""
+        """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
             raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
-        chosen = self.remembered.get(name)
-        if chosen is None:
-            from ..executors import choose_executor
+        from ..executors import choose_executor
 
-            chosen = self.remembered[name] = choose_executor(name, self)
+        chosen = self.executors[name] = choose_executor(name, self)
         return chosen
 
 

@@ -22,7 +22,7 @@ import attrs
 
 from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, RequestError
-from ..expr import Int, Expr, evaluate, symbols_of
+from ..expr import Expr, Int, evaluate, symbols_of
 from ..memory import Buffer
 
 __all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
@@ -90,6 +90,9 @@ class Parameter(ABC):
 
     takes_argument: ClassVar[bool] = True
     """Whether the caller passes an argument for it; else it is read from the other parameters."""
+
+    is_number: ClassVar[bool] = False
+    """Whether it is an integer that symbolic expressions of the kernel may name."""
 
     follows_addresses: ClassVar[bool] = False
     """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
@@ -231,6 +234,7 @@ def _declared(shape: tuple[Int, ...], values: tuple[int, ...]) -> str:
 _B32 = (-(2**31), 2**31 - 1)
 _SCALARS: dict[str, tuple[int, int]] = {"int32": _B32, "uint32": (0, 2**32 - 1), "int64": (-(2**62), 2**62)}
 """Smallest and largest value of each type; int64 keeps one bit in reserve for sums."""
+_DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 
 @attrs.frozen
@@ -249,21 +253,23 @@ class ScalarParameter(Parameter):
     lower: int
     upper: int
 
+    is_number: ClassVar[bool] = True
+
     @classmethod
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
     ) -> ScalarParameter:
         """A parameter of a dtype.
 
-        The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 therefore
-        travels as 64 bits.
+        The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 (declare it:
+        ``upper=2**32 - 1``) therefore travels as 64 bits.
 
         Args:
             name: an identifier.
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
             lower: smallest value.
-            upper: largest value; by default that of the dtype (2**62 for int64).
+            upper: largest value; by default that of an int32 (2**62 for int64).
 
         Raises:
             RequestError: no such dtype, or bounds that it does not have.
@@ -273,7 +279,7 @@ class ScalarParameter(Parameter):
         least, most = _SCALARS[dtype]
         divisor = _integer(multiple_of, f"scalar {name}: multiple_of", RequestError)
         low = _integer(lower, f"scalar {name}: lower", RequestError)
-        high = most if upper is None else _integer(upper, f"scalar {name}: upper", RequestError)
+        high = _DEFAULT_UPPER[dtype] if upper is None else _integer(upper, f"scalar {name}: upper", RequestError)
         if divisor < 1:
             raise RequestError(f"scalar {name}: multiple_of is at least 1, not {multiple_of}")
         if low > high:
@@ -287,7 +293,10 @@ class ScalarParameter(Parameter):
         where = f"kernel {binding.kernel}, scalar {self.name}"
         number = _integer(argument, where, LaunchError)
         if not self.lower <= number <= self.upper:
-            raise LaunchError(f"{where}: {number} is outside its declared {self.lower} to {self.upper}")
+            raise LaunchError(
+                f"{where}: {number} is outside its declared {self.lower} to {self.upper}; if it is meant, build the kernel "
+                "with wider lower= or upper="
+            )
         if number % self.multiple_of:
             raise LaunchError(f"{where}: {number} is not a multiple of {self.multiple_of}, as it was declared")
         binding.numbers[self.name] = number
@@ -316,6 +325,7 @@ class SizeParameter(Parameter):
     upper: int = _B32[1]
 
     takes_argument: ClassVar[bool] = False
+    is_number: ClassVar[bool] = True
 
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""

@@ -1,0 +1,198 @@
+"""NOT a GPU: a stand-in for cuda.bindings.driver, for what the CUDA executor asks of a driver and how often.
+
+It runs no kernel. It notes each call, keeps "device memory" in host memory, and decodes the arguments of each launch, so
+that tests see what a GPU would have been given. Types (enums, handles) are those of the real bindings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import Counter
+from typing import Any
+
+import attrs
+from cuda.bindings import driver as real
+
+
+@attrs.frozen
+class Launched:
+    """A launch as the driver saw it; ``arguments`` holds the bytes of each parameter."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    stream: int
+    arguments: tuple[bytes, ...]
+
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int.from_bytes(argument, "little") for argument in self.arguments)
+
+
+class FakeDriver:
+    """The calls that the executor makes.
+
+    Args:
+        sizes: bytes of each parameter of the kernels that are launched.
+        devices: how many GPUs there are; device addresses from ``n << 48`` on are GPU n's.
+
+    Attributes:
+        fail: result codes that calls return, by name, until taken out.
+        current: whether this thread has a context of its own (a framework's) when nothing is pushed.
+        capturing: what cuStreamIsCapturing says.
+    """
+
+    def __init__(self, sizes: tuple[int, ...] = (), devices: int = 1) -> None:
+        self.sizes, self.count = sizes, devices
+        self.launches: list[Launched] = []
+        self.calls: Counter[str] = Counter()
+        self.fail: dict[str, int] = {}
+        self.current, self.capturing = True, 0
+        self.pushed: list[int] = []
+        self.modes: list[str] = []
+        self._memory: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("cu"):
+            raise AssertionError(f"the executor calls {name}, which the stand-in does not have")
+        return getattr(real, name)
+
+    def _said(self, name: str, *values: Any) -> tuple[Any, ...]:
+        with self._lock:
+            self.calls[name] += 1
+        code = real.CUresult(self.fail.get(name, 0))
+        return (code, *(None if int(code) else value for value in values))
+
+    def cuInit(self, flags: int) -> Any:
+        return self._said("cuInit")
+
+    def cuGetErrorString(self, code: Any) -> Any:
+        return real.CUresult(0), f"what the driver says of {int(code)}".encode()
+
+    def cuDeviceGetCount(self) -> Any:
+        return self._said("cuDeviceGetCount", self.count)
+
+    def cuDeviceGet(self, ordinal: int) -> Any:
+        return self._said("cuDeviceGet", ordinal)
+
+    def cuDeviceGetAttribute(self, which: Any, device: int) -> Any:
+        return self._said("cuDeviceGetAttribute", 9 if "MAJOR" in which.name else 0)
+
+    def cuDeviceGetName(self, size: int, device: int) -> Any:
+        return self._said("cuDeviceGetName", b"stand-in\0")
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return self._said("cuDevicePrimaryCtxRetain", 100 + device)
+
+    def cuCtxPushCurrent(self, context: int) -> Any:
+        self.pushed.append(context)
+        return self._said("cuCtxPushCurrent")
+
+    def cuCtxPopCurrent(self) -> Any:
+        return self._said("cuCtxPopCurrent", self.pushed.pop())
+
+    def cuPointerGetAttribute(self, which: Any, pointer: int) -> Any:
+        return self._said("cuPointerGetAttribute", pointer >> 48)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
+        before = self.modes[-1] if self.modes else "GLOBAL"
+        self.modes.append("RELAXED" if "RELAXED" in str(mode) else "GLOBAL")
+        return self._said("cuThreadExchangeStreamCaptureMode", before)
+
+    def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
+        assert image.endswith(b"\0") and self.pushed and self.modes[-1] == "RELAXED"
+        return self._said("cuModuleLoadDataEx", 7)
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
+        return self._said("cuModuleGetFunction", 8)
+
+    def cuFuncSetAttribute(self, function: int, which: Any, value: int) -> Any:
+        return self._said("cuFuncSetAttribute")
+
+    def cuStreamIsCapturing(self, stream: Any) -> Any:
+        return self._said("cuStreamIsCapturing", self.capturing)
+
+    def cuStreamSynchronize(self, stream: Any) -> Any:
+        return self._said("cuStreamSynchronize")
+
+    def cuMemAlloc(self, size: int) -> Any:
+        buffer = ctypes.create_string_buffer(size)
+        self._memory[ctypes.addressof(buffer)] = buffer
+        return self._said("cuMemAlloc", ctypes.addressof(buffer))
+
+    def cuMemFree(self, pointer: int) -> Any:
+        del self._memory[pointer]
+        return self._said("cuMemFree")
+
+    def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: Any) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyHtoDAsync")
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: Any) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyDtoHAsync")
+
+    def cuLaunchKernel(self, function: int, *launch: Any) -> Any:
+        *sizes, shared, stream, table, extra = launch
+        assert extra == 0 and function == 8
+        if not self.current and not self.pushed:
+            return (real.CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+        places = (ctypes.c_void_p * len(self.sizes)).from_address(table)
+        arguments = tuple(ctypes.string_at(place, size) for place, size in zip(places, self.sizes, strict=True))
+        said = self._said("cuLaunchKernel")
+        if not int(said[0]):
+            with self._lock:
+                self.launches.append(Launched(tuple(sizes[:3]), tuple(sizes[3:]), shared, int(stream), arguments))
+        return said
+
+
+class Where:
+    """The device of a :class:`FakeTensor`."""
+
+    def __init__(self, type: str, index: int | None) -> None:
+        self.type, self.index = type, index
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+CUDA0, CUDA1, CPU, META = Where("cuda", 0), Where("cuda", 1), Where("cpu", None), Where("meta", None)
+
+
+class TorchDType:
+    """Prints as torch's dtypes do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+FLOAT16, FLOAT32 = TorchDType("float16"), TorchDType("float32")
+
+
+@attrs.define(eq=False)
+class FakeTensor:
+    """What the executor reads of a torch tensor."""
+
+    pointer: int
+    shape: tuple[int, ...] = (256, 64)
+    strides: tuple[int, ...] = (64, 1)
+    dtype: TorchDType = FLOAT16
+    device: Where = CUDA0
+    conjugated: bool = False
+    negated: bool = False
+
+    def data_ptr(self) -> int:
+        return self.pointer
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def is_conj(self) -> bool:
+        return self.conjugated
+
+    def is_neg(self) -> bool:
+        return self.negated

@@ -1,0 +1,372 @@
+"""Arguments of a launch: what fits its parameter works, everything else is refused with what to do, before the launch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+import oracle
+import pytest
+from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
+from kernels import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core.executors import HostArguments
+from tilecopy_core.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from tilecopy_core.kernel.parameters import ArrayFacts, Binding
+
+GOOD = np.zeros((64, 64), np.float32)
+
+
+def masked(mask: Any) -> Any:
+    return np.ma.MaskedArray(np.zeros((64, 64), np.float32), mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (GOOD.astype(">f4"), r'dtype >f4 has its bytes in the other order.*a\.astype\(a\.dtype\.newbyteorder\("="\)\)'),
+        (masked(np.eye(64, dtype=bool)), r"masked array.*a\.filled\(value\)"),
+        (masked(np.ma.nomask), r"masked array.*a\.filled\(value\)"),
+        (GOOD.astype(object), r'dtype object, declared float32; its elements are Python objects.*astype\("float32"\)'),
+        (np.zeros((64, 64), [("x", "f4"), ("y", "f4")]), r"it is a record of fields: pass one of them, a\['x'\]"),
+        (np.zeros((64, 64), [("x", ">f4")]), "record of fields|other order"),
+        (np.zeros((64, 64), "datetime64[s]"), "dtype datetime64.*declared float32"),
+        (np.zeros((64, 64), "S4"), "declared float32"),
+        (np.zeros((64, 64), np.float64), "dtype float64, declared float32; convert"),
+        (np.zeros((64, 64), np.complex128), "declared float32"),
+        (np.zeros((32, 64), np.float32), r"shape \(32, 64\), declared \(64, 64\)"),
+        (np.zeros((64, 64, 1), np.float32), r"shape \(64, 64, 1\)"),
+        (np.zeros((), np.float32), r"shape \(\)"),
+        (GOOD[::-1], "stride -64 elements in dimension 0, declared 64; pass a contiguous array"),
+        (GOOD[:, ::-1], "stride -1 elements in dimension 1"),
+        (GOOD.T, "stride 1 elements in dimension 0, declared 64"),
+        (
+            np.zeros((64, 64), [("x", "f4"), ("y", "i2")])["x"],
+            "a stride of .* bytes is no whole number of elements of 4",
+        ),
+        (None, "an array .*not NoneType"),
+        (1.5, "not float"),
+        ([[0.0]], "not list"),
+        ("A.npy", "not str"),
+        (GOOD.tobytes(), "not bytes"),
+        (np.float32(0), "not float32"),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CUDA0), "the array is on a device"),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=META), "the tensor is on meta"),
+        (FakeTensor(4096, (64, 64), device=CPU), "dtype float16, declared float32"),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("quint8"), device=CPU), "declared float32"),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, negated=True), "resolve_neg"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_does_not_fit_is_refused_and_nothing_is_written(bad: Any, message: str, place: int) -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    other = np.ones((64, 64), np.float32)
+    arguments = [other, other.copy()]
+    arguments[place] = bad
+    with pytest.raises(tc.LaunchError, match=message) as caught:
+        kernel(*arguments, executor="emulator")
+    assert f"kernel round_trip, argument {'AB'[place]}" in str(caught.value)
+    with pytest.raises(tc.LaunchError, match=message):
+        kernel.prepare(*arguments, executor="emulator")()
+    assert (other == 1).all() and (arguments[1 - place] == 1).all()
+
+
+def test_a_read_only_array_may_be_read() -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    a, b = oracle.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    a.flags.writeable = False
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+    with pytest.raises(
+        tc.LaunchError, match="argument B: the array is read-only and the kernel writes it; pass a copy"
+    ):
+        kernel(b, a, executor="emulator")
+
+
+class CpuTensor(FakeTensor):
+    """A torch tensor over a NumPy array's memory."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int64", "bool"])
+def test_host_tensors_of_every_dtype_run_on_the_emulator(dtype: str) -> None:
+    kernel = round_trip((64, 64), (32, 64), dtype)
+    numpy = tc.dtype_of(dtype).numpy()
+    a, b = oracle.random_array((64, 64), numpy), np.zeros((64, 64), numpy)
+    x, y = (CpuTensor(m.ctypes.data, (64, 64), dtype=TorchDType(dtype), device=CPU) for m in (a, b))
+    kernel(x, y, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+def test_native_order_spelled_out_and_extents_of_one_are_fine() -> None:
+    kernel = round_trip((1, 64), (1, 64), "float32", threads=32)
+    a = oracle.random_array((1, 64), np.float32).astype("<f4")
+    strange = np.lib.stride_tricks.as_strided(a, (1, 64), (-400, 4))
+    b = np.zeros((1, 64), np.float32)
+    kernel(strange, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+def test_one_array_for_two_parameters_is_allowed() -> None:
+    kernel = round_trip((64, 64), (64, 64), "float32")
+    a = oracle.random_array((64, 64), np.float32)
+    before = a.copy()
+    kernel(a, a, executor="emulator")
+    assert oracle.same_bytes(a, before)
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+
+
+def one_number(dtype: str, **bounds: Any) -> tc.BuiltKernel:
+    """Stores the scalar."""
+    k = tc.KernelBuilder("number", threads=32)
+    n = k.scalar("n", dtype, **bounds)
+    b = k.param("B", (1,), "int64", align_bytes=8)
+    with k.if_(k.thread_id() == 0):
+        k.store(b[0], k.cast(n, "int64"))
+    return k.build(target="sm_80", grid=1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "values"),
+    [
+        ("int32", {"lower": -(2**31)}, [0, -1, -(2**31), 2**31 - 1, np.int8(-3), np.uint64(7), np.array(5)]),
+        ("uint32", {}, [0, 1, 2**31 - 1, np.uint32(9)]),
+        ("int64", {"lower": -(2**62)}, [0, -(2**62), 2**62, 2**32, -(2**31) - 1, np.int64(-5)]),
+    ],
+)
+def test_integers_of_every_kind_arrive(dtype: str, bounds: dict[str, int], values: list[Any]) -> None:
+    kernel = one_number(dtype, **bounds)
+    for value in values:
+        out = np.zeros(1, np.int64)
+        kernel(value, out, executor="emulator")
+        assert out[0] == int(value)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(
+            True,
+            np.True_,
+            np.array(True),
+            1.0,
+            np.float64(2),
+            float("nan"),
+            float("inf"),
+            1j,
+            "1",
+            b"1",
+            None,
+            [],
+            (1,),
+        ),
+        *(np.array([1]), np.array(1.5), np.zeros((64, 64)), object(), np.datetime64("2020-01-01"), 2**31, -1, 2**100),
+    ],
+)
+def test_what_is_no_such_integer_is_refused(bad: Any) -> None:
+    out = np.zeros(1, np.int64)
+    with pytest.raises(tc.LaunchError, match="kernel number, scalar n: "):
+        one_number("int32")(bad, out, executor="emulator")
+    assert out[0] == 0
+
+
+def test_a_uint32_may_be_declared_up_to_its_largest_value() -> None:
+    wide = ScalarParameter.declare("n", "uint32", upper=2**32 - 1)
+    narrow = ScalarParameter.declare("n", "uint32", upper=2**31 - 1)
+    assert (wide.type, narrow.type) == ("b64", "b32") and ScalarParameter.declare("n", "uint32") == narrow
+    binding = Binding("kernel", lambda where, argument: pytest.fail("no array here"))
+    wide.read(2**32 - 1, binding)
+    assert wide.encode(binding) == (2**32 - 1).to_bytes(8, "little")
+    with pytest.raises(tc.LaunchError, match="4294967296 is outside its declared 0 to 4294967295"):
+        wide.read(2**32, binding)
+
+
+@pytest.mark.parametrize("value", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
+def test_a_large_uint32_is_right_in_a_kernel(value: int) -> None:
+    kernel = one_number("uint32", upper=2**32 - 1)
+    out = np.zeros(1, np.int64)
+    kernel(value, out, executor="emulator")
+    assert out[0] == value
+    assert kernel.cubin()[:4] == b"\x7fELF"
+    with pytest.raises(tc.LaunchError, match="outside its declared 0 to 4294967295"):
+        kernel(2**32 + value, out, executor="emulator")
+
+
+def test_a_uint32_is_compared_as_unsigned() -> None:
+    k = tc.KernelBuilder("compared", threads=32)
+    n, b = k.scalar("n", "uint32", upper=2**32 - 1), k.param("B", (32,), "int32")
+    with k.if_(n > k.thread_id()):
+        k.store(b[k.thread_id()], 1)
+    kernel = k.build(target="sm_80", grid=1)
+    for value, written in ((0, 0), (5, 5), (2**31, 32), (2**32 - 1, 32)):
+        out = np.zeros(32, np.int32)
+        kernel(value, out, executor="emulator")
+        assert out.sum() == written
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"dtype": "float32"}, "dtype 'float32' is not one of int32, uint32, int64"),
+        ({"dtype": None}, "dtype None"),
+        ({"dtype": []}, "is not one of"),
+        ({"multiple_of": 0}, "multiple_of is at least 1"),
+        ({"multiple_of": None}, "multiple_of: an integer, not None"),
+        ({"multiple_of": 1.5}, "multiple_of: an integer"),
+        ({"lower": "0"}, "lower: an integer"),
+        ({"upper": float("nan")}, "upper: an integer, not nan"),
+        ({"lower": 5, "upper": 4}, "lower 5 is above upper 4"),
+        ({"dtype": "uint32", "lower": -1}, "are not within a uint32, 0 to 4294967295"),
+        ({"upper": 2**31}, "are not within a int32"),
+        ({"dtype": "int64", "upper": 2**63}, "are not within a int64"),
+    ],
+)
+def test_odd_declarations_are_request_errors(more: dict[str, Any], message: str) -> None:
+    for declare in (ScalarParameter.declare, tc.KernelBuilder("scratch", threads=32).scalar):
+        with pytest.raises(tc.RequestError, match=f"scalar n: .*{message}|scalar n: {message}"):
+            declare("n", **more)
+
+
+# ------------------------------------------------------------------------------------------------ the protocol
+
+
+def test_parameters_are_values() -> None:
+    kernel = one_number("int64", lower=-4)
+    assert [type(parameter) for parameter in kernel.parameters] == [ScalarParameter, ArrayParameter]
+    assert [parameter.type for parameter in kernel.parameters] == ["b64", "u64"]
+    size = SizeParameter("M", "b32", (("A", 0), ("B", 1)))
+    for parameter in (*kernel.parameters, size):
+        assert pickle.loads(pickle.dumps(parameter)) == copy.deepcopy(parameter) == parameter
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            parameter.name = "other"  # type: ignore[misc]
+
+
+def with_parameters(*more: Parameter) -> tc.BuiltKernel:
+    """A round trip that has other parameters behind its own, which it does not read."""
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    return attrs.evolve(kernel, parameters=(*kernel.parameters, *more))
+
+
+def test_a_size_is_read_from_the_shapes_and_checked() -> None:
+    a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    size = SizeParameter("M", "b32", (("A", 0), ("B", 1)), multiple_of=8)
+    host = HostArguments.of(with_parameters(size), (a, b), None)
+    assert host.values(with_parameters(size), {"A": 256, "B": 512}) == {"param_A": 256, "param_B": 512, "param_M": 64}
+    for wrong, message in (
+        (attrs.evolve(size, multiple_of=48), r"size M: 64 \(dimension 0 of argument A\) is not a multiple of 48"),
+        (attrs.evolve(size, upper=63), r"size M: 64 \(dimension 0 of argument A\) is outside its declared 1 to 63"),
+        (attrs.evolve(size, lower=65), "outside its declared 65"),
+        (attrs.evolve(size, sources=(("A", 2),)), r"dimension 2 of argument A, whose shape is \(64, 64\)"),
+    ):
+        with pytest.raises(tc.LaunchError, match=message):
+            with_parameters(wrong)(a, b, executor="emulator")
+    with pytest.raises(
+        tc.LaunchError, match="size M: 64 by dimension 0 of argument A, 32 by dimension 1 of argument B"
+    ):
+        with_parameters(size)(a, np.zeros((64, 32), np.float32), executor="emulator")
+
+
+def test_extents_may_be_made_of_sizes_and_scalars() -> None:
+    n = tc.KernelBuilder("scratch", threads=32).scalar("n")
+    array = ArrayParameter("A", (n * 2, 8), (n + 8, 1), tc.dtype_of("float32"), 16, written=False)
+
+    def check(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        facts = ArrayFacts(shape, strides, np.dtype("f4"), 0, readonly=True, device=None, owner=None)
+        binding = Binding("kernel", lambda where, argument: argument)
+        ScalarParameter.declare("n").read(4, binding)
+        array.read(facts, binding)
+        array.check(binding)
+
+    check((8, 8), (12, 1))
+    with pytest.raises(tc.LaunchError, match=r"shape \(9, 8\), declared \(.*n.*, 8\) = \(8, 8\)"):
+        check((9, 8), (12, 1))
+    with pytest.raises(tc.LaunchError, match=r"stride 8 elements in dimension 0, declared 12$"):
+        check((8, 8), (8, 1))
+
+
+@attrs.frozen
+class Doubled(Parameter):
+    """A parameter of another package's: made at the launch from an array's address, passed by nobody."""
+
+    array: str
+    takes_argument = False
+    follows_addresses = True
+
+    @property
+    def type(self) -> str:
+        return "u64"
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        assert argument is None and self.array in binding.arrays
+
+    def encode(self, binding: Binding) -> bytes:
+        return (2 * binding.addresses[self.array]).to_bytes(8, "little")
+
+
+def test_a_parameter_of_another_package_needs_nothing_of_the_executors() -> None:
+    from fake_driver import FakeDriver
+
+    from tilecopy_core.executors.cuda import CudaExecutor
+
+    fake = FakeDriver(sizes=(8, 8, 8))
+    cuda, kernel = (
+        CudaExecutor(fake),
+        attrs.evolve(with_parameters(Doubled("twice", "A")), target=tc.target_of("sm_90")),
+    )
+    for a in (4096, 8192):
+        tensors = [FakeTensor(p, (64, 64), dtype=TorchDType("float32")) for p in (a, 1 << 20)]
+        cuda.launch(kernel, tensors)
+        cuda.prepare(kernel, tensors)()
+        assert [launched.numbers() for launched in fake.launches[-2:]] == [(a, 1 << 20, 2 * a)] * 2
+    x, y = oracle.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    kernel(x, y, executor="emulator")
+    assert oracle.same_bytes(x, y)
+
+
+# ---------------------------------------------------------------------------------------------- grids, executors
+
+
+def test_a_grid_that_the_emulator_cannot_hold_is_refused_at_once() -> None:
+    k = tc.KernelBuilder("many", threads=32)
+    k.param("A", (4,), "int32")
+    kernel = k.build(target="sm_90", cluster=2)
+    a = np.zeros(4, np.int32)
+    for grid in (2**31 - 2, (2**20, 2**10, 2**10)):
+        with pytest.raises(tc.LaunchError, match=r"kernel many: a grid of \d+ CTAs; the emulator runs at most \d+"):
+            kernel(a, grid=grid, executor="emulator")
+    with pytest.raises(tc.LaunchError, match=r"the grid \(3, 1, 1\) is not a multiple of the cluster"):
+        kernel(a, grid=3, executor="emulator")
+    kernel(a, grid=4, executor="emulator")
+
+
+@pytest.mark.parametrize(
+    "grid", [0, -1, True, 1.0, "1", (), (1, 1, 1, 1), (1, None), np.array([2, 2]), 2**31, (1, 65536)]
+)
+def test_an_odd_grid_is_refused(grid: Any) -> None:
+    k = tc.KernelBuilder("odd", threads=32)
+    k.param("A", (4,), "int32")
+    with pytest.raises(tc.TilecopyError, match="grid"):
+        k.build(target="sm_90")(np.zeros(4, np.int32), grid=grid, executor="emulator")
+
+
+@pytest.mark.parametrize("executor", ["none", "", 3, ["cuda"], b"cuda", True])
+def test_an_odd_executor_is_refused(executor: Any) -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    with pytest.raises(tc.LaunchError, match="executor"):
+        kernel(GOOD, GOOD.copy(), executor=executor)
+
+
+def test_a_prepared_launch_runs_with_what_the_arrays_hold_then() -> None:
+    kernel = round_trip((64, 64), (32, 64), "bfloat16")
+    a, b = np.zeros((64, 64), ml_dtypes.bfloat16), np.zeros((64, 64), ml_dtypes.bfloat16)
+    launch = kernel.prepare(a, b, executor="emulator")
+    for seed in range(2):
+        a[...] = oracle.random_array((64, 64), ml_dtypes.bfloat16, seed)
+        assert launch().threads == 256
+        assert oracle.same_bytes(a, b)

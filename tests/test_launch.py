@@ -1,0 +1,406 @@
+"""What the CUDA executor gives the driver and asks of it, on a stand-in (tests/fake_driver.py): no GPU, no kernel runs."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+import weakref
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from fake_driver import CPU, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
+from kernels import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core.executors.cuda import CudaExecutor
+from tilecopy_core.executors.device_array import DeviceArray
+
+A0, B0 = 0x7F0000001000, 0x7F0000002000
+STICKY = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721]
+
+
+def scalars_kernel() -> tc.BuiltKernel:
+    """Parameters of every width, out of the order in which they are stored."""
+    k = tc.KernelBuilder("scalars", threads=32)
+    n = k.scalar("n", lower=-100, upper=1000, multiple_of=2)
+    a = k.param("A", (256, 64), "float16")
+    k.scalar("m", "int64", lower=-(2**40), upper=2**40)
+    b = k.param("B", (256, 64), "float16")
+    with k.if_(n > 0):
+        k.store(b[0, 0], k.load(a[0, 0]))
+    return k.build(target="sm_90")
+
+
+@pytest.fixture
+def kernel() -> tc.BuiltKernel:
+    return round_trip((256, 64), (128, 64), "float16", target="sm_90")
+
+
+@pytest.fixture
+def fake() -> FakeDriver:
+    return FakeDriver(sizes=(8, 8))
+
+
+@pytest.fixture
+def cuda(fake: FakeDriver) -> CudaExecutor:
+    return CudaExecutor(fake)
+
+
+def test_the_bytes_of_every_parameter_reach_the_driver_in_order() -> None:
+    fake = FakeDriver(sizes=(4, 8, 8, 8))
+    cuda, kernel = CudaExecutor(fake), scalars_kernel()
+    for n, m, a, b in ((-6, -(2**33) - 1, A0, B0), (6, 5, B0, A0), (-6, -(2**33) - 1, B0 + 16, A0)):
+        cuda.launch(kernel, (n, FakeTensor(a), m, FakeTensor(b)), grid=(5, 2), stream=9)
+        seen = fake.launches[-1]
+        assert seen.numbers() == (n % 2**32, a, m % 2**64, b)
+        assert (seen.grid, seen.block, seen.stream) == ((5, 2, 1), (32, 1, 1), 9)
+    assert len(fake.launches) == 3
+
+
+def test_a_kernel_may_have_no_parameters_or_numbers_alone() -> None:
+    for count, sizes in ((0, ()), (1, (8,)), (3, (8, 8, 8))):
+        k = tc.KernelBuilder("few", threads=32)
+        for index in range(count):
+            k.scalar(f"n{index}", "int64")
+        kernel, fake = k.build(target="sm_90", grid=3), FakeDriver(sizes=sizes)
+        cuda, numbers = CudaExecutor(fake), tuple(2**40 * index for index in range(count))
+        for _ in range(2):
+            cuda.launch(kernel, numbers)
+        cuda.prepare(kernel, numbers)()
+        assert [launched.numbers() for launched in fake.launches] == [numbers] * 3
+
+
+def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
+) -> None:
+    cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    before = fake.calls.copy()
+    for turn in range(1, 6):
+        cuda.launch(kernel, (FakeTensor(A0 + 16 * turn), FakeTensor(B0 + 32 * turn)))
+        assert fake.launches[-1].numbers() == (A0 + 16 * turn, B0 + 32 * turn)
+    assert fake.calls - before == {"cuLaunchKernel": 5}
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (FakeTensor(A0 + 8), "argument A: its address 0x7f0000001008 is not a multiple of 16"),
+        (FakeTensor(A0, shape=(128, 64)), r"argument A: shape \(128, 64\), declared \(256, 64\)"),
+        (FakeTensor(A0, strides=(128, 1)), "argument A: stride 128 elements in dimension 0, declared 64"),
+        (FakeTensor(A0, strides=(-64, 1)), "argument A: stride -64 elements"),
+        (FakeTensor(A0, dtype=FLOAT32), "argument A: dtype float32, declared float16"),
+        (FakeTensor(1 << 48, device=CUDA1), "several devices: A on GPU 1, B on GPU 0"),
+        (FakeTensor(A0, device=META), "argument A: the tensor is on meta"),
+        (FakeTensor(A0, conjugated=True), r"pass a.resolve_conj\(\)"),
+        (FakeTensor(A0, negated=True), r"pass a.resolve_neg\(\)"),
+        (None, "argument A: an array .* not NoneType"),
+        (7, "argument A: an array .* not int"),
+    ],
+)
+def test_what_was_remembered_is_still_checked(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, bad: Any, message: str
+) -> None:
+    for _ in range(2):
+        cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    with pytest.raises(tc.LaunchError, match=message):
+        cuda.launch(kernel, (bad, FakeTensor(B0)))
+    with pytest.raises(tc.LaunchError, match=message):
+        cuda.prepare(kernel, (bad, FakeTensor(B0)))
+    assert len(fake.launches) == 2
+    cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    assert len(fake.launches) == 3
+
+
+def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:
+    fake = FakeDriver(sizes=(4, 8, 8, 8))
+    cuda, kernel, a, b = CudaExecutor(fake), scalars_kernel(), FakeTensor(A0), FakeTensor(B0)
+    cuda.launch(kernel, (2, a, 1, b), grid=1)
+    for bad, message in (
+        ((2, a, 1), "takes 4 arguments"),
+        ((2, a, 1, b, b), "takes 4 arguments"),
+        ((3, a, 1, b), "3 is not a multiple of 2"),
+        ((1002, a, 1, b), "1002 is outside its declared -100 to 1000"),
+        ((2, a, True, b), "scalar m: an integer, not True"),
+        ((2.0, a, 1, b), "scalar n: an integer, not 2.0"),
+        ((2, 1, a, b), "argument A: an array"),
+    ):
+        with pytest.raises(tc.LaunchError, match=message):
+            cuda.launch(kernel, bad, grid=1)
+    with pytest.raises(tc.LaunchError, match="no grid"):
+        cuda.launch(kernel, (2, a, 1, b))
+    for grid in (True, 1.0, (1.0,), [True], (1, None), "1", [[1]], np.array([1, 1])):
+        with pytest.raises(tc.TilecopyError, match="grid is one to three positive integers"):
+            cuda.launch(kernel, (2, a, 1, b), grid=grid)
+    assert len(fake.launches) == 1
+    for grid in (1, (1,), [1], np.int64(1), (np.int64(1), 1)) * 2:
+        cuda.launch(kernel, (2, a, np.int64(1), b), grid=grid)
+        cuda.launch(kernel, (2, a, 1, b), grid=grid)
+    assert {launched.grid for launched in fake.launches} == {(1, 1, 1)} and len(fake.launches) == 21
+
+
+def test_each_array_has_its_own_alignment() -> None:
+    k = tc.KernelBuilder("aligned", threads=32)
+    a, b = k.param("A", (64,), "float32", align_bytes=4), k.param("B", (64,), "float32", align_bytes=64)
+    k.store(b[0], k.load(a[0]))
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8, 8))
+    cuda, flat = CudaExecutor(fake), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
+    for _ in range(2):
+        cuda.launch(kernel, (FakeTensor(A0 + 4, **flat), FakeTensor(B0, **flat)))
+        with pytest.raises(tc.LaunchError, match="argument B: its address"):
+            cuda.launch(kernel, (FakeTensor(A0, **flat), FakeTensor(B0 + 16, **flat)))
+    assert len(fake.launches) == 2
+
+
+def test_threads_do_not_mix_their_arguments(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    def work(thread: int) -> None:
+        for turn in range(50):
+            address = (thread << 32) + 64 * turn
+            cuda.launch(kernel, (FakeTensor(address), FakeTensor(address + 16)))
+
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(1, 9)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seen = {launched.numbers() for launched in fake.launches}
+    assert seen == {((t << 32) + 64 * i, (t << 32) + 64 * i + 16) for t in range(1, 9) for i in range(50)}
+    assert len(fake.launches) == 400 and fake.calls["cuModuleLoadDataEx"] == 1
+
+
+def test_a_prepared_launch_is_one_call_and_keeps_its_arguments(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
+) -> None:
+    a, b = FakeTensor(A0), FakeTensor(B0)
+    launch, alive = cuda.prepare(kernel, (a, b), stream=5), weakref.ref(a)
+    assert not fake.launches
+    del a
+    before = fake.calls.copy()
+    for _ in range(3):
+        launch()
+    assert fake.calls - before == {"cuLaunchKernel": 3} and alive() is not None
+    cuda.launch(kernel, (FakeTensor(A0 + 64), b))
+    launch()
+    assert [x.numbers()[0] for x in fake.launches] == [A0, A0, A0, A0 + 64, A0] and fake.launches[-1].stream == 5
+
+
+def test_a_prepared_launch_of_host_arrays_copies_them_each_time(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
+) -> None:
+    launch = cuda.prepare(kernel, (np.zeros((256, 64), np.float16), np.zeros((256, 64), np.float16)))
+    for _ in range(2):
+        launch()
+    assert fake.calls["cuMemcpyHtoDAsync"] == 4 and fake.calls["cuMemcpyDtoHAsync"] == 2
+    assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 4
+
+
+def test_host_memory_goes_through_the_device_and_back(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
+) -> None:
+    a, b = np.arange(256 * 64, dtype=np.float16).reshape(256, 64), np.ones((256, 64), np.float16)
+    cuda.launch(kernel, (a, FakeTensor(b.ctypes.data, device=CPU, dtype=FLOAT16)))
+    cuda.launch(kernel, (a, FakeTensor(B0)))
+    assert (b == 1).all() and fake.launches[1].numbers()[1] == B0
+    assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 3
+    fake.fail["cuLaunchKernel"] = 1
+    with pytest.raises(tc.LaunchError, match="launch of kernel round_trip: CUDA_ERROR_INVALID_VALUE"):
+        cuda.launch(kernel, (a, b))
+    assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 5 and not fake.pushed
+
+
+# ------------------------------------------------------------------------------------------- contexts and their end
+
+
+def test_a_launch_from_a_thread_without_the_context_is_made_in_it(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
+) -> None:
+    arguments = (FakeTensor(A0), FakeTensor(B0))
+    launch = cuda.prepare(kernel, arguments)
+    fake.current = False
+    cuda.launch(kernel, arguments)
+    launch()
+    assert len(fake.launches) == 2 and not fake.pushed
+
+
+@pytest.mark.parametrize("code", STICKY)
+def test_an_error_that_ends_the_context_says_so_and_so_does_everything_later(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, code: int
+) -> None:
+    arguments = (FakeTensor(A0), FakeTensor(B0))
+    launch = cuda.prepare(kernel, arguments)
+    cuda.launch(kernel, arguments)
+    fake.fail = {"cuLaunchKernel": code, "cuModuleLoadDataEx": code, "cuCtxPushCurrent": code}
+    with pytest.raises(tc.LaunchError, match=rf"\({code}\).*has ended the CUDA context.*Start a new process"):
+        cuda.launch(kernel, arguments)
+    other = attrs.evolve(kernel, name="other")
+    gone = rf"launch of kernel .*: not done, since the CUDA context of this process has ended: CUDA_ERROR.*\({code}\)"
+    host = np.zeros((256, 64), np.float16)
+    for attempt in (
+        lambda: cuda.launch(kernel, arguments),
+        launch,
+        lambda: cuda.launch(other, arguments),
+        lambda: cuda.launch(other, (host, host)),
+        lambda: cuda.prepare(other, arguments),
+    ):
+        with pytest.raises(tc.LaunchError, match=gone) as caught:
+            attempt()
+        assert "refuses the PTX" not in str(caught.value)
+    with pytest.raises(tc.LaunchError, match="has ended"):
+        DeviceArray((4,), "float32", executor=cuda)
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadDataEx", "cuStreamSynchronize", "cuMemAlloc", "cuCtxPushCurrent"])
+def test_an_end_that_another_call_reports_is_no_fault_of_the_ptx(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, call: str
+) -> None:
+    host = np.zeros((256, 64), np.float16)
+    fake.fail[call] = 719
+    with pytest.raises(tc.LaunchError, match="LAUNCH_FAILED.*has ended the CUDA context"):
+        cuda.launch(kernel, (host, host))
+    fake.fail.clear()
+    with pytest.raises(tc.LaunchError, match=r"has ended: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
+        cuda.launch(kernel, (host, host))
+
+
+def test_other_errors_end_nothing(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    arguments = (FakeTensor(A0), FakeTensor(B0))
+    fake.fail["cuModuleLoadDataEx"] = 218
+    with pytest.raises(tc.LaunchError, match="the driver refuses the PTX of kernel round_trip: CUDA_ERROR_INVALID_PTX"):
+        cuda.launch(kernel, arguments)
+    fake.fail = {"cuLaunchKernel": 701}
+    with pytest.raises(
+        tc.LaunchError, match=r"launch of kernel round_trip: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES \(701\)"
+    ):
+        cuda.launch(kernel, arguments)
+    fake.fail = {"cuLaunchKernel": 400}
+    with pytest.raises(tc.LaunchError, match="is the stream one of GPU 0"):
+        cuda.launch(kernel, arguments)
+    fake.fail = {"cuLaunchKernel": 906}
+    with pytest.raises(tc.LaunchError, match="captured into a graph: pass it as stream="):
+        cuda.launch(kernel, arguments)
+    fake.fail.clear()
+    cuda.launch(kernel, arguments)
+    assert len(fake.launches) == 1
+
+
+def test_capture_into_a_graph(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    fake.capturing = 1
+    cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)), stream=7)
+    assert fake.modes == ["RELAXED", "GLOBAL"] and fake.calls["cuStreamSynchronize"] == 0
+    with pytest.raises(tc.LaunchError, match="captured into a graph, and A is in host memory"):
+        cuda.launch(kernel, (np.zeros((256, 64), np.float16), FakeTensor(B0)), stream=7)
+    assert len(fake.launches) == 1 and fake.calls["cuMemAlloc"] == 0
+
+
+# ----------------------------------------------------------------------------------------------------- streams
+
+
+class TorchStream:
+    cuda_stream = 0x10
+
+
+class CupyStream:
+    ptr = 0x11
+
+
+class CudaCoreStream:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 0x12
+
+
+class OldProtocolStream:
+    __cuda_stream__ = (0, 0x13)
+
+
+class BrokenStream:
+    @property
+    def cuda_stream(self) -> int:
+        raise ValueError("closed")
+
+
+@pytest.mark.parametrize(
+    ("stream", "number"),
+    [
+        (None, 0),
+        (0, 0),
+        (0x77, 0x77),
+        (np.int64(3), 3),
+        (TorchStream(), 0x10),
+        (CupyStream(), 0x11),
+        (CudaCoreStream(), 0x12),
+        (OldProtocolStream(), 0x13),
+    ],
+)
+def test_streams_of_every_framework(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any, number: int
+) -> None:
+    for _ in range(2):
+        cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)), stream=stream)
+    assert [launched.stream for launched in fake.launches] == [number, number]
+
+
+@pytest.mark.parametrize("stream", [True, -1, 2**64, 1.5, "0", [], object(), BrokenStream()])
+def test_what_is_no_stream(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any) -> None:
+    with pytest.raises(tc.LaunchError, match="^stream "):
+        cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)), stream=stream)
+    assert not fake.launches
+
+
+# -------------------------------------------------------------------------------------- arrays by their protocols
+
+
+class Interface:
+    """An array by the CUDA array interface alone."""
+
+    def __init__(self, **more: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (256, 64),
+            "strides": None,
+            "typestr": "<f2",
+            "data": (4096, False),
+            "version": 3,
+        } | more
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"typestr": ">f2"}, r"argument A: dtype >f2 has its bytes in the other order.*newbyteorder\(\"=\"\)"),
+        ({"mask": object()}, "masked"),
+        ({"strides": (129, 2)}, "a stride of 129 bytes"),
+        ({"strides": (256, 2)}, "stride 128 elements"),
+        ({"typestr": "nonsense"}, "malformed"),
+        ({"shape": None}, "malformed"),
+        ({"data": None}, "malformed"),
+        ({"typestr": "|V2"}, "declared float16"),
+    ],
+)
+def test_the_cuda_array_interface_is_checked(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, more: dict[str, Any], message: str
+) -> None:
+    good = Interface()
+    with pytest.raises(tc.LaunchError, match=message):
+        cuda.launch(kernel, (Interface(**more), good))
+    assert not fake.launches
+    with pytest.raises(tc.LaunchError, match="argument B: the array is read-only and the kernel writes it"):
+        cuda.launch(kernel, (good, Interface(data=(4096, True))))
+    cuda.launch(kernel, (Interface(data=(4096, True)), good))
+    assert len(fake.launches) == 1
+
+
+# ---------------------------------------------------------------------------------------- copies of a kernel
+
+
+def test_a_copied_or_pickled_kernel_carries_no_handles(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    k = tc.KernelBuilder("plain", threads=32)
+    a, b = k.param("A", (256, 64), "float16"), k.param("B", (256, 64), "float16")
+    k.store(b[0, 0], k.load(a[0, 0]))
+    kernel = k.build(target="sm_90", grid=1)
+    cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    assert kernel.remembered
+    for twin in (copy.copy(kernel), copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert not twin.remembered and twin.ptx == kernel.ptx and twin.parameters == kernel.parameters
+        cuda.launch(twin, (FakeTensor(A0), FakeTensor(B0)))
+    assert len(fake.launches) == 4 and fake.calls["cuModuleLoadDataEx"] == 1

@@ -1,0 +1,133 @@
+"""Launches that were checked: what is left of one is the addresses of its arrays and the driver's call."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import attrs
+
+from ..errors import LaunchError
+from ..kernel.built import BuiltKernel
+from ..kernel.parameters import Binding
+from .driver import Driver, is_not_current
+
+
+@attrs.define(eq=False)
+class Block:
+    """Arguments of one launch as the driver takes them: a table of their places in some memory.
+
+    Attributes:
+        memory: addresses of arrays first, then the other parameters.
+        table: for each parameter where it is.
+        address: of the table.
+    """
+
+    memory: Any
+    table: Any
+    address: int
+
+
+@attrs.frozen(eq=False)
+class ReadyLaunch:
+    """A launch that was checked, but for the addresses of its arrays.
+
+    Attributes:
+        driver: launches it.
+        kernel: its name.
+        ordinal: the GPU.
+        call: the driver's launch with everything but stream and arguments.
+        masks: of each array, the bits of its address that must be zero.
+        mask: all of them.
+        pack: puts the addresses into a block's memory.
+        fixed: the initial content of a block's memory.
+        places: where each parameter is in it.
+        blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
+    """
+
+    driver: Driver
+    kernel: str
+    ordinal: int
+    call: Callable[..., tuple[Any, ...]]
+    masks: tuple[int, ...]
+    mask: int
+    pack: Callable[..., None]
+    fixed: bytes
+    places: tuple[int, ...]
+    blocks: list[Block] = attrs.field(factory=list)
+
+    def new_block(self, addresses: Sequence[int] = ()) -> Block:
+        """A block, with addresses where they are given."""
+        memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
+        start = ctypes.addressof(memory)
+        table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
+        if addresses:
+            self.pack(memory, 0, *addresses)
+        return Block(memory, table, ctypes.addressof(table))
+
+    def launch_elsewhere(self, block: Block, stream: Any, code: Any) -> None:
+        """After a launch that the driver refused: once more where only the current context was wrong.
+
+        Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
+        function of another context than the current one, and then nothing was launched.
+        """
+        what = f"launch of kernel {self.kernel}"
+        if is_not_current(code):
+            with self.driver.active(self.ordinal):
+                (code,) = self.call(stream, block.address, 0)
+        if code:
+            error = self.driver.error(what, code)
+            if self.driver.ended is None and is_not_current(code):
+                raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
+            raise error
+
+
+def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any, ordinal: int) -> ReadyLaunch:
+    """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
+    arrays = [parameter.name for parameter in kernel.arrays]
+    masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
+    others = [p for p in kernel.parameters if p.name not in binding.arrays]
+    encoded = [parameter.encode(binding) for parameter in others]
+    padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
+    first = -(-len(arrays) // 2) * 16
+    place = {name: 8 * index for index, name in enumerate(arrays)}
+    place |= zip((p.name for p in others), accumulate(map(len, padded), initial=first), strict=False)
+    shared = kernel.shared_bytes if kernel.dynamic_shared else 0
+    return ReadyLaunch(
+        driver=driver,
+        kernel=kernel.name,
+        ordinal=ordinal,
+        call=partial(driver.api.cuLaunchKernel, function, *binding.grid, kernel.threads, 1, 1, shared),
+        masks=masks,
+        mask=max(masks, default=0),
+        pack=struct.Struct(f"={len(arrays)}Q").pack_into,
+        fixed=bytes(first) + b"".join(padded),
+        places=tuple(place[parameter.name] for parameter in kernel.parameters),
+    )
+
+
+class PreparedLaunch:
+    """One launch of a kernel, made ready: calling it is the driver's call and little else.
+
+    It keeps its arguments alive. What it launches with is their memory as it was when it was prepared.
+    """
+
+    __slots__ = ("_arguments", "_block", "_call", "_ready", "_stream")
+
+    def __init__(self, ready: ReadyLaunch, block: Block, stream: Any, arguments: Any) -> None:
+        self._ready, self._block, self._stream, self._arguments = ready, block, stream, arguments
+        self._call = partial(ready.call, stream, block.address, 0)
+
+    def __call__(self) -> None:
+        """Launch.
+
+        Raises:
+            LaunchError: the driver refuses.
+        """
+        (code,) = self._call()
+        if code:
+            self._ready.launch_elsewhere(self._block, self._stream, code)
