@@ -1,4 +1,7 @@
-"""The command ``tilecopy``. Its libraries (click, rich) are the extra ``tilecopy-core[cli]``."""
+"""The command ``tilecopy``. Its libraries (click, rich) are the extra ``tilecopy-core[cli]``.
+
+Packages add subcommands by the entry-point group ``tilecopy.commands.v1``: name -> ``click.Command``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; exit status 0, 1 (the job failed) or 2 (it was asked wrongly)."""
+    """Run the command line; exit status 0 (done), 1 (it failed) or 2 (it was asked wrongly)."""
     try:
         import click  # noqa: F401
         import rich  # noqa: F401
