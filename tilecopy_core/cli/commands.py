@@ -29,6 +29,8 @@ from .tables import rate, run_text, table
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
 _TARGET = Name("target", TARGETS)
+_MAX_LOCAL_BYTES = 1 << 16
+"""Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
 _OPS = Name("op", ("copy", "copy_async"))
 
 
@@ -206,6 +208,10 @@ def ptx_command(
         elif buffer.space == "shared":
             declared = kernel.shared(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
         elif buffer.space == "local":
+            if buffer.span_bytes > _MAX_LOCAL_BYTES:
+                raise RequestError(
+                    f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers"
+                )
             declared = kernel.local(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
         else:
             raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..dtypes import DTYPES
@@ -28,9 +30,15 @@ def _bounded_swizzle(per_element: int, swizzle_len: int, atom_len: int) -> Swizz
     return Swizzle(per_element, swizzle_len, atom_len)
 
 
+def _swizzled(swizzle: Any, layout: Any) -> SwizzledLayout:
+    if not isinstance(swizzle, Swizzle) or not isinstance(layout, TileLayout):
+        raise RequestError(f"SwizzledLayout takes a Swizzle and a TileLayout, not {swizzle!r} and {layout!r}")
+    return SwizzledLayout(swizzle, layout)
+
+
 _FUNCTIONS: dict[str, Any] = {
     "TileLayout": TileLayout,
-    "SwizzledLayout": SwizzledLayout,
+    "SwizzledLayout": _swizzled,
     "Swizzle": _bounded_swizzle,
     "swizzle": swizzle,
 }
@@ -53,14 +61,21 @@ def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
         raise RequestError(f"{text!r} is not an expression: {error.msg}") from None
     except (ValueError, MemoryError, RecursionError):  # null bytes; what the parser's own stack does not hold
         raise RequestError(f"{text[:60]!r} is not an expression that can be read") from None
-    try:
+    with _faults_of(text):
         return _walk(tree, names, 0)
+
+
+@contextmanager
+def _faults_of(text: str) -> Iterator[None]:
+    """Whatever the layouts make of operands that they were not made for, as an error of the text."""
+    try:
+        yield
     except TilecopyError:
         raise
     except ZeroDivisionError:
         raise RequestError(f"{text!r} divides by zero") from None
     except Exception as error:
-        raise RequestError(f"{text!r} has no value: {error}") from None
+        raise RequestError(f"{text!r} has no meaning: {error}") from None
 
 
 _OPERATORS: dict[type[ast.operator], Any] = {
@@ -151,15 +166,11 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
             near = did_you_mean(word, known)
             raise RequestError(f"{name}: {word!r} is no {what}; there are {', '.join(known)}{near}")
     shape = evaluate_expression(match[3], {})
-    buffer = Buffer(
-        shape if isinstance(shape, tuple) else (shape,),
-        match[2],
-        space=match[1],
-        layout=None if layout is None else parse_layout(layout),
-        name=name,
-    )
+    extents = shape if isinstance(shape, tuple) else (shape,)
+    placed = None if layout is None else parse_layout(layout)
     box = evaluate_expression(f"box{match[4] or '[:]'}", {"box": _Box(), **_BLOCK_IDS})
-    return buffer[box]
+    with _faults_of(text):
+        return Buffer(extents, match[2], space=match[1], layout=placed, name=name)[box]
 
 
 class _Box:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import traceback
@@ -74,10 +75,11 @@ class TilecopyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A subcommand; one that fails to load is left out with one line (an error where it was asked for)."""
-        found = super().get_command(ctx, cmd_name)
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
         points = _installed().get(cmd_name, [])
-        if found is not None or not points:
-            return found
+        if not points:
+            return None
         try:
             return _load(points)
         except PluginError as error:
@@ -92,9 +94,16 @@ class TilecopyGroup(click.Group):
         """The subcommand that was asked for, or the nearest to its name."""
         name = args[0]
         ctx.meta["tilecopy.asked"] = name
-        if not name.startswith("-") and name not in (names := self.list_commands(ctx)):
+        if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
             ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of the help; a name of ours that a package also wants is told, and stays ours."""
+        for name, points in _installed().items():
+            if name in self.commands:
+                say(f"tilecopy: command {name} ({', '.join(_owners(points))}) is left out: the name is tilecopy's own")
+        super().format_commands(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The help where nothing was asked, as wrong usage."""
@@ -102,10 +111,6 @@ class TilecopyGroup(click.Group):
             click.echo(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
         return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> None:
-        """Run the subcommand; what it returns is no exit status."""
-        super().invoke(ctx)
 
     def main(
         self,
@@ -119,8 +124,15 @@ class TilecopyGroup(click.Group):
         words = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(words, prog_name, complete_var, False, **extra)
-        status = _run(lambda: super(TilecopyGroup, self).main(words, prog_name, complete_var, False, **extra), words)
-        sys.exit(status)
+        name = prog_name or "tilecopy"
+        if (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:
+            return super().main(words, prog_name, complete_var, True, **extra)
+
+        def call() -> None:  # not click's main, which turns a reader that has gone into a failure
+            with self.make_context(name, words, **extra) as ctx:
+                self.invoke(ctx)
+
+        return sys.exit(_run(call, words))
 
 
 def _installed() -> dict[str, list[EntryPoint]]:
@@ -130,9 +142,12 @@ def _installed() -> dict[str, list[EntryPoint]]:
     return found
 
 
+def _owners(points: list[EntryPoint]) -> list[str]:
+    return sorted(point.dist.name if point.dist is not None else "an unknown package" for point in points)
+
+
 def _load(points: list[EntryPoint]) -> click.Command:
-    name = points[0].name
-    owners = sorted(point.dist.name if point.dist is not None else "an unknown package" for point in points)
+    name, owners = points[0].name, _owners(points)
     if len(points) > 1:
         raise PluginError(f"command {name}: the name is registered by {' and by '.join(owners)}; uninstall one")
     try:
@@ -146,7 +161,7 @@ def _load(points: list[EntryPoint]) -> click.Command:
     return command
 
 
-def _run(call: Callable[[], Any], words: list[str]) -> int:
+def _run(call: Callable[[], None], words: list[str]) -> int:
     options = words[: words.index("--")] if "--" in words else words
     report = _Report("--json" in options, "--debug" in options)
     open_standard_streams()
@@ -166,10 +181,10 @@ def _run(call: Callable[[], Any], words: list[str]) -> int:
     return status
 
 
-def _guarded(call: Callable[[], Any], report: _Report) -> int:
+def _guarded(call: Callable[[], None], report: _Report) -> int:
     """The exit status of a call, its error reported."""
     try:
-        code = call()
+        call()
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.UsageError as error:
@@ -190,7 +205,7 @@ def _guarded(call: Callable[[], Any], report: _Report) -> int:
     except Exception as error:
         text = f"{error} (not foreseen; --debug shows where)"
         return report(type(error).__name__, text, FAILED)
-    return code if isinstance(code, int) else DONE
+    return DONE
 
 
 def _one_line(text: str) -> str:
@@ -208,7 +223,7 @@ class _Report:
     def __call__(self, kind: str, message: str, status: int) -> int:
         if self.debug:
             say(traceback.format_exc().rstrip())
-        title = "" if kind in ("UsageError", "Stopped", "FileError") else f"{kind}: "
+        title = "" if kind in ("UsageError", "Stopped", "FileError", "OSError") else f"{kind}: "
         say(f"tilecopy: {title}{message}")
         if self.as_json:
             try:

@@ -59,13 +59,14 @@ def read_npy(path: Path) -> NpyFile:
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                what = "directory" if stat.S_ISDIR(before.st_mode) else "device, FIFO or socket"
-                raise FileError(f"{name}: not a .npy file but a {what}")
+                raise FileError(f"{name}: not a .npy file but a device, FIFO or socket")
             header, array = _read(file, before.st_size, name)
             if stamp_of(os.fstat(file.fileno())) != stamp_of(before):
                 raise FileError(f"{name}: the file changed while it was read")
     except FileNotFoundError:
         raise FileError(f"{name}: there is no such file") from None
+    except IsADirectoryError:
+        raise FileError(f"{name}: not a .npy file but a directory") from None
     except OSError as error:
         raise FileError(f"{name}: it cannot be read: {error.strerror or error}") from None
     return NpyFile(header, array, stamp_of(before))
