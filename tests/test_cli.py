@@ -225,6 +225,17 @@ def test_what_cannot_be_made_alike_is_written_through(folder: Path, monkeypatch:
     assert out.stat().st_ino == number and out.read_bytes() == (folder / "in.npy").read_bytes()
 
 
+def test_a_file_system_that_names_no_unnamed_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for _ in ("new", "replaced"):
+        assert copied().exit_code == 0
+        assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+        assert (folder / "out.npy").read_bytes() == (folder / "in.npy").read_bytes()
+
+
 def test_symlinks_stay_and_their_targets_are_written(folder: Path, temporary: str) -> None:
     (folder / "data").mkdir()
     target = folder / "data" / "real.npy"

@@ -58,13 +58,8 @@ def output_file(path: Path) -> Iterator[Callable[[Parts], None]]:
         FileError: it is no regular file, may not be written, or the writing fails (the file is then as it was).
     """
     place = _place(path)
-    folder = place.path.parent
-    replaceable = os.access(folder, os.W_OK | os.X_OK)
-    if place.old is None and not replaceable:
-        raise FileError(f"{place.name}: no file can be made in the directory {shown(folder)}: Permission denied")
-    if place.old is not None and place.old.st_nlink > 1:
-        replaceable = False
-    handle = None
+    folder, handle = place.path.parent, None
+    replaceable = place.old is None or (place.old.st_nlink == 1 and os.access(folder, os.W_OK | os.X_OK))
     try:
         if replaceable:
             with _errors_of(place):
@@ -100,7 +95,7 @@ def _place(path: Path) -> _Place:
     # The system lets root write everything. Bits that keep its owner from writing a file are a wish to be kept.
     writable = old.st_mode & (0o200 if old.st_uid == os.geteuid() else 0o222)
     try:
-        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
         raise FileError(f"{name}: the output cannot be written: {error.strerror}") from None
     if not writable:
@@ -144,10 +139,13 @@ def _replace(place: _Place, unnamed: int | None, parts: Parts) -> bool:
         os.fsync(handle)
         if unnamed is not None:
             if place.old is None:
-                with suppress(FileExistsError):  # someone else has made it in the meantime
+                with suppress(OSError):  # someone else may have made it in the meantime
                     _link(unnamed, place.path)
                     return True
-            _link(unnamed, temporary)
+            try:
+                _link(unnamed, temporary)
+            except OSError:  # a file system that has unnamed files and gives them no name
+                return _replace(place, None, parts)
         try:
             temporary.replace(place.path)
         except OSError as error:
@@ -186,9 +184,10 @@ def _write_through(path: Path, parts: Parts) -> None:
         if size > before and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(handle, before, size - before)
-            except OSError:
-                os.ftruncate(handle, before)
-                raise
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system reserves nothing
+                    os.ftruncate(handle, before)
+                    raise
         _fill(handle, parts)
         os.ftruncate(handle, size)
         os.fsync(handle)
