@@ -29,6 +29,11 @@ def tilecopy(*arguments: object, **environ: str) -> subprocess.CompletedProcess[
     )
 
 
+def here(*arguments: object, **environ: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], env=environ)
+
+
 ARRAYS = {
     "f32_odd": lambda r: r.random((333, 217), dtype=np.float32),
     "f16_3d": lambda r: r.random((7, 30, 50)).astype(np.float16),
@@ -50,8 +55,8 @@ ARRAYS = {
 def test_run_copies_any_array(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     array = ARRAYS[name](np.random.default_rng(0))
     np.save(tmp_path / "in.npy", array)
-    done = tilecopy("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", *options)
-    assert done.returncode == 0, done.stderr
+    done = here("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", *options)
+    assert done.exit_code == 0, done.stderr
     result = np.load(tmp_path / "out.npy")
     assert result.dtype == array.dtype and result.shape == array.shape
     assert result.tobytes() == array.tobytes() and result.flags.f_contiguous == array.flags.f_contiguous
@@ -101,20 +106,20 @@ def test_bad_runs_are_one_screen_and_write_nothing(
     np.save("object.npy", np.array([{}], object))
     Path("text.npy").write_text("hello")
     before = sorted(os.listdir())
-    done = tilecopy("run", *arguments, "--executor", "emulator")
-    assert done.returncode == status and message in done.stderr
+    done = here("run", *arguments, "--executor", "emulator")
+    assert done.exit_code == status and message in done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) < 12
     assert sorted(os.listdir()) == before
     if "Error" in done.stderr or status == 1:
-        assert "Traceback" in tilecopy("run", *arguments, "--executor", "emulator", "--debug").stderr
+        assert "Traceback" in here("run", *arguments, "--executor", "emulator", "--debug").stderr
 
 
 def test_plan_in_words() -> None:
     words = ["global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]"]
     layout = 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
-    done = tilecopy("plan", *words, "--dst-layout", layout)
-    assert done.returncode == 0 and "outer 8 x threads 128 x vec 8 (128 bits, 16 bytes each)" in done.stdout
-    data = json.loads(tilecopy("plan", *words, "--json").stdout)
+    done = here("plan", *words, "--dst-layout", layout)
+    assert done.exit_code == 0 and "outer 8 x threads 128 x vec 8 (128 bits, 16 bytes each)" in done.stdout
+    data = json.loads(here("plan", *words, "--json").stdout)
     assert (data["variant"], data["outer"], data["vec"]) == ("gmem_smem", 8, 8)
     row = [
         "shared float32 [32, 8]",
@@ -124,10 +129,10 @@ def test_plan_in_words() -> None:
         "--scope",
         "warp",
     ]
-    assert json.loads(tilecopy("plan", *row, "--json").stdout)["variant"] == "reg"
-    bad = tilecopy("plan", *words, "--dst-layout", "__import__('os')")
-    assert bad.returncode == 2 and "is not known here" in bad.stderr
-    assert tilecopy("plan", "global float16", words[1]).returncode == 2
+    assert json.loads(here("plan", *row, "--json").stdout)["variant"] == "reg"
+    bad = here("plan", *words, "--dst-layout", "__import__('os')")
+    assert bad.exit_code == 2 and "is not known here" in bad.stderr
+    assert here("plan", "global float16", words[1]).exit_code == 2
 
 
 def test_ptx_assembles() -> None:
@@ -150,11 +155,6 @@ def test_variants_and_doctor_list_what_is_there() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ the output file
-
-
-def here(*arguments: object) -> Result:
-    """The command in this process."""
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -194,11 +194,12 @@ def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: 
 def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path, temporary: str) -> None:
     out = folder / "out.npy"
     out.write_bytes(b"old")
-    out.chmod(mode)
     with out.open("rb") as reader:
+        out.chmod(mode)
         assert copied().exit_code == 0
         assert reader.read() == b"old", "who reads the old file goes on reading it"
     assert stat.S_IMODE(out.stat().st_mode) == mode
+    out.chmod(0o600)
     assert out.read_bytes() == (folder / "in.npy").read_bytes()
     assert sorted(os.listdir()) == ["in.npy", "out.npy"]
 
@@ -787,10 +788,10 @@ def test_closed_streams_are_not_taken_for_the_output(folder: Path) -> None:
 def test_names_are_never_markup_and_never_move_the_cursor(folder: Path) -> None:
     for name in ("x[/red].npy", "[bold]y[", ":smile:.npy", "a  b\n\x1b[31m.npy", "\udcff.npy"):
         (folder / name).parent.mkdir(exist_ok=True)
-        done = tilecopy("run", "in.npy", name, "--executor", "emulator")
-        assert done.returncode == 0 and (folder / name).exists(), done.stderr
+        done = here("run", "in.npy", name, "--executor", "emulator")
+        assert done.exit_code == 0 and (folder / name).exists(), done.stderr
         assert "\x1b" not in done.stdout and (name in done.stdout or ascii(name) in done.stdout)
-        assert "\x1b" not in tilecopy("run", name + "?", "out.npy").stderr
+        assert "\x1b" not in here("run", name + "?", "out.npy").stderr
 
 
 def test_tables_fit_80_columns(folder: Path) -> None:
@@ -800,11 +801,11 @@ def test_tables_fit_80_columns(folder: Path) -> None:
         ("run", "in.npy", "out.npy", "--executor", "emulator", "--tile", "32x16"),
     ):
         for columns in (80, 60):
-            done = tilecopy(*arguments, COLUMNS=str(columns))
-            assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= columns
+            done = here(*arguments, COLUMNS=str(columns))
+            assert done.exit_code == 0 and max(map(len, done.stdout.splitlines())) <= columns
             words = done.stdout.split()
             assert "gmem_smem" in words and "…" not in done.stdout, "names stay whole"
-    assert max(map(len, tilecopy("variants", COLUMNS="").stdout.splitlines())) > 80, "lines stay whole in a pipe"
+    assert max(map(len, here("variants", COLUMNS="").stdout.splitlines())) > 80, "lines stay whole in a pipe"
 
 
 def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> None:
