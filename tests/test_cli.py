@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
+
+from tilecopy_core.cli import output
+from tilecopy_core.cli.commands import tilecopy as command
 
 RUN = [sys.executable, "-c", "from tilecopy_core.cli import main; main()"]
 
@@ -18,6 +27,11 @@ def tilecopy(*arguments: object, **environ: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [*RUN, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **environ}
     )
+
+
+def here(*arguments: object, **environ: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], env=environ)
 
 
 ARRAYS = {
@@ -41,8 +55,8 @@ ARRAYS = {
 def test_run_copies_any_array(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     array = ARRAYS[name](np.random.default_rng(0))
     np.save(tmp_path / "in.npy", array)
-    done = tilecopy("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", *options)
-    assert done.returncode == 0, done.stderr
+    done = here("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", *options)
+    assert done.exit_code == 0, done.stderr
     result = np.load(tmp_path / "out.npy")
     assert result.dtype == array.dtype and result.shape == array.shape
     assert result.tobytes() == array.tobytes() and result.flags.f_contiguous == array.flags.f_contiguous
@@ -76,9 +90,10 @@ def test_run_as_json_with_the_edges_as_parts_of_their_own(tmp_path: Path) -> Non
         (("in.npy", "."), 1, "is a directory"),
         (("in.npy", "out.npy", "--tile", "0x4"), 2, "ROWSxCOLUMNS"),
         (("in.npy", "out.npy", "--threads", "2000"), 2, "2000"),
-        (("in.npy", "out.npy", "--target", "sm_1"), 1, "sm_1"),
-        (("in.npy", "out.npy", "--variant", "nobody"), 1, "nobody"),
-        (("in.npy", "out.npy", "--swizzle", "32B", "--pad", "2"), 1, "give one"),
+        (("in.npy", "out.npy", "--target", "sm_1"), 2, "sm_1"),
+        (("in.npy", "out.npy", "--variant", "nobody"), 2, "nobody"),
+        (("in.npy", "out.npy", "--swizzle", "32B", "--pad", "2"), 2, "give one"),
+        (("in.npy", "out.npy", "--variant", "dsmem"), 1, "dsmem"),
         (("in.npy", "out.npy", "--tile", "1024x1024"), 1, "bytes of shared memory"),
         (("in.npy",), 2, "Missing argument"),
     ],
@@ -91,20 +106,20 @@ def test_bad_runs_are_one_screen_and_write_nothing(
     np.save("object.npy", np.array([{}], object))
     Path("text.npy").write_text("hello")
     before = sorted(os.listdir())
-    done = tilecopy("run", *arguments, "--executor", "emulator")
-    assert done.returncode == status and message in done.stderr
+    done = here("run", *arguments, "--executor", "emulator")
+    assert done.exit_code == status and message in done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) < 12
     assert sorted(os.listdir()) == before
-    if status == 1:
-        assert "Traceback" in tilecopy("run", *arguments, "--executor", "emulator", "--debug").stderr
+    if "Error" in done.stderr or status == 1:
+        assert "Traceback" in here("run", *arguments, "--executor", "emulator", "--debug").stderr
 
 
 def test_plan_in_words() -> None:
     words = ["global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]"]
     layout = 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
-    done = tilecopy("plan", *words, "--dst-layout", layout)
-    assert done.returncode == 0 and "outer 8 x threads 128 x vec 8 (128 bits, 16 bytes each)" in done.stdout
-    data = json.loads(tilecopy("plan", *words, "--json").stdout)
+    done = here("plan", *words, "--dst-layout", layout)
+    assert done.exit_code == 0 and "outer 8 x threads 128 x vec 8 (128 bits, 16 bytes each)" in done.stdout
+    data = json.loads(here("plan", *words, "--json").stdout)
     assert (data["variant"], data["outer"], data["vec"]) == ("gmem_smem", 8, 8)
     row = [
         "shared float32 [32, 8]",
@@ -114,10 +129,10 @@ def test_plan_in_words() -> None:
         "--scope",
         "warp",
     ]
-    assert json.loads(tilecopy("plan", *row, "--json").stdout)["variant"] == "reg"
-    bad = tilecopy("plan", *words, "--dst-layout", "__import__('os')")
-    assert bad.returncode == 1 and "is not known here" in bad.stderr
-    assert tilecopy("plan", "global float16", words[1]).returncode == 1
+    assert json.loads(here("plan", *row, "--json").stdout)["variant"] == "reg"
+    bad = here("plan", *words, "--dst-layout", "__import__('os')")
+    assert bad.exit_code == 2 and "is not known here" in bad.stderr
+    assert here("plan", "global float16", words[1]).exit_code == 2
 
 
 def test_ptx_assembles() -> None:
@@ -137,3 +152,707 @@ def test_variants_and_doctor_list_what_is_there() -> None:
     found = {row["what"]: row for row in json.loads(tilecopy("doctor", "--json").stdout)}
     assert found["assembler ptxas"]["found"] and found["executor emulator"]["found"]
     assert "gmem_smem" in tilecopy("variants").stdout and "assembler" in tilecopy("doctor").stdout
+
+
+# ------------------------------------------------------------------------------------------------ the output file
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with an ``in.npy`` of 40 x 30 floats."""
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.arange(1200, dtype=np.float32).reshape(40, 30))
+    return tmp_path
+
+
+def copied(destination: object = "out.npy", source: object = "in.npy") -> Result:
+    return here("run", source, destination, "--executor", "emulator")
+
+
+@pytest.fixture(params=["unnamed", "named"])
+def temporary(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to make a new file: without a name until it is whole, and (other file systems) under a temporary one."""
+    if request.param == "named":
+        monkeypatch.delattr(os, "O_TMPFILE")
+    return str(request.param)
+
+
+def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: str) -> None:
+    for umask in (0o022, 0o077, 0o002):
+        before = os.umask(umask)
+        try:
+            assert copied(f"{umask}.npy").exit_code == 0
+        finally:
+            os.umask(before)
+        made = folder / f"{umask}.npy"
+        assert stat.S_IMODE(made.stat().st_mode) == 0o666 & ~umask
+        assert made.read_bytes() == (folder / "in.npy").read_bytes()
+    assert len(os.listdir()) == 4
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o777, 0o200])
+def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path, temporary: str) -> None:
+    out = folder / "out.npy"
+    out.write_bytes(b"old")
+    with out.open("rb") as reader:
+        out.chmod(mode)
+        assert copied().exit_code == 0
+        assert reader.read() == b"old", "who reads the old file goes on reading it"
+    assert stat.S_IMODE(out.stat().st_mode) == mode
+    out.chmod(0o600)
+    assert out.read_bytes() == (folder / "in.npy").read_bytes()
+    assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_existing_file_keeps_its_owner(folder: Path, temporary: str) -> None:
+    out = folder / "out.npy"
+    out.write_bytes(b"old")
+    os.chown(out, 1234, 4321)
+    assert copied().exit_code == 0
+    assert (out.stat().st_uid, out.stat().st_gid) == (1234, 4321)
+
+
+def test_what_cannot_be_made_alike_is_written_through(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = folder / "out.npy"
+    out.write_bytes(b"x" * 10_000)
+    number = out.stat().st_ino
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    assert copied().exit_code == 0
+    assert out.stat().st_ino == number and out.read_bytes() == (folder / "in.npy").read_bytes()
+
+
+def test_a_file_system_that_names_no_unnamed_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for _ in ("new", "replaced"):
+        assert copied().exit_code == 0
+        assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+        assert (folder / "out.npy").read_bytes() == (folder / "in.npy").read_bytes()
+
+
+def test_symlinks_stay_and_their_targets_are_written(folder: Path, temporary: str) -> None:
+    (folder / "data").mkdir()
+    target = folder / "data" / "real.npy"
+    target.write_bytes(b"old")
+    (folder / "link.npy").symlink_to("data/real.npy")
+    (folder / "chain.npy").symlink_to("link.npy")
+    (folder / "dangling.npy").symlink_to("data/new.npy")
+    for name in ("link.npy", "chain.npy", "dangling.npy"):
+        assert copied(name).exit_code == 0
+        assert (folder / name).is_symlink()
+        assert (folder / name).read_bytes() == (folder / "in.npy").read_bytes()
+        target.write_bytes(b"old")
+    assert sorted(os.listdir("data")) == ["new.npy", "real.npy"]
+    (folder / "loop.npy").symlink_to("loop.npy")
+    done = copied("loop.npy")
+    assert done.exit_code == 1 and "symbolic links" in done.stderr
+
+
+def test_hard_links_stay_links(folder: Path) -> None:
+    (folder / "out.npy").write_bytes(b"old" * 10_000)
+    os.link("out.npy", "other.npy")
+    assert copied().exit_code == 0
+    assert (folder / "out.npy").samefile("other.npy")
+    assert (folder / "other.npy").read_bytes() == (folder / "in.npy").read_bytes()
+
+
+def test_a_file_may_be_copied_over_itself(folder: Path) -> None:
+    bytes_ = (folder / "in.npy").read_bytes()
+    os.link("in.npy", "hard.npy")
+    (folder / "soft.npy").symlink_to("in.npy")
+    for name in ("in.npy", "hard.npy", "soft.npy"):
+        assert copied(name).exit_code == 0
+        assert (folder / "in.npy").read_bytes() == bytes_ and (folder / "hard.npy").samefile("in.npy")
+    os.unlink("hard.npy")
+    assert copied("in.npy").exit_code == 0 and (folder / "in.npy").read_bytes() == bytes_
+
+
+def make_socket(name: str) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(name)
+
+
+REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
+    "directory": (os.mkdir, "is a directory"),
+    "fifo": (os.mkfifo, "is a FIFO"),
+    "socket": (make_socket, "is a socket"),
+    "device": (lambda name: os.symlink("/dev/null", name), "is a device"),
+    "full": (lambda name: os.symlink("/dev/full", name), "is a device"),
+    "read-only": (lambda name: os.close(os.open(name, os.O_CREAT, 0o444)), "mode is 0444" if not os.geteuid() else ""),
+    "below a file": (lambda name: Path(name).symlink_to("in.npy/x"), "Not a directory"),
+    "nowhere": (lambda name: Path(name).symlink_to("nowhere/x"), "does not exist"),
+    "proc": (lambda name: Path(name).symlink_to("/proc/x.npy"), "cannot be written"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_written_is_refused_before_any_work(
+    kind: str, folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, message = REFUSED[kind]
+    make("out")
+    before = [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())]
+    from tilecopy_core.cli import copying
+
+    monkeypatch.setattr(copying, "build_parts", lambda *_: pytest.fail("work was done"))
+    done = copied("out")
+    assert done.exit_code == 1 and message in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())] == before
+
+
+def limited(size: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("links", [0, 1, 2])
+def test_a_full_disk_is_one_line_and_changes_nothing(links: int, folder: Path) -> None:
+    """RLIMIT_FSIZE stands for the disk: the same write fails, with EFBIG for ENOSPC."""
+    old = b"old" * 500
+    for name in ("out.npy", "other.npy")[:links]:
+        (folder / name).write_bytes(old)
+    if links == 2:
+        os.unlink("other.npy")
+        os.link("out.npy", "other.npy")
+    done = subprocess.run(
+        [*RUN, "run", "in.npy", "out.npy", "--executor", "emulator"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited(4000),
+    )
+    assert done.returncode == 1 and "File too large" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert sorted(os.listdir()) == sorted(["in.npy", "out.npy", "other.npy"][: links + 1])
+    assert all((folder / name).read_bytes() == old for name in ("out.npy", "other.npy")[:links])
+
+
+def test_no_space_leaves_the_old_file(folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "out.npy").write_bytes(b"old")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(output.os, "write", full)
+        done = copied()
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
+    assert (folder / "out.npy").read_bytes() == b"old" and sorted(os.listdir()) == ["in.npy", "out.npy"]
+
+
+# ------------------------------------------------------------------------------------------- other packages' plugins
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Callable[..., str]:
+    """Makes a package on a path of its own: entry points by group, and the source of its module. The PYTHONPATH."""
+
+    def make(name: str, source: str, **groups: dict[str, str]) -> str:
+        root = tmp_path / "packages"
+        info = root / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (root / f"{name}.py").write_text(source)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = []
+        for group, points in groups.items():
+            lines += [f"[tilecopy.{group}.v1]", *(f"{key} = {value}" for key, value in points.items())]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        return str(root)
+
+    return make
+
+
+EXECUTORS = """
+import sys, time
+import numpy as np
+from tilecopy_core.executors import executor_named
+class Slow:
+    name = "slow"
+    def why_unavailable(self, kernel=None): return None
+    def launch(self, kernel, arguments, *, grid=None, stream=None):
+        print("working", file=sys.stderr, flush=True)
+        time.sleep(60)
+class Wrong(Slow):
+    def launch(self, kernel, arguments, *, grid=None, stream=None):
+        print("this is no result")
+        executor_named("emulator").launch(kernel, arguments, grid=grid)
+        arguments[1].flat[3] ^= 1
+class Broken(Slow):
+    def launch(self, kernel, arguments, *, grid=None, stream=None): raise KeyError("who")
+"""
+EXECUTOR_POINTS = {"slow": "mine:Slow", "wrong": "mine:Wrong", "broken": "mine:Broken"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("old", [False, True])
+def test_a_stopped_run_leaves_nothing_behind(
+    number: int, old: bool, folder: Path, package: Callable[..., str], tmp_path: Path
+) -> None:
+    path = package("mine", EXECUTORS, executors=EXECUTOR_POINTS)
+    if old:
+        (folder / "out.npy").write_bytes(b"old")
+    before = sorted(os.listdir())
+    process = subprocess.Popen(
+        [*RUN, "run", "in.npy", "out.npy", "--executor", "slow", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "working\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == -number, "it ends as the signal ends a program"
+    assert sorted(os.listdir()) == before and (not old or (folder / "out.npy").read_bytes() == b"old")
+    if number != signal.SIGKILL:
+        assert err == f"tilecopy: stopped by {signal.Signals(number).name}\n"
+        assert json.loads(out)["error"]["type"] == "Stopped"
+
+
+def test_a_wrong_result_is_a_failure_that_writes_nothing(folder: Path, package: Callable[..., str]) -> None:
+    path = package("mine", EXECUTORS, executors=EXECUTOR_POINTS)
+    done = tilecopy("run", "in.npy", "out.npy", "--executor", "wrong", "--json", PYTHONPATH=path)
+    assert done.returncode == 1 and not (folder / "out.npy").exists()
+    error = json.loads(done.stdout)["error"]
+    assert error["type"] == "TilecopyError" and "verification failed" in error["message"]
+    done = tilecopy("run", "in.npy", "out.npy", "--executor", "broken", PYTHONPATH=path)
+    assert done.returncode == 1 and "KeyError" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_plugins_print_is_no_part_of_the_answer(folder: Path, package: Callable[..., str]) -> None:
+    loud = "import os\nprint('hello')\nos.system('echo hello from a shell')\nos.write(1, b'hello from C\\n')\n"
+    path = package("loud", f"{loud}raise ImportError('gone')", variants={"loud": "loud"})
+    for arguments in (("variants",), ("doctor",), ("run", "in.npy", "out.npy", "--executor", "emulator")):
+        done = tilecopy(*arguments, "--json", PYTHONPATH=path)
+        assert done.returncode == 0 and json.loads(done.stdout) and "hello" not in done.stdout
+        assert "hello from a shell" in done.stderr and "hello from C" in done.stderr
+        assert sum("gone" in line for line in done.stderr.splitlines()) == 1
+        assert "hello" not in tilecopy(*arguments, PYTHONPATH=path).stdout
+
+
+COMMANDS = """
+import click
+print("imported")
+@click.command()
+@click.option("--count", type=int)
+def greet(count):
+    "Greet someone."
+    click.echo(f"good day {count}")
+    return 7
+@click.command()
+def fail():
+    "Fail."
+    import tilecopy_core
+    raise tilecopy_core.LaunchError("no luck")
+@click.command()
+@click.pass_context
+def three(ctx):
+    ctx.exit(3)
+number = 3
+"""
+
+
+def test_packages_add_commands_that_load_when_they_are_asked_for(package: Callable[..., str]) -> None:
+    points = {name: f"extra:{name}" for name in ("greet", "fail", "three", "number", "nothing")}
+    path = package("extra", COMMANDS, commands={**points, "gone": "no_such_module:x", "run": "extra:greet"})
+    done = tilecopy("greet", "--count", "3", PYTHONPATH=path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "good day 3\n", "imported\n")
+    assert tilecopy("three", PYTHONPATH=path).returncode == 3
+    done = tilecopy("fail", PYTHONPATH=path)
+    assert done.returncode == 1 and "LaunchError: no luck" in done.stderr and "Traceback" not in done.stderr
+    assert tilecopy("greet", "--count", "x", PYTHONPATH=path).returncode == 2
+    for name, reason in (("gone", "no_such_module"), ("number", "not a click.Command"), ("nothing", "AttributeError")):
+        done = tilecopy(name, PYTHONPATH=path)
+        assert done.returncode == 1 and reason in done.stderr and "extra" in done.stderr, done
+    done = tilecopy("variants", PYTHONPATH=path)
+    assert done.returncode == 0 and done.stderr == "", "a broken or unasked command is not loaded"
+    done = tilecopy("--help", PYTHONPATH=path)
+    assert done.returncode == 0 and "Greet someone." in done.stdout and "Copy an array file" in done.stdout
+    assert "imported" not in done.stdout
+    assert sorted(line.split()[2] for line in done.stderr.splitlines() if line != "imported") == [
+        "gone",
+        "nothing",
+        "number",
+        "run",
+    ]
+    done = tilecopy("gret", PYTHONPATH=path)
+    assert done.returncode == 2 and "did you mean greet?" in done.stderr
+
+
+def test_two_packages_with_one_command_are_told(package: Callable[..., str]) -> None:
+    package("first", COMMANDS, commands={"greet": "first:greet"})
+    path = package("second", COMMANDS, commands={"greet": "second:greet"})
+    done = tilecopy("greet", PYTHONPATH=path)
+    assert done.returncode == 1 and "first" in done.stderr and "second" in done.stderr
+
+
+# -------------------------------------------------------------------------------------------------- the input file
+
+
+def npy(header: str | bytes, data: bytes = b"\0" * 64, *, version: int = 1, length: int | None = None) -> bytes:
+    text = header.encode() if isinstance(header, str) else header
+    size = len(text) if length is None else length
+    return b"\x93NUMPY" + bytes([version, 0]) + size.to_bytes(2 if version == 1 else 4, "little") + text + data
+
+
+def header(shape: object, descr: object = "<f4", order: object = False) -> str:
+    return repr({"descr": descr, "fortran_order": order, "shape": shape})
+
+
+BAD_FILES = {
+    "empty": (b"", "does not begin"),
+    "magic alone": (b"\x93NUMPY", "ends in its header"),
+    "no header": (npy("", b""), "ends in its header"),
+    "half a header": (npy(header((4,)), b"", length=400), "ends in its header"),
+    "a version to come": (npy(header((4,)), version=9), "version 9.0"),
+    "a header of 4 GB": (npy(header((4,)), version=2, length=2**32 - 1), "longer than"),
+    "terabytes": (npy(header((10**12,))), "claims 4000000000000 bytes"),
+    "more than numbers": (npy(header((10**26,))), "claims"),
+    "far more": (npy(header((10**30, 10**30))), "over 10**30"),
+    "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), "header"),
+    "a product": (npy(header((2**40, 2**40))), "claims"),
+    "one byte short": (npy(header((4,)), b"\0" * 15), "claims 16 bytes"),
+    "no elements, too wide": (npy(header((0, 10**26))), "not possible"),
+    "100 dimensions": (npy(header((1,) * 100)), "not possible"),
+    "a bool in the shape": (npy(header((True, 4))), "(True, 4)"),
+    "a negative extent": (npy(header((-1,))), "(-1,)"),
+    "a float": (npy(header((2.0,))), "(2.0,)"),
+    "a list": (npy(header([4])), "[4]"),
+    "an integer": (npy(header(4)), "no tuple"),
+    "order 1": (npy(header((4,), order=1)), "fortran_order"),
+    "parentheses": (npy("(" * 5000 + ")" * 5000), "no dictionary"),
+    "minus signs": (npy("-" * 60_000 + "1"), "no dictionary"),
+    "brackets inside": (npy(header((4,)).replace("'<f4'", "[" * 9000)), "no dictionary"),
+    "a call": (npy("__import__('os').system('true')"), "no dictionary"),
+    "another key": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}"), "no dictionary"),
+    "latin-1 bytes": (npy(b"\xff\xfe\x00"), "no dictionary"),
+    "no such dtype": (npy(header((4,), "<q9")), "no dtype"),
+    "a dtype of another kind": (npy(header((4,), {"a": 1})), "no dtype"),
+    "objects": (npy(header((4,), "|O")), "plain elements"),
+    "objects in a record": (npy(header((4,), [("a", "<f4"), ("b", "|O")])), "plain elements"),
+    "no bytes": (npy(header((4,), "|V0")), "plain elements"),
+    "unending strings": (npy(header((4,), "<U400000000")), "claims"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_lie_are_one_line(name: str, folder: Path) -> None:
+    data, message = BAD_FILES[name]
+    (folder / "bad.npy").write_bytes(data)
+    done = copied(source="bad.npy")
+    assert done.exit_code == 1 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert len(done.stderr) < 400 and not (folder / "out.npy").exists()
+
+
+GOOD_FILES = {
+    "version 2": npy(header((4, 4)), version=2),
+    "version 3": npy(header((2,), [("größe", "<f4"), ("✓", "<i4")]), bytes(16), version=3),
+    "big-endian": npy(header((4, 4), ">f4"), bytes(range(64))),
+    "python 2": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4L, 4L), }"),
+    "more than it needs": npy(header((2,))),
+    "nothing": npy(header((0, 4)), b""),
+    "fortran": npy(header((2, 4), order=True), bytes(range(32))),
+    "scalar": npy(header((), "<f8"), b"12345678"),
+    "nested record": npy(header((2,), [("a", [("b", "<i2", (3,))]), ("c", "|b1")]), bytes(range(14))),
+}
+
+
+@pytest.mark.parametrize("name", GOOD_FILES)
+def test_every_form_of_file_is_copied(name: str, folder: Path) -> None:
+    (folder / "good.npy").write_bytes(GOOD_FILES[name])
+    done = copied(source="good.npy")
+    assert done.exit_code == 0, done.stderr
+    made = (folder / "out.npy").read_bytes()
+    assert GOOD_FILES[name].startswith(made) and (name == "more than it needs" or made == GOOD_FILES[name])
+
+
+def test_only_files_are_read(folder: Path) -> None:
+    os.mkfifo("fifo")
+    for name in ("fifo", ".", "/dev/zero"):
+        done = copied(source=name)
+        assert done.exit_code == 1 and "not a .npy file but" in done.stderr, done.stderr
+    done = copied(source="a" * 300)
+    assert done.exit_code == 1 and "File name too long" in done.stderr
+
+
+def test_a_file_that_others_change_is_not_lost(
+    folder: Path, package: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilecopy_core.cli import copying
+
+    build = copying.build_parts
+
+    def meanwhile(*arguments: Any) -> Any:
+        np.save("in.npy", np.ones(7))
+        return build(*arguments)
+
+    monkeypatch.setattr(copying, "build_parts", meanwhile)
+    done = copied("in.npy")
+    assert done.exit_code == 1 and "changed" in done.stderr and np.load("in.npy").shape == (7,)
+    np.save("in.npy", np.arange(1200, dtype=np.float32))
+    assert copied("out.npy").exit_code == 0, "what was read is copied; later changes are another job's"
+    assert np.load("out.npy").tolist() == list(range(1200))
+
+
+# ------------------------------------------------------------------------------------------------- words and streams
+
+ODD = (
+    "0",
+    "-1",
+    "",
+    " ",
+    "1e9",
+    "nan",
+    "inf",
+    "é",
+    "128\u00d764",
+    str(10**30),
+    "9" * 5000,
+    "0x10",
+    "1.5",
+    "[red]",
+    "\udcff",
+)
+WRONG = {
+    "--tile": (*ODD, "0x0", "1x0", "3x", "10x10x10", "99999999999x1", "1x2147483648"),
+    "--threads": (*ODD, "1025"),
+    "--swizzle": (*ODD, "128b", "16B"),
+    "--pad": (*ODD[1:], "1000000"),
+    "--variant": (*ODD, "GMEM"),
+    "--target": (*ODD, "sm90", "sm_90A", "hopper"),
+    "--executor": (*ODD, "gpu"),
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_odd_values_are_one_line_of_wrong_usage(option: str, folder: Path) -> None:
+    for value in WRONG[option]:
+        done = here("run", "in.npy", "out.npy", "--executor", "emulator", option, value)
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1, (value, done.stderr)
+        assert option in done.stderr and len(done.stderr) < 900
+    for name in ("", "out/"):
+        assert here("run", "in.npy", name).exit_code == 2 and here("run", name, "out.npy").exit_code == 2
+    assert sorted(os.listdir()) == ["in.npy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("rnu",), "run"),
+        (("run", "in.npy", "out.npy", "--swizle", "32B"), "--swizzle"),
+        (("run", "in.npy", "out.npy", "--swizzle", "128b"), "128B"),
+        (("run", "in.npy", "out.npy", "--target", "sm90a"), "sm_90a"),
+        (("run", "in.npy", "out.npy", "--variant", "gmem-smem"), "gmem_smem"),
+        (("run", "in.npy", "out.npy", "--executor", "Emulator"), "emulator"),
+        (("plan", "globl float16 [8]", "shared float16 [8]"), "global"),
+        (("plan", "global bf16 [8]", "shared bf16 [8]"), "bfloat16"),
+        (("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"), "warp"),
+        (("plan", "global int8 [8]", "shared int8 [8]", "--op", "copyasync"), "copy_async"),
+        (("plan", "global int8 [8]", "shared int8 [8]", "--dst-layout", "TileLayuot(S[8])"), "TileLayout"),
+    ],
+)
+def test_near_misses_are_told(arguments: tuple[str, ...], meant: str, folder: Path) -> None:
+    done = here(*arguments)
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert f"did you mean {meant}?" in done.stderr or ("Did you mean" in done.stderr and meant in done.stderr)
+
+
+EXPRESSIONS = [
+    "(" * 3000 + "1" + ")" * 3000,
+    "-" * 3500 + "1",
+    "1" + "+1" * 1900,
+    "1" * 3900,
+    "S[" + "1," * 5000 + "1]",
+    "(1,) * 10",
+    "'a' * 1000000000",
+    "'%1000000000d' % 1",
+    "2 ** 1000000000",
+    "1 << 1000000000",
+    "4611686018427387904 * 4611686018427387904",
+    "1 // 0",
+    "S[1 % 0]",
+    "S[0]",
+    "S[1 : 2 : 3]",
+    "S[:]",
+    "S[8] @ 3",
+    "S",
+    "laneid",
+    "laneid(3)",
+    "S.__class__",
+    "(lambda: 1)()",
+    "[1 for _ in S]",
+    "Swizzle(1000000000000, 1, 1)",
+    "Swizzle('a', 1, 1)",
+    "Swizzle(1)",
+    "swizzle(1, 2)",
+    "swizzle('1B', 'float32')",
+    "SwizzledLayout(1, 2)",
+    "TileLayout(*S)",
+    "TileLayout(**S)",
+    "TileLayout()",
+    "f'{S}'",
+    "True",
+    "1.5",
+    "\0",
+    "",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expressions_are_safe_and_bounded(expression: str) -> None:
+    wide, tile = "global float32 [64, 64]", "shared float32 [64, 64]"
+    for arguments in (
+        (wide, tile, "--dst-layout", expression),
+        (f"global float32 [{expression}]", tile),
+        (f"{wide} [{expression}]", tile),
+        (expression, tile),
+    ):
+        done = here("plan", *arguments)
+        assert done.exit_code == 2 and "not foreseen" not in done.stderr, (arguments, done.stderr)
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_fragment_larger_than_memory_is_refused() -> None:
+    done = here("ptx", "global uint8 [4611686018427387904]", "local uint8 [4611686018427387904]", "--scope", "thread")
+    assert done.exit_code == 2 and "registers" in done.stderr
+
+
+def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
+    kinds = {}
+    for arguments in (
+        ("run", "nofile.npy", "out.npy"),
+        ("run", "in.npy"),
+        ("run", "in.npy", "out.npy", "--nonsense"),
+        ("nonsense",),
+        ("plan", "global int8 [8]", "shared int8 [9]"),
+        ("plan", "global int8 [8]", "shared int8 [8]", "--scope", "cta:3"),
+        ("ptx", "global int8 [8]", "shared int8 [8]", "--scope", "cta:3"),
+    ):
+        done = here(*arguments, "--json")
+        data = json.loads(done.stdout)
+        assert list(data) == ["error"] and set(data["error"]) == {"type", "message"} and done.stderr
+        kinds[data["error"]["type"]] = done.exit_code
+    assert kinds == {"FileError": 1, "UsageError": 2, "RequestError": 2, "NoVariantError": 1}, kinds
+    assert (
+        ".visible .entry"
+        in json.loads(here("ptx", "global int8 [96]", "shared int8 [96]", "--scope", "cta:3", "--json").stdout)["ptx"]
+    )
+
+
+def stream_case(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command whose streams the shell has prepared."""
+    line = f'"$0" -c "from tilecopy_core.cli import main; main()" "$@" {redirection}'
+    return subprocess.run(["bash", "-c", line, sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+PLAN = ("plan", "global float16 [4096, 64]", "shared float16 [4096, 64]")
+
+
+@pytest.mark.parametrize("arguments", [PLAN, (*PLAN, "--json"), ("--help",), ("--version",), ("variants",)])
+def test_standard_output_that_takes_nothing(arguments: tuple[str, ...]) -> None:
+    full = stream_case(">/dev/full", *arguments)
+    assert full.returncode == 1 and full.stderr == "tilecopy: standard output: No space left on device\n"
+    closed = stream_case(">&-", *arguments)
+    assert closed.returncode in ((0, 1) if arguments[0].startswith("--") else (1,)), closed
+    assert len(closed.stderr.splitlines()) <= 1
+    # A reader that has gone ends it as it ends cat: quietly, by SIGPIPE.
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        gone = subprocess.run([*RUN, *arguments], stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert gone.returncode == -signal.SIGPIPE and gone.stderr == ""
+
+
+def test_errors_keep_their_status_when_nobody_can_read_them(folder: Path) -> None:
+    for redirection in ("2>/dev/full", "2>&-", "2>&- >&-", "2>&- >&- <&-", "2>/dev/full >/dev/full"):
+        assert stream_case(redirection, "run", "nofile.npy", "out.npy", "--json").returncode == 1
+        assert stream_case(redirection, "run", "in.npy", "out.npy", "--tile", "0").returncode == 2
+
+
+def test_closed_streams_are_not_taken_for_the_output(folder: Path) -> None:
+    for redirection, status in ((">&-", 1), ("2>&-", 0), (">&- 2>&- <&-", 1), (">/dev/full", 1)):
+        Path("out.npy").unlink(missing_ok=True)
+        done = stream_case(redirection, "run", "in.npy", "out.npy", "--executor", "emulator")
+        assert done.returncode == status, (redirection, done)
+        assert (folder / "out.npy").read_bytes() == (folder / "in.npy").read_bytes()
+
+
+def test_names_are_never_markup_and_never_move_the_cursor(folder: Path) -> None:
+    for name in ("x[/red].npy", "[bold]y[", ":smile:.npy", "a  b\n\x1b[31m.npy", "\udcff.npy"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        done = here("run", "in.npy", name, "--executor", "emulator")
+        assert done.exit_code == 0 and (folder / name).exists(), done.stderr
+        assert "\x1b" not in done.stdout and (name in done.stdout or ascii(name) in done.stdout)
+        assert "\x1b" not in here("run", name + "?", "out.npy").stderr
+
+
+def test_tables_fit_80_columns(folder: Path) -> None:
+    for arguments in (
+        ("variants",),
+        ("doctor",),
+        ("run", "in.npy", "out.npy", "--executor", "emulator", "--tile", "32x16"),
+    ):
+        for columns in (80, 60):
+            done = here(*arguments, COLUMNS=str(columns))
+            assert done.exit_code == 0 and max(map(len, done.stdout.splitlines())) <= columns
+            words = done.stdout.split()
+            assert "gmem_smem" in words and "…" not in done.stdout, "names stay whole"
+    assert max(map(len, here("variants", COLUMNS="").stdout.splitlines())) > 80, "lines stay whole in a pipe"
+
+
+def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "ptxas").write_bytes(b"\x7fELF")
+    (tools / "ptxas").chmod(0o755)
+    path = package("mine", EXECUTORS, executors={**EXECUTOR_POINTS, "absent": "mine:Absent"})
+    found = {
+        row["what"]: row
+        for row in json.loads(
+            tilecopy("doctor", "--json", PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=path).stdout
+        )
+    }
+    assert not found["assembler ptxas"]["found"] and "does not run" in found["assembler ptxas"]["detail"]
+    assert found["executor slow"]["found"] and not found["executor absent"]["found"]
+    (tools / "ptxas").write_text("#!/bin/sh\nexit 0\n")
+    rows = json.loads(tilecopy("doctor", "--json", PATH=f"{tools}:{os.environ['PATH']}").stdout)
+    assert not next(row for row in rows if row["what"] == "assembler ptxas")["found"], "it names no release"
+
+
+def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilecopy_core.cli import doctor
+    from tilecopy_core.executors import executor_named
+
+    if executor_named("cuda").why_unavailable() is None:
+        pytest.skip("this machine has a GPU")
+    assert "kernels run on the emulator" in doctor.findings()[0].detail
+    monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-core 0"})
+    assert "pip install tilecopy-emulator" in doctor.findings()[0].detail
+
+
+def test_progress_counts_tiles(folder: Path) -> None:
+    from tilecopy_core.cli.copying import copy_file
+    from tilecopy_core.cli.job import Job
+
+    np.save("big.npy", np.zeros((1000, 700), np.float32))
+    seen: list[tuple[int, int]] = []
+    copy_file(
+        Path("big.npy"), Path("out.npy"), Job(tile=(4, 4), threads=16, executor="emulator"), lambda *at: seen.append(at)
+    )
+    assert seen[-1] == (250 * 175, 250 * 175) and len(set(seen)) > 3 and seen == sorted(seen)
+
+
+def test_help_and_version() -> None:
+    assert here("--version").output.startswith("tilecopy, version ")
+    nothing = here()
+    assert nothing.exit_code == 2 and "Usage: tilecopy" in nothing.stderr and nothing.stdout == ""
+    for name in ("run", "plan", "ptx", "variants", "doctor"):
+        assert name in here("--help").stdout and "--json" in here(name, "--help").stdout

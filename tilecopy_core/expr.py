@@ -690,6 +690,12 @@ def symbols_of(value: Int) -> frozenset[Symbol]:
     return value.symbols if isinstance(value, Expr) else frozenset()
 
 
+def only_symbol(value: Int) -> Symbol:
+    """The symbol of an integer that has one."""
+    (found,) = symbols_of(value)
+    return found
+
+
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
     """The value for given symbols (each an int, an array or a symbolic integer).
 

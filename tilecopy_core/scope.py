@@ -229,6 +229,21 @@ def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
     return tuple(i in firsts for i in range(len(mask)))
 
 
+GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
+
+
+def block_index(dim: str, count: int | None = None) -> Int:
+    """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
+    most = GRID_LIMIT[dim] if count is None else count
+    return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
+
+
+def cluster_rank(count: int = 16) -> Int:
+    """The CTA's rank in its cluster of at most ``count`` CTAs."""
+    return special_register("cluster_ctarank", count - 1) if count > 1 else 0
+
+
 def special_register(name: str, upper: int) -> Expr:
     """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -2,101 +2,92 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-import traceback
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..assemblers import ASSEMBLERS, INSTALL, available_assemblers
 from ..dispatch import Plan, plan
-from ..errors import RequestError, TilecopyError
-from ..executors import executor_named, executors
+from ..errors import RequestError
+from ..executors import executors
 from ..kernel import KernelBuilder
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from ..memory import Region
 from ..registry import default_registry
 from ..target import TARGETS
+from .copying import copy_file
+from .doctor import findings
+from .errors import did_you_mean
 from .expressions import parse_region, parse_scope
-from .job import Job, Outcome, copy_file
+from .group import Answer, TilecopyGroup
+from .job import Job, Outcome
+from .tables import rate, run_text, table
+from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
-_debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-
-
-def _errors_on_one_screen(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Our errors as a message and exit status 1; anything else as a fault to report."""
-
-    @wraps(command)
-    def run(*arguments: Any, debug: bool = False, **options: Any) -> Any:
-        try:
-            return command(*arguments, **options)
-        except TilecopyError as error:
-            if debug:
-                traceback.print_exc()
-            click.echo(f"tilecopy: {type(error).__name__}: {error}", err=True)
-            sys.exit(1)
-
-    return run
+_TARGET = Name("target", TARGETS)
+_MAX_LOCAL_BYTES = 1 << 16
+"""Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
+_OPS = Name("op", ("copy", "copy_async"))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=TilecopyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tilecopy-core")
 def tilecopy() -> None:
-    """Lower GPU tile copies to PTX, and run them on the GPU or on the emulator."""
+    """Lower GPU tile copies to PTX, and run them on the GPU or on the emulator.
+
+    Exit status: 0 done, 1 failed, 2 asked wrongly. With --json the answer, or an object "error" with its "type" and
+    "message", is all of standard output.
+    """
 
 
-def _tile(_: Any, __: Any, text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None or not (int(match[1]) and int(match[2])):
-        raise click.BadParameter(f"{text!r} is not ROWSxCOLUMNS, such as 128x64")
-    return int(match[1]), int(match[2])
+def _check_name(option: str, value: str | None, names: Iterable[str]) -> None:
+    """A name that only the installed plugins can tell: wrong usage if nobody has it."""
+    known = sorted(names)
+    if value is not None and value not in known:
+        near = did_you_mean(value, known)
+        raise click.UsageError(
+            f"{option} {value!r}: there is none of that name; there are {', '.join(known)}{near}",
+            click.get_current_context(),
+        )
 
 
-@tilecopy.command()
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("destination", type=click.Path(path_type=Path))
-@click.option("--tile", callback=_tile, default="128x64", show_default=True, help="Rows and columns of a tile.")
+def _check_variant(name: str | None) -> None:
+    if name is not None:
+        _check_name("--variant", name, {*KNOWN_VARIANTS, *(plugin.name for plugin in default_registry().plugins())})
+
+
+@tilecopy.command(short_help="Copy an array file tile by tile, and verify it.")
+@click.argument("source", type=FilePath())
+@click.argument("destination", type=FilePath())
+@click.option("--tile", type=Tile(), default="128x64", show_default=True, help="Rows and columns of a tile.")
 @click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads of a CTA.")
-@click.option("--swizzle", type=click.Choice(["32B", "64B", "128B"]), help="Swizzle the tile in shared memory.")
-@click.option("--pad", type=int, default=0, help="Elements added to each row in shared memory.")
+@click.option("--swizzle", type=Name("mode", ("32B", "64B", "128B")), help="Swizzle the tile in shared memory.")
+@click.option(
+    "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
+)
 @click.option("--variant", help="Demand this variant.")
-@click.option("--target", help=f"Architecture: {', '.join(TARGETS)}.")
-@click.option("--executor", type=click.Choice(["cuda", "emulator"]), help="Where to run; by default the GPU if any.")
-@_json_option
-@_debug_option
-@_errors_on_one_screen
-def run(source: Path, destination: Path, as_json: bool, **options: Any) -> None:
+@click.option("--target", type=_TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
+@click.option("--executor", help="Where to run (cuda, emulator); by default the GPU if any.")
+def run(source: Path, destination: Path, **options: Any) -> Answer:
     """Copy an array file tile by tile through shared memory, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order; DESTINATION is written when every byte of the
-    result has been found equal.
+    result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one.
     """
-    job = Job(**options)
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
+    _check_variant(options["variant"])
+    _check_name("--executor", options["executor"], {*KNOWN_EXECUTORS, *executors()})
+    columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
         task = bar.add_task("tiles", total=None)
-        outcome = copy_file(source, destination, job, lambda done, total: bar.update(task, completed=done, total=total))
-    if as_json:
-        click.echo(json.dumps(_outcome_data(outcome, destination), indent=2))
-    else:
-        _print_outcome(outcome, destination)
-
-
-def _console() -> Console:
-    """Standard output; wide where it is not a terminal, so that a pipe gets whole lines."""
-    return Console() if sys.stdout.isatty() else Console(width=200)
-
-
-def _rate(outcome: Outcome) -> float:
-    return 2 * outcome.nbytes / outcome.seconds / 1e9 if outcome.seconds else 0.0
+        outcome = copy_file(
+            source, destination, Job(**options), lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    return Answer(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
 
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
@@ -108,7 +99,7 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
         "bytes": outcome.nbytes,
         "seconds": outcome.seconds,
         "runs": outcome.runs,
-        "gb_per_s_read_and_written": _rate(outcome),
+        "gb_per_s_read_and_written": rate(outcome),
         "executor": outcome.executor,
         "target": outcome.target,
         "verified": outcome.verified,
@@ -123,37 +114,6 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
             for part in outcome.parts
         ],
     }
-
-
-def _print_outcome(outcome: Outcome, destination: Path) -> None:
-    console = _console()
-    console.print(
-        f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order, {outcome.nbytes} bytes, {outcome.target}"
-    )
-    table = Table(box=None, pad_edge=False)
-    for column in ("tiles", "size", "threads", "copy", "variant", "split"):
-        table.add_column(column)
-    for part in outcome.parts:
-        size = f"{part.tile[0]}x{part.tile[1]}"
-        for found in part.kernel.plans:
-            way = "{} -> {}".format(*found.request.spaces)
-            table.add_row(
-                f"{part.count} {part.where}",
-                size,
-                str(part.kernel.threads),
-                way,
-                found.variant,
-                found.partition.summary(),
-            )
-    console.print(table)
-    how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
-    console.print(
-        f"moved {2 * outcome.nbytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {_rate(outcome):.2f} GB/s",
-        highlight=False,
-    )
-    console.print(f"verified: {outcome.verified}", highlight=False)
-    console.print(f"wrote {destination}", highlight=False)
 
 
 def _plan_data(found: Plan) -> dict[str, Any]:
@@ -183,8 +143,8 @@ def _copy_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."
             ),
-            click.option("--op", type=click.Choice(["copy", "copy_async"]), default="copy", show_default=True),
-            click.option("--target", default="sm_90a", show_default=True),
+            click.option("--op", type=_OPS, default="copy", show_default=True),
+            click.option("--target", type=_TARGET, default="sm_90a", show_default=True),
             click.option("--variant", help="Demand this variant."),
         )
     ):
@@ -198,9 +158,6 @@ def _regions(source: str, destination: str, src_layout: str | None, dst_layout: 
 
 @tilecopy.command("plan")
 @_copy_options
-@_json_option
-@_debug_option
-@_errors_on_one_screen
 def plan_command(
     source: str,
     destination: str,
@@ -210,8 +167,7 @@ def plan_command(
     op: str,
     target: str,
     variant: str | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Say how one copy would be lowered, and why.
 
     SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region:
@@ -221,14 +177,13 @@ def plan_command(
           --dst-layout 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
     """
     src, dst = _regions(source, destination, src_layout, dst_layout)
+    _check_variant(variant)
     found = plan(dst, src, op=op, scope=parse_scope(scope), target=target, variant=variant)
-    click.echo(json.dumps(_plan_data(found), indent=2) if as_json else found.explain())
+    return Answer(_plan_data(found), lambda: f"{found.explain()}\n")
 
 
-@tilecopy.command("ptx")
+@tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
 @_copy_options
-@_debug_option
-@_errors_on_one_screen
 def ptx_command(
     source: str,
     destination: str,
@@ -238,9 +193,10 @@ def ptx_command(
     op: str,
     target: str,
     variant: str | None,
-) -> None:
+) -> Answer:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     src, dst = _regions(source, destination, src_layout, dst_layout)
+    _check_variant(variant)
     who = parse_scope(scope)
     threads = {"thread": 32, "warp": 32, "warpgroup": 128}.get(who.kind, who.threads)
     kernel = KernelBuilder("copy", threads=threads)
@@ -252,6 +208,10 @@ def ptx_command(
         elif buffer.space == "shared":
             declared = kernel.shared(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
         elif buffer.space == "local":
+            if buffer.span_bytes > _MAX_LOCAL_BYTES:
+                raise RequestError(
+                    f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers"
+                )
             declared = kernel.local(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
         else:
             raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
@@ -259,7 +219,8 @@ def ptx_command(
         regions.append(declared[box])
     copies = getattr(kernel, who.kind)
     getattr(copies, op)(regions[1], regions[0], variant=variant)
-    click.echo(kernel.build(target=target).ptx, nl=False)
+    built = kernel.build(target=target)
+    return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
 
 
 def _strides(region: Region) -> tuple[Any, ...]:
@@ -271,11 +232,8 @@ def _strides(region: Region) -> tuple[Any, ...]:
     return tuple(it.stride for it in layout.shard)
 
 
-@tilecopy.command()
-@_json_option
-@_debug_option
-@_errors_on_one_screen
-def variants(as_json: bool) -> None:
+@tilecopy.command(short_help="List the variants and what became of each.")
+def variants() -> Answer:
     """List the variants: installed, set aside and why, and those that could be installed."""
     rows = []
     for plugin in default_registry().plugins():
@@ -307,47 +265,24 @@ def variants(as_json: bool) -> None:
         for name, known in KNOWN_VARIANTS.items()
         if name not in names
     ]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in rows[0] if rows else ():
-        table.add_column(str(column), overflow="fold")
+    return Answer(rows, lambda: _variants_text(rows))
+
+
+def _variants_text(rows: list[dict[str, Any]]) -> str:
+    cells = []
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    _console().print(table)
+        state = "" if row["status"] == "ready" else f"{row['status']}: "
+        owner = f" ({row['package']} {row['version']})" if row["version"] else ""
+        priority = "" if row["priority"] is None else row["priority"]
+        cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{row['about']}{owner}"))
+    return table(cells, ("name", "op", "priority", "needs", "about"))
 
 
-@tilecopy.command()
-@_json_option
-@_debug_option
-@_errors_on_one_screen
-def doctor(as_json: bool) -> None:
+@tilecopy.command(short_help="Say what is found here, and what to install.")
+def doctor() -> Answer:
     """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
-    cuda: Any = executor_named("cuda")
-    why = cuda.why_unavailable()
-    found: list[tuple[str, bool, str]] = []
-    if why is None:
-        for device in cuda.devices():
-            major, minor = device.capability
-            found.append((f"GPU {device.ordinal}", True, f"{device.name}, sm_{major}{minor}"))
-    else:
-        found.append(("GPU", False, f"{why}; kernels run on the emulator"))
-    assemblers = available_assemblers()
-    for name in ASSEMBLERS:
-        found.append((f"assembler {name}", name in assemblers, assemblers.get(name, INSTALL[name])))
-    installed = executors()
-    for name, package in KNOWN_EXECUTORS.items():
-        found.append((f"executor {name}", name in installed, installed.get(name, f"pip install {package}")))
-    plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
-    for name, known in KNOWN_VARIANTS.items():
-        plugin = plugins.get(name)
-        text = f"pip install {known.package}" if plugin is None else plugin.reason or plugin.source.owner
-        found.append((f"variant {name}", plugin is not None and plugin.variant is not None, text))
-    if as_json:
-        click.echo(json.dumps([{"what": what, "found": ok, "detail": text} for what, ok, text in found], indent=2))
-        return
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for what, ok, text in found:
-        table.add_row(what, "found" if ok else "missing", text)
-    _console().print(table)
+    found = findings()
+    return Answer(
+        [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
+        lambda: table((each.what, each.state, each.detail) for each in found),
+    )

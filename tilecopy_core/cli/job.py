@@ -1,26 +1,18 @@
-"""The main job: copy a real array, tile by tile through shared memory, and verify every byte of the result."""
+"""A job of `tilecopy run` as data, and the kernels that it needs."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
-from ..errors import RequestError, TilecopyError
-from ..executors import choose_executor, executor_named
+from ..errors import RequestError
 from ..kernel import BuiltKernel, KernelBuilder
 from ..layout import Layout, S, SwizzledLayout, TileLayout, swizzle
 from ..registry import default_registry
-from ..target import Target, target_of
+from ..target import Target
 
-Progress = Callable[[int, int], None]
 _UNITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
@@ -83,27 +75,6 @@ class Outcome:
     executor: str
     target: str
     verified: str
-
-
-def load_array(path: Path) -> Any:
-    """The array of a .npy file.
-
-    Raises:
-        RequestError: it is not a .npy file of plain elements.
-    """
-    try:
-        with path.open("rb") as file:
-            if file.read(6) != b"\x93NUMPY":
-                raise RequestError(f"{path}: not a .npy file (it does not begin with the bytes of one)")
-        array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise RequestError(f"{path}: there is no such file") from None
-    except (ValueError, OSError, EOFError) as error:
-        reason = str(error).split(". ")[0]
-        raise RequestError(f"{path}: not a .npy file of plain elements ({reason})") from None
-    if array.dtype.hasobject or array.dtype.itemsize == 0:
-        raise RequestError(f"{path}: elements of dtype {array.dtype} are not plain bytes")
-    return array
 
 
 def as_rows(array: Any, width: int) -> list[Any]:
@@ -194,120 +165,3 @@ def _tile_kernel(
         kernel.cta_sync()
         kernel.cta.copy(result[box], staging[:, :], variant=job.variant)
     return kernel.build(target=target, grid=(counts[0] * counts[1],))
-
-
-def choose_target(job: Job) -> tuple[Target, str]:
-    """Target and executor of a job: what was asked, else the GPU's own, else sm_90 on the emulator."""
-    cuda: Any = executor_named("cuda")
-    why = cuda.why_unavailable()
-    name = job.executor or ("cuda" if why is None else "emulator")
-    if job.target is not None:
-        return target_of(job.target), name
-    if why is None:
-        major, minor = cuda.devices()[0].capability
-        return target_of(f"sm_{major}{minor}"), name
-    return target_of("sm_90"), name
-
-
-def copy_file(source: Path, destination: Path, job: Job, progress: Progress | None = None) -> Outcome:
-    """Copy an array file tile by tile; the result is verified before the output file appears.
-
-    Raises:
-        TilecopyError: a bad file, option or target, a copy that no variant lowers, or a result that differs.
-    """
-    array = load_array(source)
-    _check_destination(destination)
-    target, executor = choose_target(job)
-    pieces = as_rows(array, job.tile[1])
-    built = [(piece, build_parts(job, piece.shape, str(piece.dtype), target)) for piece in pieces]
-    result = np.empty_like(array, order="K")
-    results = as_rows(result, job.tile[1])
-    run = _run_cuda if executor == "cuda" else _run_here
-    seconds, runs = run(executor, built, results, progress)
-    if array.tobytes(order="A") != result.tobytes(order="A"):
-        wrong = int(np.count_nonzero(as_bytes(array) != as_bytes(result)))
-        raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
-    _save(destination, result)
-    order = "C" if array.flags.c_contiguous else "F"
-    verified = f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before"
-    parts = tuple(part for _, found in built for part in found)
-    return Outcome(
-        array.shape, str(array.dtype), order, parts, array.nbytes, seconds, runs, executor, str(target), verified
-    )
-
-
-def as_bytes(array: Any) -> Any:
-    """The array's memory as flat bytes."""
-    return np.frombuffer(array.tobytes(order="A"), np.uint8)
-
-
-def _check_destination(path: Path) -> None:
-    if path.is_dir():
-        raise RequestError(f"{path}: the output is a directory; give a file name")
-    if not path.absolute().parent.is_dir():
-        raise RequestError(f"{path}: the directory {path.absolute().parent} does not exist")
-    if not os.access(path.absolute().parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise RequestError(f"{path}: the output cannot be written")
-
-
-def _save(path: Path, array: Any) -> None:
-    """Write a .npy file in one step: it is there whole, or not at all."""
-    handle, temporary = tempfile.mkstemp(suffix=".npy", dir=path.absolute().parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, array)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _run_here(
-    name: str, built: list[tuple[Any, list[Part]]], results: list[Any], progress: Progress | None
-) -> tuple[float, int]:
-    total = sum(part.count for _, parts in built for part in parts)
-    done, seconds = 0, 0.0
-    for (piece, parts), result in zip(built, results, strict=True):
-        np.invert(piece, out=result)  # every byte of the result is wrong until it is copied
-        for part in parts:
-            started = time.perf_counter()
-            choose_executor(name, part.kernel).launch(part.kernel, (piece, result))
-            seconds += time.perf_counter() - started
-            done += part.count
-            if progress is not None:
-                progress(done, total)
-    return seconds, 1
-
-
-def _run_cuda(
-    name: str, built: list[tuple[Any, list[Part]]], results: list[Any], progress: Progress | None
-) -> tuple[float, int]:
-    from ..executors.cuda import CudaExecutor
-    from ..executors.device_array import DeviceArray, time_on_device
-
-    executor: Any = executor_named(name)
-    assert isinstance(executor, CudaExecutor)
-    runs = 10
-    with ExitStack() as stack:
-        launches: list[Callable[[], None]] = []
-        copies = []
-        for (piece, parts), result in zip(built, results, strict=True):
-            source = stack.enter_context(DeviceArray(piece.shape, piece.dtype, executor=executor))
-            target = stack.enter_context(DeviceArray(piece.shape, piece.dtype, executor=executor))
-            source.copy_from(piece)
-            target.copy_from(np.invert(piece))
-            copies.append((target, result))
-            for part in parts:
-                launches.append(lambda k=part.kernel, a=source, b=target: executor.launch(k, (a, b)))  # type: ignore[misc]
-
-        def copy_once() -> None:
-            for launch in launches:
-                launch()
-
-        seconds = time_on_device(executor, copy_once, runs=runs) if launches else 0.0
-        for target, result in copies:
-            target.copy_to(result)
-        if progress is not None and launches:
-            progress(1, 1)
-    return seconds, runs

@@ -16,7 +16,7 @@ from ..layout import S, TCol, TileLayout, checked_extents
 from ..memory import Buffer, Memory, Region, check_identifier
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
-from ..scope import WARP_THREADS, ActiveThreads, Scope, cta, special_register, thread, tid_symbol, warp, warpgroup
+from ..scope import GRID_LIMIT, WARP_THREADS, ActiveThreads, Scope, block_index, cluster_rank, cta, thread, tid_symbol, warp, warpgroup
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
 from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
@@ -25,7 +25,6 @@ from .parameters import Parameter, ScalarParameter
 from .statements import Action, Copy, If, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
-_GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 P = ParamSpec("P")
 
 
@@ -278,11 +277,11 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- ids
 
-    def block_id(self, dim: str = "x") -> Expr:
+    def block_id(self, dim: str = "x") -> Int:
         """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
-        if not isinstance(dim, str) or dim not in _GRID_LIMIT:
+        if not isinstance(dim, str) or dim not in GRID_LIMIT:
             raise RequestError(f"block_id takes x, y or z, not {dim!r}")
-        return special_register(f"ctaid.{dim}", _GRID_LIMIT[dim] - 1)
+        return block_index(dim)
 
     def thread_id(self, dim: str = "x") -> Int:
         """The thread's index in the CTA (CTAs are one-dimensional)."""
@@ -298,9 +297,9 @@ class KernelBuilder:
         """The warp's index in the CTA."""
         return self.thread_id() // WARP_THREADS
 
-    def cluster_rank(self) -> Expr:
+    def cluster_rank(self) -> Int:
         """The CTA's rank in its cluster."""
-        return special_register("cluster_ctarank", 15)
+        return cluster_rank()
 
     # ------------------------------------------------------------------------------------------- control
 

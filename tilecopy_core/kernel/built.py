@@ -10,11 +10,11 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError
-from ..expr import Int, Symbol
+from ..expr import Int, Symbol, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
-from ..scope import special_register
+from ..scope import block_index, cluster_rank
 from ..target import Target, target_of
 from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
 from .bounds import Bound
@@ -119,9 +119,10 @@ class BuiltKernel:
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
         }
         for dim, count in zip("xyz", grid, strict=True):
-            replacements |= _bounded(f"ctaid.{dim}", count, {"x": 2**31 - 1, "y": 65535, "z": 65535}[dim])
+            replacements[only_symbol(block_index(dim))] = block_index(dim, count)
         if self.cluster is not None:
-            replacements |= _bounded("cluster_ctarank", self.cluster[0] * self.cluster[1] * self.cluster[2], 16)
+            ranks = self.cluster[0] * self.cluster[1] * self.cluster[2]
+            replacements[only_symbol(cluster_rank())] = cluster_rank(ranks)
         for bound in self.bounds:
             bound.check(replacements)
 
@@ -219,12 +220,6 @@ def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     if x >= 2**31 or y > 65535 or z > 65535:
         raise RequestError(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z
-
-
-def _bounded(name: str, count: int, most: int) -> dict[Symbol, Int]:
-    """A special register (declared for ``most`` values) as one of ``count``."""
-    (found,) = special_register(name, most - 1).symbols
-    return {found: special_register(name, count - 1) if count > 1 else 0}
 
 
 @attrs.frozen(eq=False)

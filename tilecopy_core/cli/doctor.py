@@ -1,0 +1,118 @@
+"""What is found on this machine: GPU, assemblers, executors, variants. Each is tried, not looked up alone."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import attrs
+
+from ..assemblers import ASSEMBLERS, INSTALL, available_assemblers, ptxas_path
+from ..errors import TilecopyError
+from ..executors import executor_named, executors
+from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from ..registry import default_registry
+
+
+@attrs.frozen
+class Finding:
+    """One thing that was looked for.
+
+    Attributes:
+        what: its kind and name.
+        state: ``found`` (it works here), ``unusable`` (it is there and does not work) or ``missing``.
+        detail: what it is, or what is missing and what to install.
+    """
+
+    what: str
+    state: str
+    detail: str
+
+    @property
+    def found(self) -> bool:
+        """Whether it works here."""
+        return self.state == "found"
+
+
+def findings() -> list[Finding]:
+    """Everything that tilecopy can use, found or not."""
+    usable = _executors()
+    return [*_gpus(usable), *_assemblers(), *usable, *_variants()]
+
+
+def _gpus(usable: list[Finding]) -> list[Finding]:
+    others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
+    try:
+        cuda: Any = executor_named("cuda")
+        why = cuda.why_unavailable()
+        devices = cuda.devices() if why is None else []
+    except TilecopyError as error:
+        why, devices = str(error), []
+    if why is not None:
+        instead = (
+            f"kernels run on the {others[0]}"
+            if others
+            else f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
+        )
+        return [Finding("GPU", "missing", f"{why}; {instead}")]
+    return [
+        Finding(f"GPU {device.ordinal}", "found", "{}, sm_{}{}".format(device.name, *device.capability))
+        for device in devices
+    ]
+
+
+def _assemblers() -> list[Finding]:
+    there = available_assemblers()
+    found = []
+    for name in ASSEMBLERS:
+        state, detail = ("found", there[name]) if name in there else ("missing", INSTALL[name])
+        path = ptxas_path() if name == "ptxas" else None
+        if path is not None:
+            version, why = _ptxas_version(path)
+            state = "unusable" if version is None else "found"
+            detail = f"{path} does not run ({why}): {INSTALL[name]}" if version is None else f"{path}, {version}"
+        found.append(Finding(f"assembler {name}", state, detail))
+    return found
+
+
+def _ptxas_version(path: str) -> tuple[str | None, str]:
+    """The release that a ptxas names, or None and why it names none."""
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, getattr(error, "strerror", None) or type(error).__name__
+    lines = [line.strip() for line in done.stdout.splitlines() if "release" in line]
+    if done.returncode or not lines:
+        return None, f"exit status {done.returncode}, no release named"
+    return lines[-1][lines[-1].index("release") :], ""
+
+
+def _executors() -> list[Finding]:
+    installed = executors()
+    found = []
+    for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
+        if name not in installed:
+            found.append(Finding(f"executor {name}", "missing", f"pip install {KNOWN_EXECUTORS[name]}"))
+            continue
+        try:
+            why = executor_named(name).why_unavailable()
+        except TilecopyError as error:
+            found.append(Finding(f"executor {name}", "unusable", f"{installed[name]}: {error}"))
+            continue
+        detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
+        found.append(Finding(f"executor {name}", "found" if why is None else "unusable", detail))
+    return found
+
+
+def _variants() -> list[Finding]:
+    plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
+    found = []
+    for name in dict.fromkeys([*KNOWN_VARIANTS, *plugins]):
+        plugin = plugins.get(name)
+        text = f"pip install {KNOWN_VARIANTS[name].package}" if plugin is None else plugin.reason or plugin.source.owner
+        working = plugin is not None and plugin.status in ("ready", "wrapper")
+        state = "found" if working else "missing" if plugin is None else "unusable"
+        found.append(Finding(f"variant {name}", state, text))
+    return found

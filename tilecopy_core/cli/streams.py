@@ -1,0 +1,138 @@
+"""Standard streams and signals: results alone reach standard output, and every end is a quiet one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+from .errors import FileError
+
+
+class Stopped(BaseException):
+    """A signal asked the program to end; what is open is closed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.number).name}"
+
+
+def open_standard_streams() -> None:
+    """Give a closed stream's number to the null device, or the next file opened would get it, and what is printed there."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+
+
+@contextmanager
+def stop_signals() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP as :class:`Stopped`, unless they are ignored (nohup)."""
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        raise Stopped(number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_by(number: int) -> NoReturn:
+    """End as the signal would have ended it, so that shells and make see what happened (status 128 + number)."""
+    for stream in (sys.stdout, sys.stderr):
+        give_up_unless_flushed(stream)
+    with suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings (of a plugin that was set aside) as one line, with no source text."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        say(f"tilecopy: {category.__name__}: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """What plugins print, or the programs and libraries that they call, goes to standard error."""
+    real = sys.stdout is not None and sys.stdout is sys.__stdout__
+    kept = None
+    if real:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def emit(text: str) -> None:
+    """Write a result to standard output, now.
+
+    Raises:
+        BrokenPipeError: its reader has gone.
+        FileError: it is closed or full.
+    """
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        raise FileError("standard output is closed")
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"standard output: {error.strerror}") from None
+
+
+def say(text: str) -> None:
+    """Write a message to standard error, if anyone can read it; control characters come escaped."""
+    safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{safe}\n")
+            sys.stderr.flush()
+
+
+def give_up_unless_flushed(stream: TextIO | None) -> bool:
+    """Flush a stream; where that fails drop what it holds, or Python would complain at its end. Whether it was flushed."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno() if stream is not None else -1)
+            os.close(null)
+        return False
+    return True
