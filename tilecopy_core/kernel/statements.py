@@ -62,7 +62,7 @@ class Copy:
         check_request(request)
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
-        plan.emit(context.ptx)
+        plan.emit(context.ptx, context.registry)
 
 
 @attrs.frozen(eq=False)
