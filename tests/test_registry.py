@@ -148,9 +148,15 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
         {"verdict": ZeroDivisionError("oops")} if hook == "predicate" else {"partition": ZeroDivisionError("oops")}
     )
     sources = (source("bad", variant("bad", priority=20, **answers)), source("good", variant("good")))
-    chosen = plan(registry(*sources))
+    found = registry(*sources)
+    with pytest.warns(PluginWarning, match="variant bad declines a copy that it should not: acme-bad 1.0"):
+        chosen = plan(found)
     assert chosen.variant == "good"
-    assert chosen.declined["bad"] == f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops"
+    assert chosen.declined["bad"] == (
+        f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops; "
+        "TILECOPY_DISABLE=bad leaves it out, pip uninstall acme-bad removes it"
+    )
+    assert plan(found).variant == "good"  # said once
     with pytest.raises(tc.PluginError, match="oops"):
         plan(registry(*sources), variant="bad")
     with pytest.raises(tc.PluginError, match="oops"):
@@ -166,8 +172,13 @@ def test_an_exception_in_emit_names_the_variant() -> None:
 
 
 def test_an_answer_that_is_no_verdict_is_a_fault() -> None:
-    chosen = plan(registry(source("bad", variant("bad", verdict=3)), source("good", variant("good"))))
-    assert "answered 3" in chosen.declined["bad"]
+    for verdict, text in ((3, "3"), (True, "True"), ("x" * 999, "xxx...,")):
+        sources = (source("bad", variant("bad", verdict=verdict)), source("good", variant("good")))
+        with pytest.warns(PluginWarning, match="acme-bad 1.0 is faulty"):
+            chosen = plan(registry(*sources))
+        assert f"answered {text}" in chosen.declined["bad"].replace("'" + "x" * 196, "xxx")
+        with pytest.raises(tc.PluginError, match="answered"):
+            plan(registry(*sources), variant="bad")
 
 
 def test_a_name_registered_twice_names_both_distributions() -> None:

@@ -300,6 +300,8 @@ class Registry:
                 raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
             if variant.name != source.name:
                 raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+            if why := variant.why_unusable():
+                raise PluginError(why)
             return Ready(source, variant, hooks)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)

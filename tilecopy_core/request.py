@@ -11,7 +11,7 @@ import numpy as np
 from .errors import LayoutError, PluginError, RequestError
 from .expr import as_expr, evaluate, symbol
 from .layout import split_swizzle
-from .loading import shown
+from .loading import did_you_mean, shown
 from .memory import SPACES, Region
 from .scope import ActiveThreads, Scope
 from .target import Target, target_of
@@ -63,7 +63,7 @@ def _is_word(value: object, words: tuple[str, ...]) -> bool:
 
 
 def _is_a_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(s, str) and s in SPACES for s in value)
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(s, str) and s for s in value)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -205,7 +205,7 @@ class Variant:
     """
 
     name: str = attrs.field(validator=_text("the name of the entry point"))
-    op: str = attrs.field()
+    op: str = attrs.field(validator=_text(f"one of {', '.join(OPS)}"))
     priority: int = attrs.field()
     summary: str = attrs.field(validator=_text("one line that says what it does"))
     spaces: tuple[tuple[str, str], ...] = attrs.field(converter=_pairs)
@@ -235,7 +235,7 @@ class Variant:
         if not _is_a_number(self.min_arch) or self.min_arch < 1:
             raise self._refuse("min_arch", "the number of an architecture, such as 90")
         if not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
-            raise self._refuse("spaces", f"pairs (source, destination) of {', '.join(SPACES)}")
+            raise self._refuse("spaces", "pairs of names, (source, destination)")
         if not _is_word(self.threads, THREADS):
             raise self._refuse("threads", f"one of {', '.join(THREADS)}")
         if not isinstance(self.instructions, str):
@@ -250,6 +250,117 @@ class Variant:
         steps = self.completion_steps
         if not isinstance(steps, tuple) or not steps or not all(isinstance(s, str) and s.strip() for s in steps):
             raise self._refuse("completion_steps", f"what the caller does after {self.completion!r}, as texts in order")
+
+    def why_unusable(self) -> str | None:
+        """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        if self.op not in OPS:
+            return f"its record has op {self.op!r}; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+        for space in (space for pair in self.spaces for space in pair):
+            if space not in SPACES:
+                near = did_you_mean(space, SPACES)
+                return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
+        return None
+
+    def option(self, request: CopyRequest, name: str) -> Any:
+        """The value that a request gives an option, or the option's default.
+
+        Raises:
+            PluginError: the variant declares no such option.
+        """
+        for option in self.options:
+            if option.name == name:
+                value = request.options.get(name)
+                return option.default if value is None else value
+        raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
+
+
+class Options(Mapping[str, Any]):
+    """The options of a request, by name; nobody can change them."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _options(value: Any) -> Options:
+    if isinstance(value, Options):
+        return value
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise RequestError(f"options are values by name, not {shown(value)}")
+    return Options(value)
+
+
+@attrs.frozen(kw_only=True)
+class CopyRequest:
+    """One copy to be lowered.
+
+    Attributes:
+        op: ``copy`` (done when the instruction stream goes on) or ``copy_async`` (the caller waits).
+        dst: destination region.
+        src: source region.
+        scope: the threads that do it together.
+        target: the architecture.
+        active: which threads of the CTA reach it.
+        options: further options of ``copy``/``copy_async``, by name and read-only; a variant is asked only when it
+            declares all of them.
+
+    Raises:
+        RequestError: unknown op or scope, or an operand that is no region.
+        TargetError: unknown target.
+    """
+
+    op: str
+    dst: Region
+    src: Region
+    scope: Scope
+    target: Target = attrs.field(converter=target_of)
+    active: ActiveThreads = attrs.field(factory=ActiveThreads)
+    options: Mapping[str, Any] = attrs.field(factory=Options, converter=_options, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not _is_a_number(self.priority):
+            raise self._refuse("priority", "an integer")
+        if not _is_a_number(self.min_arch) or self.min_arch < 1:
+            raise self._refuse("min_arch", "the number of an architecture, such as 90")
+        if not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
+            raise self._refuse("spaces", "pairs of names, (source, destination)")
+        if not _is_word(self.threads, THREADS):
+            raise self._refuse("threads", f"one of {', '.join(THREADS)}")
+        if not isinstance(self.instructions, str):
+            raise self._refuse("instructions", "a text")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, Option) for option in self.options):
+            raise self._refuse("options", "a tuple of Option records")
+        names = [option.name for option in self.options]
+        if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
+            raise PluginError(
+                f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
+            )
+        steps = self.completion_steps
+        if not isinstance(steps, tuple) or not steps or not all(isinstance(s, str) and s.strip() for s in steps):
+            raise self._refuse("completion_steps", f"what the caller does after {self.completion!r}, as texts in order")
+
+    def why_unusable(self) -> str | None:
+        """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        if self.op not in OPS:
+            return f"its record has op {self.op!r}; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+        for space in (space for pair in self.spaces for space in pair):
+            if space not in SPACES:
+                near = did_you_mean(space, SPACES)
+                return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
+        return None
 
     def option(self, request: CopyRequest, name: str) -> Any:
         """The value that a request gives an option, or the option's default.
