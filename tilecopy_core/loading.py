@@ -69,6 +69,7 @@ def installed(group: str) -> list[Source]:
     warning when it may hold a plugin.
     """
     family = group.rsplit(".", 1)[0]
+    contract = re.compile(re.escape(family) + r"\.v\d+")
     found: dict[tuple[str, str], Source] = {}
     seen: set[str] = set()
     for distribution in distributions():
@@ -80,7 +81,7 @@ def installed(group: str) -> list[Source]:
             continue  # an older copy further along sys.path
         seen.add(canonical(package))
         try:
-            points = [point for point in distribution.entry_points if _same_contract(point.group, family)]
+            points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
         except Exception as error:
             warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
             continue
@@ -89,10 +90,6 @@ def installed(group: str) -> list[Source]:
             other = "" if point.group == group else f"made for the hook API {point.group}; this core has {group}"
             found[(point.name, package)] = Source(point.name, package, version, point.load, other, needs)
     return [found[key] for key in sorted(found)]
-
-
-def _same_contract(group: str, family: str) -> bool:
-    return re.fullmatch(re.escape(family) + r"\.v\d+", group) is not None
 
 
 def _entry_points_text(distribution: Distribution) -> str:

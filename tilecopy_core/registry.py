@@ -67,6 +67,10 @@ class Hooks:
             if hasattr(value, f"{PROJECT}_impl"):
                 setattr(self, name, value)
 
+    def __dir__(self) -> list[str]:
+        """The hooks alone: pluggy looks at every name, and an object has thirty of its own."""
+        return [name for name in self.__dict__ if name != "impls"]
+
 
 @attrs.frozen(eq=False)
 class Ready:
@@ -220,10 +224,14 @@ class Registry:
             if self._loading:
                 raise PluginError("a plugin asked for the installed variants while it was being imported")
             sources = self._sources()
+            by_name: dict[str, list[Source]] = {}
+            for source in sources:
+                if not source.incompatible:
+                    by_name.setdefault(source.name, []).append(source)
             disabled = self._disabled(sources)
             self._loading = True
             try:
-                plugins = [self._outcome(source, sources, disabled) for source in sources]
+                plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
             finally:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
@@ -255,7 +263,7 @@ class Registry:
                     found[name] = f"disabled by {variable}={text}"
         return found
 
-    def _outcome(self, source: Source, sources: list[Source], disabled: Mapping[str, str]) -> Plugin:
+    def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
         """What became of a source; decided without importing it where that can be."""
         if source.incompatible:
             return SetAside(source, "incompatible", source.incompatible)
@@ -266,14 +274,14 @@ class Registry:
                 reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
                 self._loaded[source] = SetAside(source, "incompatible", reason)
             else:
-                clash = self._clash(source, sources)
+                clash = self._clash(source, claimants)
                 self._loaded[source] = SetAside(source, "duplicate", clash) if clash else self._load(source)
         return self._loaded[source]
 
     @staticmethod
-    def _clash(source: Source, sources: list[Source]) -> str:
+    def _clash(source: Source, claimants: list[Source]) -> str:
         """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
-        rivals = [s for s in sources if s.name == source.name and s is not source and not s.incompatible]
+        rivals = [claimant for claimant in claimants if claimant is not source]
         if not rivals or _first_party(source):
             return ""
         for rival in rivals:
@@ -292,17 +300,11 @@ class Registry:
             return SetAside(source, "broken", f"{error}; {advice(source)}")
         try:
             variant = getattr(plugin, "variant", None)
+            if variant is not None:
+                _check_record(source, variant)
             hooks = Hooks(plugin)
             self._check_hooks(hooks, wrapper=variant is None)
-            if variant is None:
-                return Wrapper(source, hooks)
-            if not isinstance(variant, Variant):
-                raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
-            if variant.name != source.name:
-                raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
-            if why := variant.why_unusable():
-                raise PluginError(why)
-            return Ready(source, variant, hooks)
+            return Wrapper(source, hooks) if variant is None else Ready(source, variant, hooks)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
             return SetAside(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
@@ -440,6 +442,15 @@ class Registry:
 def _first_party(source: Source) -> bool:
     known = KNOWN_VARIANTS.get(source.name)
     return known is not None and canonical(source.package) == known.package
+
+
+def _check_record(source: Source, variant: Any) -> None:
+    if not isinstance(variant, Variant):
+        raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+    if variant.name != source.name:
+        raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+    if why := variant.why_unusable():
+        raise PluginError(why)
 
 
 def _manager() -> pluggy.PluginManager:
