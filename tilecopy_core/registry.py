@@ -549,7 +549,7 @@ class _Stage:
         wrappers = self.wrapping(hook)
         if call.cause is not None:
             call.fault = f"raised {said(call.cause)}"
-            call.blamed = _in_traceback(call.cause, hook, wrappers) or wrappers
+            call.blamed = _raised_in(call.cause, hook, wrappers) or wrappers
         elif call.result is not call.value:
             if isinstance(call.result, Decline):
                 names = ", ".join(f"{w.name} ({w.source.owner})" for w in wrappers)
@@ -566,14 +566,15 @@ def _may_replace(hook: str, value: Any, result: Any) -> bool:
     return type(result) is type(value)
 
 
-def _in_traceback(error: BaseException, hook: str, wrappers: list[Wrapper]) -> list[Wrapper]:
-    """The wrappers whose code an exception passed through first."""
-    codes = set()
+def _raised_in(error: BaseException, hook: str, wrappers: list[Wrapper]) -> list[Wrapper]:
+    """The wrapper in whose code an exception began; it may have passed through others on its way."""
+    found: list[Wrapper] = []
     trace = error.__traceback__
     while trace is not None:
-        codes.add(trace.tb_frame.f_code)
+        code = trace.tb_frame.f_code
+        found = [w for w in wrappers if getattr(w.hooks.impls[hook].function, "__code__", None) is code] or found
         trace = trace.tb_next
-    return [w for w in wrappers if getattr(w.hooks.impls[hook].function, "__code__", None) in codes]
+    return found
 
 
 _default: list[Registry] = []
