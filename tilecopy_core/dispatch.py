@@ -131,8 +131,9 @@ class Plan:
             ("variant", f"{self.variant} ({self.package})"),
             ("why", self._why()),
             ("split", self.summary),
-            ("completes", f"{self.completion}: {'; '.join(self.completion_steps)}"),
+            ("completes", self.completion),
         ]
+        rows += [("caller", step) for step in self.completion_steps]
         rows += [("wider", note) for note in self._narrowed()]
         rows += [(f"not {outcome.name}", outcome.reason) for outcome in self.outcomes]
         width = max(len(name) for name, _ in rows)

@@ -145,13 +145,11 @@ class Table:
 
     Attributes:
         plugins: by priority (higher first), then name; the ones that are not ready come last.
-        strict: whether a broken plugin raises instead of being set aside.
         environment: the values of the variables that it was made for.
         sifted: what dispatch has found out about requests of one kind; see there.
     """
 
     plugins: tuple[Plugin, ...]
-    strict: bool
     environment: tuple[str | None, ...]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
@@ -237,7 +235,7 @@ class Registry:
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
                 self._report(plugin)
-            self._table = table = Table(tuple(plugins), self.strict, environment)
+            self._table = table = Table(tuple(plugins), environment)
             self._stages = {}
             return table
 
