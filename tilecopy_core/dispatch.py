@@ -93,6 +93,7 @@ class Plan:
             registry: where the variant is looked up by its name; by default the process's.
 
         Raises:
+            RequestError: the plan was made without an option that the instructions need.
             PluginError: the variant is not there any more, or its emit hook raised something that is not a
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
@@ -106,6 +107,11 @@ class Plan:
                 + _why_absent(registry.table(), self.variant)
             )
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
+        for option in plugin.variant.options:
+            if option.required and request.options.get(option.name) is None:
+                raise RequestError(
+                    f"{who}: option {option.name} is {option.meaning}; a plan may leave it out, instructions cannot"
+                )
         ptx.comment(f"{request.op} {request.dst} <- {request.src} ({self.variant}, {request.scope})")
         try:
             answer = registry.call(plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
