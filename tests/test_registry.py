@@ -171,7 +171,7 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
     )
     sources = (source("bad", variant("bad", priority=20, **answers)), source("good", variant("good")))
     found = registry(*sources)
-    with pytest.warns(PluginWarning, match="variant bad declines a copy that it should not: acme-bad 1.0"):
+    with pytest.warns(PluginWarning, match="variant bad is passed over for a copy: acme-bad 1.0"):
         chosen = plan(found)
     assert chosen.variant == "good"
     assert chosen.declined["bad"] == (
@@ -353,8 +353,9 @@ def test_a_malformed_record_names_field_and_value(field: str, value: Any) -> Non
     fields = {"name": "v", "op": "copy", "priority": 1, "summary": "s", "spaces": (("global", "shared"),)} | {
         field: value
     }
-    with pytest.raises(tc.PluginError, match=field):
+    with pytest.raises(tc.PluginError, match=field) as caught:
         tc.Variant(**fields)
+    assert field == "completion" or repr(value) in str(caught.value)
     bad = Source("v", "acme-v", "1.0", lambda: SimpleNamespace(variant=tc.Variant(**fields)))
     with pytest.warns(PluginWarning, match="acme-v 1.0"):
         assert plan(registry(bad, source("good", variant("good")))).variant == "good"
@@ -484,6 +485,18 @@ def test_registering_a_name_again_replaces_it() -> None:
         plan(found)
     found.unregister("half")
     assert "half" not in plan(found).declined
+
+
+def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
+    twice = (source("twin", variant("twin"), "acme-one"), source("twin", variant("twin"), "acme-two"))
+    found = registry(*twice, source("good", variant("good", priority=1)))
+    with pytest.warns(PluginWarning, match="acme-one 1.0 and by acme-two 1.0"):
+        assert plan(found).variant == "good"
+    found.register(variant("twin"), name="twin")
+    assert plan(found).package == "this process 0"
+    needy = Source("twin", "acme-three", "1.0", lambda: pytest.fail("loaded"), needs="it requires tilecopy-core>=99")
+    with pytest.warns(PluginWarning, match="acme-three 1.0: it requires tilecopy-core>=99"):
+        assert plan(registry(twice[0], needy)).package == "acme-one 1.0"
 
 
 def test_a_tie_is_explained() -> None:

@@ -3,30 +3,25 @@
 Importing this package loads no plugin; the first dispatch does, once. A plugin that cannot be imported, has no valid
 record or claims a taken name is set aside with its reason and never takes the others down (docs/design.md,
 "Registration"). Order never comes from pluggy or the file system.
-
-Each variant has a hook manager of its own that holds it and the wrappers. So a call reaches that variant and nobody
-else's, costs the same however many variants are installed, and what a wrapper does is told from what the variant did.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 import pluggy
 
-from . import hookspecs
 from .errors import PluginError, RequestError
-from .hookspecs import HOOKS, PROJECT, VARIANTS_GROUP
+from .hookcalls import Hooks, Plugin, Ready, SetAside, Stage, Wrapper, hook_manager
+from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, Source, canonical, did_you_mean, installed, load, said, shown, warn
-from .request import Accept, Decline, Variant
+from .request import Variant
 
 __all__ = [
     "EXECUTORS_GROUP",
@@ -51,92 +46,6 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
 
 class WrapperError(PluginError):
     """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
-
-
-class Hooks:
-    """The hook implementations of a plugin object, compared by identity whatever the object's own ``==`` says.
-
-    Attributes:
-        impls: each hook's implementation as pluggy found it, by the hook's name.
-    """
-
-    def __init__(self, plugin: Any) -> None:
-        self.impls: dict[str, pluggy.HookImpl] = {}
-        for name in dir(plugin):
-            value = getattr(plugin, name, None)
-            if hasattr(value, f"{PROJECT}_impl"):
-                setattr(self, name, value)
-
-    def __dir__(self) -> list[str]:
-        """The hooks alone: pluggy looks at every name, and an object has thirty of its own."""
-        return [name for name in self.__dict__ if name != "impls"]
-
-
-@attrs.frozen(eq=False)
-class Ready:
-    """A variant that can be asked.
-
-    Attributes:
-        source: where it comes from.
-        variant: its record.
-        hooks: its hook implementations.
-    """
-
-    source: Source
-    variant: Variant
-    hooks: Hooks
-    status = "ready"
-    reason = ""
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-
-@attrs.frozen(eq=False)
-class Wrapper:
-    """A plugin without a record, whose hooks run around those of every variant.
-
-    Attributes:
-        source: where it comes from.
-        hooks: its hook implementations.
-    """
-
-    source: Source
-    hooks: Hooks
-    status = "wrapper"
-    reason = ""
-    variant = None
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-
-@attrs.frozen(eq=False)
-class SetAside:
-    """A plugin that is not used.
-
-    Attributes:
-        source: where it comes from.
-        status: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
-        reason: why, and what to do about it.
-    """
-
-    source: Source
-    status: str
-    reason: str
-    variant = None
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-
-Plugin: TypeAlias = Ready | Wrapper | SetAside
 
 
 @attrs.frozen(eq=False)
@@ -192,7 +101,7 @@ class Registry:
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
-        self._stages: dict[Ready, _Stage] = {}
+        self._stages: dict[Ready, Stage] = {}
         self._table: Table | None = None
         self._said: set[tuple[Any, ...]] = set()
         self._probe: pluggy.PluginManager | None = None
@@ -224,7 +133,7 @@ class Registry:
             sources = self._sources()
             by_name: dict[str, list[Source]] = {}
             for source in sources:
-                if not source.incompatible:
+                if not source.incompatible and not source.needs:
                     by_name.setdefault(source.name, []).append(source)
             disabled = self._disabled(sources)
             self._loading = True
@@ -267,13 +176,13 @@ class Registry:
             return SetAside(source, "incompatible", source.incompatible)
         if source.name in disabled:
             return SetAside(source, "disabled", disabled[source.name])
+        if source.needs:
+            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
+            return SetAside(source, "incompatible", reason)
+        if clash := self._clash(source, claimants):
+            return SetAside(source, "duplicate", clash)
         if source not in self._loaded:
-            if source.needs:
-                reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
-                self._loaded[source] = SetAside(source, "incompatible", reason)
-            else:
-                clash = self._clash(source, claimants)
-                self._loaded[source] = SetAside(source, "duplicate", clash) if clash else self._load(source)
+            self._loaded[source] = self._load(source)
         return self._loaded[source]
 
     @staticmethod
@@ -313,7 +222,7 @@ class Registry:
         Raises:
             PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
         """
-        probe, self._probe = self._probe or _manager(), None  # a manager that refuses a plugin is not used again:
+        probe, self._probe = self._probe or hook_manager(), None  # a manager that refuses a plugin is not used again:
         probe.register(hooks, name="probe")  # pluggy 1.6 leaves it half registered
         probe.check_pending()
         for caller in probe.get_hookcallers(hooks) or ():
@@ -330,9 +239,7 @@ class Registry:
 
     def _report(self, plugin: Plugin) -> None:
         """Say once that a plugin is set aside by nobody's wish; raise where that is asked for."""
-        if plugin.status not in ("broken", "duplicate") and not plugin.source.needs:
-            return
-        if plugin.status == "disabled":
+        if plugin.status in ("ready", "wrapper", "disabled") or plugin.source.incompatible:
             return
         if self.strict:
             raise PluginError(f"variant {plugin.name}: {plugin.reason}")
@@ -362,6 +269,8 @@ class Registry:
                     raise PluginError(
                         f"the name {name!r} is that of {source.owner}; register the plugin under another one"
                     )
+            if name in self._registered:
+                self._loaded.pop(self._registered[name], None)
             self._registered[name] = Source(name, package, version, lambda: plugin)
             self._table = None
 
@@ -396,7 +305,7 @@ class Registry:
         stage = self._stages.get(plugin)
         if stage is None:
             wrappers = [p for p in self.table().plugins if isinstance(p, Wrapper)]
-            stage = self._stages[plugin] = _Stage(plugin, wrappers)
+            stage = self._stages[plugin] = Stage(plugin, wrappers)
         started = time.perf_counter()
         own = stage.call(hook, arguments)
         seconds = time.perf_counter() - started
@@ -404,13 +313,15 @@ class Registry:
             self._report_slow(plugin, stage, hook, seconds, own.seconds)
         if own.error is not None:
             raise own.error
+        if own.cause is not None and not own.blamed:
+            raise own.cause
         if own.fault:
             for wrapper in own.blamed:
                 self._set_aside(wrapper, hook, own.fault, own.cause)
             return own.value if own.done else self.call(plugin, hook, **arguments)
         return own.result
 
-    def _report_slow(self, plugin: Ready, stage: _Stage, hook: str, seconds: float, own_seconds: float) -> None:
+    def _report_slow(self, plugin: Ready, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
         slow: list[Plugin] = [plugin] if own_seconds > SLOW_HOOK_SECONDS else []
         if seconds - own_seconds > SLOW_HOOK_SECONDS:
             slow += stage.wrapping(hook)
@@ -434,7 +345,7 @@ class Registry:
 
     def report_fault(self, plugin: Ready, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
-        self._say((plugin, hook, fault), f"variant {plugin.name} declines a copy that it should not: {fault}")
+        self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
 
 
 def _first_party(source: Source) -> bool:
@@ -449,130 +360,6 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
     if why := variant.why_unusable():
         raise PluginError(why)
-
-
-def _manager() -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
-
-
-# ---------------------------------------------------------------------------------------- one variant's hooks
-
-
-@attrs.define
-class _Call:
-    """What one call of a hook came to.
-
-    Attributes:
-        done: the variant's hook returned ``value``.
-        error: what the variant's hook raised.
-        seconds: how long it took.
-        result: what the call gives, after the wrappers.
-        fault: what a wrapper did wrong, or "".
-        cause: the exception of that wrapper.
-        blamed: the wrappers that may have done it.
-    """
-
-    done: bool = False
-    value: Any = None
-    error: BaseException | None = None
-    seconds: float = 0.0
-    result: Any = None
-    fault: str = ""
-    cause: BaseException | None = None
-    blamed: list[Wrapper] = attrs.field(factory=list)
-
-
-class _Stage:
-    """One variant's hooks with every wrapper around them, and nobody else's."""
-
-    def __init__(self, plugin: Ready, wrappers: list[Wrapper]) -> None:
-        self._wrappers = sorted(wrappers, key=lambda w: w.name)
-        self._calls = threading.local()
-        manager = _manager()
-        for wrapper in reversed(self._wrappers):  # the last registered is the outermost
-            manager.register(wrapper.hooks, name=f"wrapper {wrapper.name}")
-        watched = Hooks(None)
-        for hook in HOOKS:
-            setattr(watched, hook, self._watched(hook, plugin.hooks.impls[hook]))
-        manager.register(watched, name=plugin.name)
-        self._callers = {hook: getattr(manager.hook, hook) for hook in HOOKS}
-
-    def wrapping(self, hook: str) -> list[Wrapper]:
-        """The wrappers of a hook."""
-        return [wrapper for wrapper in self._wrappers if hook in wrapper.hooks.impls]
-
-    def _watched(self, hook: str, impl: pluggy.HookImpl) -> Callable[..., Any]:
-        """A hook that remembers what the variant itself did, which a wrapper may change afterwards."""
-        specification = getattr(hookspecs, hook)
-        names = tuple(inspect.signature(specification).parameters)
-
-        @hookspecs.hookimpl
-        @functools.wraps(specification)
-        def watched(*values: Any) -> Any:
-            call: _Call = self._calls.stack[-1]
-            given = dict(zip(names, values, strict=True))
-            started = time.perf_counter()
-            try:
-                call.value = impl.function(
-                    *(given[name] for name in impl.argnames), **{name: given[name] for name in impl.kwargnames}
-                )
-                call.done = True
-                return call.value
-            except (Exception, SystemExit) as error:
-                call.error = error
-                raise
-            finally:
-                call.seconds = time.perf_counter() - started
-
-        return watched
-
-    def call(self, hook: str, arguments: Mapping[str, Any]) -> _Call:
-        """Run a hook and find out who did what."""
-        stack = self._calls.__dict__.setdefault("stack", [])
-        call = _Call()
-        stack.append(call)
-        try:
-            call.result = self._callers[hook](**arguments)
-        except (Exception, SystemExit) as error:
-            call.cause = error
-        finally:
-            stack.pop()
-        if call.error is None:
-            self._judge_wrappers(hook, call)
-        return call
-
-    def _judge_wrappers(self, hook: str, call: _Call) -> None:
-        wrappers = self.wrapping(hook)
-        if call.cause is not None:
-            call.fault = f"raised {said(call.cause)}"
-            call.blamed = _raised_in(call.cause, hook, wrappers) or wrappers
-        elif call.result is not call.value:
-            if isinstance(call.result, Decline):
-                names = ", ".join(f"{w.name} ({w.source.owner})" for w in wrappers)
-                call.result = Decline(f"{call.result.reason} (said by the wrapper {names})")
-            elif not _may_replace(hook, call.value, call.result):
-                call.fault = f"gave {shown(call.result)} in place of the variant's {shown(call.value)}"
-                call.blamed = wrappers
-
-
-def _may_replace(hook: str, value: Any, result: Any) -> bool:
-    """Whether a wrapper may put a result in the place of a variant's own; a Decline always may."""
-    if hook == "tilecopy_predicate":
-        return isinstance(result, Accept)
-    return type(result) is type(value)
-
-
-def _raised_in(error: BaseException, hook: str, wrappers: list[Wrapper]) -> list[Wrapper]:
-    """The wrapper in whose code an exception began; it may have passed through others on its way."""
-    found: list[Wrapper] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        found = [w for w in wrappers if getattr(w.hooks.impls[hook].function, "__code__", None) is code] or found
-        trace = trace.tb_next
-    return found
 
 
 _default: list[Registry] = []

@@ -72,7 +72,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(_tuple(pair) for pair in value) if isinstance(value, (list, tuple)) else ()
+    return tuple(_tuple(pair) for pair in value) if isinstance(value, (list, tuple)) else value
 
 
 def _types(value: Any) -> tuple[type, ...]:
@@ -230,7 +230,7 @@ class Variant:
             raise self._refuse("priority", "an integer")
         if not _is_a_number(self.min_arch) or self.min_arch < 1:
             raise self._refuse("min_arch", "the number of an architecture, such as 90")
-        if not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
+        if not isinstance(self.spaces, tuple) or not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
             raise self._refuse("spaces", "pairs of names, (source, destination)")
         if not _is_word(self.threads, THREADS):
             raise self._refuse("threads", f"one of {', '.join(THREADS)}")
