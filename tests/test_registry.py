@@ -559,6 +559,13 @@ def test_a_wrapper_that_swallows_does_not_cost_the_copy() -> None:
             assert plan(found).variant == "a"
 
 
+def test_a_wrapper_of_emit_answers_nothing() -> None:
+    late = wrapper("tilecopy_emit", lambda answer: tc.Decline("too late"))
+    found = registry(source("a", variant("a")), source("late", late))
+    with pytest.warns(PluginWarning, match="wrapper late is set aside: acme-late 1.0 is faulty: .*too late"):
+        assert build(found).ptx.count("emitted by a") == 1
+
+
 def test_only_the_wrapper_that_raised_is_set_aside() -> None:
     def fail(answer: Any) -> Any:
         raise ZeroDivisionError
@@ -757,6 +764,8 @@ def test_a_variant_that_is_asked_for_by_a_misspelt_name() -> None:
 
 def test_a_plan_is_data() -> None:
     found = registry(source("v", variant("v", options=(BAR,))), source("w", variant("w", priority=1)))
+    real = plan(tc.default_registry())
+    assert pickle.loads(pickle.dumps(real)).explain() == real.explain()
     chosen = plan(found, bar=3)
     for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
         assert again.explain() == chosen.explain() and again.declined == chosen.declined
@@ -900,25 +909,34 @@ def test_slow_hooks_and_imports_are_named(tmp_path: Path) -> None:
 def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
     install(tmp_path, "dud", "import sys; sys.exit(1)", group="executors.v1")
     install(tmp_path, "empty", "plug = 1", group="executors.v1")
+    install(tmp_path, "cuda", "raise AssertionError('imported')", group="executors.v1", package="acme-impostor")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-one")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-two")
     done = python(
         tmp_path,
         """
         import tilecopy_core as tc
-        from tilecopy_core.executors import executor_named, executors
+        from types import SimpleNamespace
+        from tilecopy_core.executors import choose_executor, executor_named, executors
         print(list(executors()))
-        for name in ("dud", "empty", "cudda", 5):
+        print(choose_executor(None, SimpleNamespace(name="k")).name)
+        for name in ("dud", "empty", "twin", "cudda", 5):
             try:
                 executor_named(name)
             except tc.TilecopyError as error:
                 print(type(error).__name__, error)
         """,
+        CUDA_VISIBLE_DEVICES="",
     )
-    lines = done.stdout.splitlines()
-    assert lines[0] == "['cuda', 'dud', 'empty', 'emulator']"
-    assert lines[1].startswith(
+    assert done.returncode == 0, done.stderr
+    listed, chosen, *lines = done.stdout.splitlines()
+    assert listed == "['cuda', 'dud', 'empty', 'emulator', 'twin']"
+    assert chosen == "emulator", "what fails to load is passed over"
+    assert lines[0].startswith(
         "PluginError executor dud: acme-dud 2.5 failed to load: SystemExit: 1; pip install --upgrade"
     )
-    assert lines[2].startswith("PluginError executor empty: acme-empty 2.5 failed to load: TypeError")
+    assert lines[1].startswith("PluginError executor empty: acme-empty 2.5 failed to load: TypeError")
+    assert "registered by acme-one 2.5 and by acme-two 2.5" in lines[2]
     assert "did you mean cuda" in lines[3] and "not 5" in lines[4]
 
 

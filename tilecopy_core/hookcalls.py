@@ -205,7 +205,7 @@ class Stage:
             call.fault = f"raised {said(call.cause)}"
             call.blamed = _raised_in(call.cause, hook, wrappers) or wrappers
         elif call.result is not call.value:
-            if isinstance(call.result, Decline):
+            if isinstance(call.result, Decline) and hook != "tilecopy_emit":
                 names = ", ".join(f"{w.name} ({w.source.owner})" for w in wrappers)
                 call.result = Decline(f"{call.result.reason} (said by the wrapper {names})")
             elif not _may_replace(hook, call.value, call.result):
@@ -214,7 +214,7 @@ class Stage:
 
 
 def _may_replace(hook: str, value: Any, result: Any) -> bool:
-    """Whether a wrapper may put a result in the place of a variant's own; a Decline always may."""
+    """Whether a wrapper may put a result in the place of a variant's own; of the hooks that may decline, a Decline always may."""
     if hook == "tilecopy_predicate":
         return isinstance(result, Accept)
     return type(result) is type(value)

@@ -40,19 +40,20 @@ _made: dict[str, Executor] = {}
 _WHAT_IT_DOES = ("why_unavailable", "launch")
 
 
-def _sources() -> list[Source]:
-    """The installed executors that this core can load; a first-party one keeps its name, whoever else claims it."""
-    found: dict[str, Source] = {}
+def _claimants() -> dict[str, list[Source]]:
+    """The installed executors that this core can load, by name; of a first-party name only the first party."""
+    found: dict[str, list[Source]] = {}
     for source in installed(EXECUTORS_GROUP):
-        first_party = canonical(source.package) == KNOWN_EXECUTORS.get(source.name)
-        if not source.incompatible and (source.name not in found or first_party):
-            found[source.name] = source
-    return sorted(found.values(), key=lambda source: source.name)
+        if not source.incompatible:
+            found.setdefault(source.name, []).append(source)
+    for name, sources in found.items():
+        found[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
+    return dict(sorted(found.items()))
 
 
 def executors() -> dict[str, str]:
     """Installed executors: name -> distribution and version."""
-    return {source.name: source.owner for source in _sources()}
+    return {name: " and ".join(source.owner for source in sources) for name, sources in _claimants().items()}
 
 
 def executor_named(name: str) -> Executor:
@@ -60,20 +61,23 @@ def executor_named(name: str) -> Executor:
 
     Raises:
         LaunchError: none has that name; the message says what to install.
-        PluginError: it fails to load, or is no executor.
+        PluginError: it fails to load, is no executor, or two packages claim its name.
     """
     if not isinstance(name, str):
         raise LaunchError(f"executor is the name of one, such as 'cuda', not {shown(name)}")
     if name not in _made:
-        source = next((source for source in _sources() if source.name == name), None)
-        if source is None:
+        sources = _claimants().get(name, [])
+        if not sources:
             known = f": pip install {KNOWN_EXECUTORS[name]}" if name in KNOWN_EXECUTORS else ""
             found = executors()
             hint = did_you_mean(name, found)
             raise LaunchError(
                 f"executor {name!r} is not installed{known} (installed: {', '.join(found) or 'none'}){hint}"
             )
-        _made[name] = _make(source)
+        if len(sources) > 1:
+            owners = " and by ".join(source.owner for source in sources)
+            raise PluginError(f"the executor name {name!r} is registered by {owners}; pip uninstall one of them")
+        _made[name] = _make(sources[0])
     return _made[name]
 
 
