@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,8 @@ import pluggy
 import pytest
 
 import tilecopy_core as tc
+from tilecopy_core import loading
+from tilecopy_core import registry as core_registry
 from tilecopy_core.hookspecs import HOOKS
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.registry import PluginWarning, Source
@@ -895,15 +899,22 @@ def test_damaged_metadata_is_passed_over(tmp_path: Path) -> None:
     assert "the entry points of acme-torn 2.5 cannot be read" in done.stderr
 
 
-def test_slow_hooks_and_imports_are_named(tmp_path: Path) -> None:
-    slow = GOOD.format(name="slow").replace("    @hookimpl", "    import time\n    @hookimpl", 1)
-    install(tmp_path, "slow", slow.replace("return Accept()", "time.sleep(1.1); return Accept()"))
-    install(tmp_path, "lazy", "import time; time.sleep(2.1)\n" + textwrap.dedent(GOOD.format(name="lazy")))
-    done = python(tmp_path, PLAN)
-    assert (
-        "variant slow (acme-slow 2.5): tilecopy_predicate took 1.1 s for one copy; TILECOPY_DISABLE=slow" in done.stderr
+def test_slow_hooks_and_imports_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "SLOW_IMPORT_SECONDS", 0.2)
+    for hook in HOOKS:
+        monkeypatch.setitem(core_registry.SLOW_SECONDS, hook, 0.2)
+    lazy = Source("lazy", "acme-lazy", "2.5", lambda: time.sleep(0.3) or variant("lazy", priority=1))
+    slow = variant("slow", verdict=lambda request: time.sleep(0.3) or tc.Accept())
+    trace = wrapper("tilecopy_partition", lambda answer: time.sleep(0.3) or answer)
+    found = registry(lazy, source("slow", slow), source("trace", trace))
+    with pytest.warns(PluginWarning) as warned:
+        assert plan(found).variant == plan(found).variant == "slow"
+    imported, predicate, partition = sorted(str(w.message) for w in warned)
+    assert re.match(r"importing lazy \(acme-lazy 2.5\) took 0.\d s", imported)
+    assert re.match(
+        r"variant slow \(acme-slow 1.0\): tilecopy_predicate took 0.\d s for one copy; TILECOPY_DISABLE=slow", predicate
     )
-    assert "importing lazy (acme-lazy 2.5) took 2.1 s" in done.stderr
+    assert re.match(r"wrapper trace \(acme-trace 1.0\): tilecopy_partition took 0.\d s", partition)
 
 
 def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import attrs
 from . import checks
 from .errors import NoVariantError, PluginError, RequestError, TilecopyError
 from .known import KNOWN_VARIANTS
-from .loading import did_you_mean, said, shown
+from .loading import PluginWarning, did_you_mean, said, shown
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -118,6 +118,8 @@ class Plan:
         except TilecopyError as error:
             if not isinstance(error, WrapperError):
                 error.args = (f"{who}: {error}", *error.args[1:])
+            raise
+        except PluginWarning:  # ours, where somebody asks for warnings to be raised
             raise
         except (Exception, SystemExit) as error:
             raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {_advice(plugin)}") from error
@@ -327,7 +329,7 @@ def _ask(plugin: Ready, hook: str, request: CopyRequest, demanded: str | None, r
 
     try:
         return registry.call(plugin, hook, request=request)
-    except WrapperError:
+    except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
         raise
     except (Exception, SystemExit) as error:
         return _faulty(plugin, hook, f"{hook} raised {said(error)}", demanded, registry, error)

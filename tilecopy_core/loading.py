@@ -22,7 +22,7 @@ import attrs
 from .errors import PluginError
 
 CORE = "tilecopy-core"
-SLOW_IMPORT_SECONDS = 2.0
+SLOW_IMPORT_SECONDS = 4.0
 """An import that takes longer is named: it delays the first copy of every process."""
 _OURS = ("tilecopy_core", "pluggy")
 _SHOWN_CHARACTERS = 200
