@@ -12,14 +12,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
-from difflib import get_close_matches
-from importlib.metadata import Distribution, distributions
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from .errors import PluginError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+    from types import FrameType
 
 CORE = "tilecopy-core"
 SLOW_IMPORT_SECONDS = 4.0
@@ -68,6 +69,8 @@ def installed(group: str) -> list[Source]:
     the same contract is listed with the reason. A distribution whose metadata cannot be read is passed over: with a
     warning when it may hold a plugin.
     """
+    from importlib.metadata import distributions
+
     family = group.rsplit(".", 1)[0]
     contract = re.compile(re.escape(family) + r"\.v\d+")
     found: dict[tuple[str, str], Source] = {}
@@ -199,6 +202,8 @@ def shown(value: object) -> str:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``"; did you mean x?"`` for the nearest of some names, or ""."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, list(names), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
