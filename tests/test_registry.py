@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
+import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,15 +18,19 @@ import pluggy
 import pytest
 
 import tilecopy_core as tc
+from tilecopy_core import loading
+from tilecopy_core import registry as core_registry
 from tilecopy_core.hookspecs import HOOKS
+from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.registry import PluginWarning, Source
+from tilecopy_core.request import COMPLETIONS, Option
 
 
 def source(name: str, plugin: Any, package: str | None = None, version: str = "1.0") -> Source:
     """A source whose plugin is at hand (or an exception to raise)."""
 
     def load() -> Any:
-        if isinstance(plugin, Exception):
+        if isinstance(plugin, BaseException):
             raise plugin
         return plugin
 
@@ -29,16 +38,23 @@ def source(name: str, plugin: Any, package: str | None = None, version: str = "1
 
 
 def variant(
-    name: str, *, priority: int = 10, verdict: Any = None, partition: Any = "split", emit: Any = None, op: str = "copy"
+    name: str,
+    *,
+    priority: int = 10,
+    verdict: Any = None,
+    partition: Any = "split",
+    emit: Any = None,
+    op: str = "copy",
+    **record: Any,
 ) -> Any:
     """A variant plugin that answers as told and remembers its calls."""
     calls: list[str] = []
 
     def answer(what: str, value: Any, request: Any) -> Any:
         calls.append(what)
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
-        return value
+        return value(request) if callable(value) else value
 
     @tc.hookimpl
     def tilecopy_predicate(request: Any) -> Any:
@@ -53,9 +69,9 @@ def variant(
         answer("emit", emit, request)
         ptx.comment(f"emitted by {name}")
 
-    record = tc.Variant(name, op, priority, "a test", (("global", "shared"),))
+    fields = {"spaces": (("global", "shared"),)} | record
     return SimpleNamespace(
-        variant=record,
+        variant=tc.Variant(name, op, priority, "a test", **fields),
         tilecopy_predicate=tilecopy_predicate,
         tilecopy_partition=tilecopy_partition,
         tilecopy_emit=tilecopy_emit,
@@ -67,10 +83,20 @@ def registry(*sources: Source, **environ: str) -> tc.Registry:
     return tc.Registry(sources, environ)
 
 
+A = tc.Buffer((32, 32), "float32", space="global", name="A")
+TILE = tc.Buffer((32, 32), "float32", space="shared", name="s")
+
+
 def plan(found: tc.Registry, **more: Any) -> tc.Plan:
-    a = tc.Buffer((32, 32), "float32", space="global", name="A")
-    s = tc.Buffer((32, 32), "float32", space="shared", name="s")
-    return tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90a", registry=found, **more)
+    given = {"dst": TILE[:, :], "src": A[:, :], "scope": tc.warp(), "target": "sm_90a"} | more
+    return tc.plan(given.pop("dst"), given.pop("src"), registry=found, **given)
+
+
+def build(found: tc.Registry) -> tc.BuiltKernel:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
+    k.warp.copy(s[:, :], a[:, :])
+    return k.build(target="sm_90a", grid=1, registry=found)
 
 
 def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone() -> None:
@@ -148,9 +174,15 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
         {"verdict": ZeroDivisionError("oops")} if hook == "predicate" else {"partition": ZeroDivisionError("oops")}
     )
     sources = (source("bad", variant("bad", priority=20, **answers)), source("good", variant("good")))
-    chosen = plan(registry(*sources))
+    found = registry(*sources)
+    with pytest.warns(PluginWarning, match="variant bad is passed over for a copy: acme-bad 1.0"):
+        chosen = plan(found)
     assert chosen.variant == "good"
-    assert chosen.declined["bad"] == f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops"
+    assert chosen.declined["bad"] == (
+        f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops; "
+        "TILECOPY_DISABLE=bad leaves it out, pip uninstall acme-bad removes it"
+    )
+    assert plan(found).variant == "good"  # said once
     with pytest.raises(tc.PluginError, match="oops"):
         plan(registry(*sources), variant="bad")
     with pytest.raises(tc.PluginError, match="oops"):
@@ -166,8 +198,13 @@ def test_an_exception_in_emit_names_the_variant() -> None:
 
 
 def test_an_answer_that_is_no_verdict_is_a_fault() -> None:
-    chosen = plan(registry(source("bad", variant("bad", verdict=3)), source("good", variant("good"))))
-    assert "answered 3" in chosen.declined["bad"]
+    for verdict, text in ((3, "3"), (True, "True"), ("x" * 999, "xxx...,")):
+        sources = (source("bad", variant("bad", verdict=verdict)), source("good", variant("good")))
+        with pytest.warns(PluginWarning, match="acme-bad 1.0 is faulty"):
+            chosen = plan(registry(*sources))
+        assert f"answered {text}" in chosen.declined["bad"].replace("'" + "x" * 196, "xxx")
+        with pytest.raises(tc.PluginError, match="answered"):
+            plan(registry(*sources), variant="bad")
 
 
 def test_a_name_registered_twice_names_both_distributions() -> None:
@@ -268,3 +305,669 @@ def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
         assert not bad, bad
     """
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, cwd=Path("/"))
+
+
+# ------------------------------------------------------------------------------------------------ isolation
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), RecursionError("deep"), MemoryError(), ValueError("two\nlines")])
+def test_whatever_an_import_raises_the_rest_goes_on(error: BaseException) -> None:
+    found = registry(source("bad", error), source("good", variant("good")))
+    with pytest.warns(PluginWarning, match=r"bad is set aside: acme-bad 1.0 failed to load: .*TILECOPY_DISABLE=bad"):
+        chosen = plan(found)
+    assert chosen.variant == "good"
+    assert type(error).__name__ in chosen.declined["bad"] and "pip uninstall acme-bad" in chosen.declined["bad"]
+
+
+@pytest.mark.parametrize("hook", ["verdict", "partition"])
+def test_a_hook_that_ends_the_process_is_a_fault(hook: str) -> None:
+    found = registry(
+        source("bad", variant("bad", priority=20, **{hook: SystemExit(0)})), source("good", variant("good"))
+    )
+    with pytest.warns(PluginWarning, match="SystemExit"):
+        assert plan(found).variant == "good"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 5),
+        ("name", ""),
+        ("op", None),
+        ("priority", "high"),
+        ("priority", None),
+        ("priority", 1.5),
+        ("priority", float("nan")),
+        ("priority", True),
+        ("summary", 7),
+        ("spaces", "global"),
+        ("spaces", ()),
+        ("spaces", (("global",),)),
+        ("min_arch", "sm_90"),
+        ("options", ("mbar",)),
+        ("options", 3),
+        ("completion", 5),
+        ("completion", "my_word"),
+        ("completion_steps", "wait"),
+        ("threads", "some"),
+        ("instructions", 1),
+    ],
+)
+def test_a_malformed_record_names_field_and_value(field: str, value: Any) -> None:
+    fields = {"name": "v", "op": "copy", "priority": 1, "summary": "s", "spaces": (("global", "shared"),)} | {
+        field: value
+    }
+    with pytest.raises(tc.PluginError, match=field) as caught:
+        tc.Variant(**fields)
+    assert field == "completion" or repr(value) in str(caught.value)
+    bad = Source("v", "acme-v", "1.0", lambda: SimpleNamespace(variant=tc.Variant(**fields)))
+    with pytest.warns(PluginWarning, match="acme-v 1.0"):
+        assert plan(registry(bad, source("good", variant("good")))).variant == "good"
+
+
+@pytest.mark.parametrize("spaces", [(("shred", "tmem"),), (("global", "Shared"),)])
+def test_a_space_that_does_not_exist_is_no_silent_nothing(spaces: Any) -> None:
+    with pytest.warns(PluginWarning, match="has the space .* did you mean shared"):
+        plan(registry(source("bad", variant("bad", spaces=spaces)), source("good", variant("good"))))
+
+
+@pytest.mark.parametrize("reason", [5, None, "", ["x"]])
+def test_a_decline_says_why_in_words(reason: Any) -> None:
+    with pytest.raises(tc.PluginError, match="Decline: reason is a text"):
+        tc.Decline(reason)
+    bad = variant("bad", verdict=lambda request: tc.Decline(reason))
+    with pytest.warns(PluginWarning, match=r"acme-bad 1.0 is faulty: tilecopy_predicate raised PluginError: Decline"):
+        assert plan(registry(source("bad", bad), source("good", variant("good")))).variant == "good"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "not a name"},
+        {"name": 5},
+        {"types": "int"},
+        {"types": ()},
+        {"meaning": ""},
+        {"required": "sometimes"},
+        {"required": 1},
+        {"default": "x"},
+        {"required": True, "default": 1},
+    ],
+)
+def test_a_malformed_option_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(tc.PluginError, match=f"{next(iter(fields))} "):
+        Option(**({"name": "o", "types": int, "meaning": "a number"} | fields))
+    with pytest.raises(tc.PluginError, match="options has 'o' twice"):
+        variant("v", options=(Option("o", int, "a number"), Option("o", int, "a number")))
+    with pytest.raises(tc.PluginError, match="'scope'"):
+        variant("v", options=(Option("scope", int, "a number"),))
+
+
+def test_errors_of_emit_keep_their_class_and_name_the_variant() -> None:
+    def emit(error: Exception) -> Any:
+        return registry(source("bad", variant("bad", emit=error)))
+
+    with pytest.raises(tc.PtxError, match=r"variant bad \(acme-bad 1.0\): too wide"):
+        build(emit(tc.PtxError("too wide")))
+    with pytest.raises(tc.PluginError, match=r"variant bad \(acme-bad 1.0\): not mine"):
+        build(emit(tc.PluginError("not mine")))
+    with pytest.raises(tc.PluginError, match=r"tilecopy_emit raised SystemExit: 2; TILECOPY_DISABLE=bad"):
+        build(emit(SystemExit(2)))  # type: ignore[arg-type]
+
+
+def test_emit_may_not_decline() -> None:
+    plugin = variant("late")
+
+    @tc.hookimpl
+    def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> Any:
+        return tc.Decline("too late")
+
+    plugin.tilecopy_emit = tilecopy_emit
+    with pytest.raises(tc.PluginError, match=r"variant late \(acme-late 1.0\): tilecopy_emit answered .*too late"):
+        build(registry(source("late", plugin)))
+
+
+def test_a_summary_that_raises_is_told_and_nothing_more() -> None:
+    class Odd:
+        def summary(self) -> str:
+            raise ValueError("no words")
+
+        @property
+        def narrowed(self) -> Any:
+            raise KeyError("gone")
+
+    chosen = plan(registry(source("odd", variant("odd", partition=Odd()))))
+    assert "acme-odd 1.0 is faulty: summary() of its partition raised ValueError: no words" in chosen.explain()
+    assert "narrowed of its partition raised KeyError" in chosen.explain()
+    assert "split      5\n" in plan(registry(source("odd", variant("odd", partition=5)))).explain()
+
+
+def test_options_of_a_request_cannot_be_changed() -> None:
+    def mutate(request: Any) -> Any:
+        request.options["x"] = 1
+
+    takes = (Option("x", int, "a number"),)
+    bad = variant("bad", priority=20, verdict=mutate, options=takes)
+    with pytest.warns(PluginWarning, match="acme-bad 1.0 is faulty: tilecopy_predicate raised TypeError"):
+        chosen = plan(registry(source("bad", bad), source("good", variant("good", options=takes))), x=5)
+    assert chosen.variant == "good" and dict(chosen.request.options) == {"x": 5}
+
+
+# -------------------------------------------------------------------------------------------------- clashes
+
+
+def test_a_first_party_variant_keeps_its_name_in_a_clash() -> None:
+    ours = source("gmem_smem", variant("gmem_smem"), "tilecopy.gmem_smem", "0.1.0")
+    theirs = source("gmem_smem", AssertionError("imported"), "acme-fast", "9.9")
+    found = registry(theirs, ours)
+    with pytest.warns(PluginWarning, match=r"acme-fast 9.9 claims the name 'gmem_smem'.*pip uninstall acme-fast"):
+        chosen = plan(found)
+    assert (chosen.variant, chosen.package) == ("gmem_smem", "tilecopy.gmem_smem 0.1.0")
+    assert "claims the name" in chosen.declined["gmem_smem (acme-fast 9.9)"]
+    assert plan(found, variant="gmem_smem").variant == "gmem_smem"
+    with pytest.raises(tc.NoVariantError, match="does not lower"):
+        plan(found, variant="gmem_smem", dst=A[:, :])
+    with pytest.raises(tc.PluginError, match="that of tilecopy.gmem_smem 0.1.0"):
+        found.register(variant("gmem_smem"), name="gmem_smem")
+
+
+def test_registering_a_name_again_replaces_it() -> None:
+    found = registry(source("mine", variant("mine", verdict=tc.Decline("installed"))), source("good", variant("good")))
+    for answer in ("first try", "second try"):
+        found.register(variant("mine", priority=99, verdict=tc.Decline(answer)), name="mine")
+        assert plan(found).declined["mine"] == answer
+    found.register(variant("mine", priority=99), name="mine")
+    assert plan(found).variant == "mine"
+    found.unregister("mine")
+    assert plan(found).declined["mine"] == "installed"
+    found.unregister("mine")
+    assert "mine" not in plan(found).declined
+    with pytest.raises(tc.PluginError, match="no plugin is named 'goood'; did you mean good"):
+        found.unregister("goood")
+    found.register(SimpleNamespace(), name="half")
+    with pytest.warns(PluginWarning, match=r"registry.unregister\('half'\) removes it"):
+        plan(found)
+    found.unregister("half")
+    assert "half" not in plan(found).declined
+
+
+def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
+    twice = (source("twin", variant("twin"), "acme-one"), source("twin", variant("twin"), "acme-two"))
+    found = registry(*twice, source("good", variant("good", priority=1)))
+    with pytest.warns(PluginWarning, match="acme-one 1.0 and by acme-two 1.0"):
+        assert plan(found).variant == "good"
+    found.register(variant("twin"), name="twin")
+    assert plan(found).package == "this process 0"
+    needy = Source("twin", "acme-three", "1.0", lambda: pytest.fail("loaded"), needs="it requires tilecopy-core>=99")
+    with pytest.warns(PluginWarning, match="acme-three 1.0: it requires tilecopy-core>=99"):
+        assert plan(registry(twice[0], needy)).package == "acme-one 1.0"
+
+
+def test_a_tie_is_explained() -> None:
+    chosen = plan(registry(source("b", variant("b")), source("a", variant("a")), source("c", variant("c", priority=1))))
+    assert chosen.variant == "a"
+    assert chosen.declined["b"] == "accepts; it has the priority 10 of a too, and the first by name is taken"
+    assert chosen.declined["c"] == "accepts; priority 1 comes after a's 10"
+    assert (
+        "highest priority (10) of those that accept; b has the same, and the first by name is taken" in chosen.explain()
+    )
+    assert "forced by variant=" in plan(registry(source("b", variant("b"))), variant="b").explain()
+
+
+def test_the_environment_is_looked_up_at_each_use() -> None:
+    environ: dict[str, str] = {}
+    found = tc.Registry([source("a", variant("a")), source("b", variant("b"))], environ)
+    assert plan(found).variant == "a"
+    environ["TILECOPY_DISABLE"] = "a"
+    assert plan(found).variant == "b"
+    del environ["TILECOPY_DISABLE"]
+    assert plan(found).variant == "a"
+
+
+# ------------------------------------------------------------------------------------------------- wrappers
+
+
+def wrapper(hook: str, body: Any) -> Any:
+    """A plugin that wraps one hook; ``body(yield)`` is what it makes of the answer."""
+    names = {"tilecopy_emit": "request, partition, ptx"}.get(hook, "request")
+    space: dict[str, Any] = {"body": body}
+    exec(f"def {hook}({names}):\n    return body((yield))", space)
+    return SimpleNamespace(**{hook: tc.hookimpl(wrapper=True)(space[hook])})
+
+
+def test_a_wrapper_that_raises_is_set_aside_and_named() -> None:
+    def fail(answer: Any) -> Any:
+        raise ZeroDivisionError("in the tracer")
+
+    for hook in HOOKS:
+        found = registry(source("a", variant("a")), source("trace", wrapper(hook, fail), "acme-trace", "2.0"))
+        with pytest.warns(PluginWarning) as warned:
+            assert "emitted by a" in build(found).ptx
+        assert len(warned) == 1
+        assert str(warned[0].message).startswith(
+            f"wrapper trace is set aside: acme-trace 2.0 is faulty: its wrapper of {hook} raised ZeroDivisionError: "
+            "in the tracer; TILECOPY_DISABLE=trace leaves it out"
+        )
+        assert "acme-trace 2.0 is faulty" in plan(found).declined["trace"]
+        strict = registry(source("a", variant("a")), source("trace", wrapper(hook, fail)), TILECOPY_STRICT="1")
+        with pytest.raises(tc.PluginError, match="^wrapper trace: acme-trace 1.0 is faulty"):
+            build(strict)
+
+
+def test_a_wrapper_that_swallows_does_not_cost_the_copy() -> None:
+    for hook in HOOKS[:2]:
+        found = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer: None)))
+        with pytest.warns(
+            PluginWarning, match=f"acme-trace 1.0 is faulty: its wrapper of {hook} gave None in place of"
+        ):
+            assert plan(found).variant == "a"
+
+
+def test_a_wrapper_of_emit_answers_nothing() -> None:
+    late = wrapper("tilecopy_emit", lambda answer: tc.Decline("too late"))
+    found = registry(source("a", variant("a")), source("late", late))
+    with pytest.warns(PluginWarning, match="wrapper late is set aside: acme-late 1.0 is faulty: .*too late"):
+        assert build(found).ptx.count("emitted by a") == 1
+
+
+def test_only_the_wrapper_that_raised_is_set_aside() -> None:
+    def fail(answer: Any) -> Any:
+        raise ZeroDivisionError
+
+    seen: list[Any] = []
+    found = registry(
+        source("a", variant("a")),
+        source("bad", wrapper("tilecopy_predicate", fail)),
+        source("fine", wrapper("tilecopy_predicate", lambda answer: seen.append(answer) or answer)),
+    )
+    with pytest.warns(PluginWarning, match="wrapper bad is set aside"):
+        plan(found)
+    plan(found)
+    assert seen[-1] == tc.Accept() and "fine" not in plan(found).declined
+
+
+def test_a_wrapper_may_decline_and_the_reason_says_who() -> None:
+    no = wrapper("tilecopy_predicate", lambda answer: tc.Decline("not on a Monday"))
+    with pytest.raises(
+        tc.NoVariantError, match=r"a: not on a Monday \(said by the wrapper policy \(acme-policy 1.0\)\)"
+    ):
+        plan(registry(source("a", variant("a")), source("policy", no)))
+
+
+def test_what_a_variant_raises_stands_whatever_a_wrapper_makes_of_it() -> None:
+    @tc.hookimpl(wrapper=True)
+    def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> Any:
+        try:
+            return (yield)
+        except KeyError:
+            return None
+
+    quiet = SimpleNamespace(tilecopy_emit=tilecopy_emit)
+    found = registry(source("bad", variant("bad", emit=KeyError("x"))), source("quiet", quiet))
+    with pytest.raises(tc.PluginError, match=r"variant bad \(acme-bad 1.0\): tilecopy_emit raised KeyError"):
+        build(found)
+
+
+def test_a_wrapper_cannot_be_asked_for() -> None:
+    found = registry(source("a", variant("a")), source("trace", wrapper("tilecopy_predicate", lambda answer: answer)))
+    with pytest.raises(tc.PluginError, match="'trace'.*wraps the hooks of others"):
+        plan(found, variant="trace")
+
+
+# --------------------------------------------------------------------------------- what a record declares
+
+BAR = Option("bar", (int, tc.Expr), "the number of a barrier", required="in a kernel")
+IN_A_KERNEL = tc.ActiveThreads(cta_threads=32)
+
+
+def test_the_core_enforces_what_a_record_declares() -> None:
+    """No hook of these is called: the record is enough."""
+
+    def refused(reason: str, request: dict[str, Any] | None = None, **record: Any) -> None:
+        plugin = variant("v", **record)
+        with pytest.raises(tc.NoVariantError, match=reason):
+            plan(registry(source("v", plugin)), **(request or {}))
+        assert plugin.calls == []
+
+    refused("memory pair global -> shared is not one of shared -> global", spaces=(("shared", "global"),))
+    refused("target sm_90a is too old: v needs sm_100 or newer", min_arch=100)
+    refused("target sm_90a has no tcgen05: v needs sm_100 or newer", min_arch=100, instructions="tcgen05")
+    refused("scope warp: a single thread issues this copy", threads="one")
+    narrowed = {"active": tc.ActiveThreads(cta_threads=32, mask=(True,) * 8 + (False,) * 24)}
+    refused("8 of the 32 threads", narrowed)
+    refused("8 threads reach the copy", narrowed | {"scope": tc.thread()}, threads="one")
+    assert plan(registry(source("v", variant("v", threads="any"))), **narrowed).variant == "v"
+    refused("option 'barr' is not known to it .it takes bar.; did you mean bar", {"barr": 1}, options=(BAR,))
+    refused("option bar is the number of a barrier, not 'x'", {"bar": "x"}, options=(BAR,))
+    refused("option bar is the number of a barrier, not True", {"bar": True}, options=(BAR,))
+    refused("option bar is the number.*required in a kernel", {"active": IN_A_KERNEL}, options=(BAR,))
+    always = Option("n", int, "a count", required=True)
+    refused("option n is a count; it is required and was not given", options=(always,))
+
+
+def test_a_plan_without_a_kernel_may_leave_out_what_only_a_kernel_has() -> None:
+    found = registry(source("v", variant("v", options=(BAR,))))
+    assert plan(found).variant == "v"
+    assert plan(found, bar=None).variant == "v", "None is the same as nothing"
+    with pytest.raises(tc.RequestError, match="option bar is the number of a barrier; a plan may leave it out"):
+        plan(found).emit(SimpleNamespace(), found)  # type: ignore[arg-type]
+    assert plan(found, bar=3, active=IN_A_KERNEL).variant == "v"
+
+
+def test_an_option_given_to_the_wrong_variant_is_never_dropped() -> None:
+    found = registry(
+        source("plain", variant("plain", priority=1)),
+        source("v", variant("v", options=(BAR, Option("tx", int, "bytes")))),
+    )
+    with pytest.raises(tc.NoVariantError) as caught:
+        plan(found, tx=1, active=IN_A_KERNEL)
+    assert "required in a kernel and was not given" in caught.value.declined["v"]
+    assert "option 'tx' is not known to it (it takes none)" in caught.value.declined["plain"]
+    fallen = plan(found, active=IN_A_KERNEL)
+    assert fallen.variant == "plain" and "v would need an option that was not given" in fallen.explain()
+
+
+def test_an_option_that_nobody_knows_is_a_mistake_of_the_request() -> None:
+    found = registry(source("v", variant("v", options=(BAR,))), source("other", variant("other", op="copy_async")))
+    with pytest.raises(
+        tc.RequestError, match=r"option 'barr' is not known to any variant of copy; .*did you mean bar"
+    ) as e:
+        plan(found, barr=1)
+    assert isinstance(e.value, tc.NoVariantError) and set(e.value.declined) == {"v", "other"}
+    with pytest.raises(tc.NoVariantError, match="pip install tilecopy-tcgen05-cp") as missing:
+        plan(found, op="copy_async", cta_group=1, variant="tcgen05_cp")
+    assert not isinstance(missing.value, tc.RequestError), "a first-party variant that could be installed knows it"
+
+
+def test_defaults_of_options() -> None:
+    record = variant("v", options=(Option("n", int, "a count", default=4), Option("m", int, "a count"))).variant
+    requests = [
+        plan(registry(source("v", variant("v", options=record.options))), **given).request for given in ({}, {"n": 7})
+    ]
+    assert [record.option(request, "n") for request in requests] == [4, 7]
+    assert record.option(requests[0], "m") is None
+    with pytest.raises(tc.PluginError, match="declares no option 'k'"):
+        record.option(requests[0], "k")
+
+
+def test_what_completes_a_copy_is_data() -> None:
+    said = plan(registry(source("v", variant("v"))))
+    assert said.completion == "barrier" and "completes  barrier\n" in said.explain()
+    grouped = plan(registry(source("v", variant("v", op="copy_async", completion="cp_async_group"))), op="copy_async")
+    assert grouped.completion_steps == COMPLETIONS["cp_async_group"]
+    assert [line for line in grouped.explain().splitlines() if line.startswith("caller ")] == [
+        f"caller     {step}" for step in grouped.completion_steps
+    ]
+    own = variant("v", op="copy_async", completion="doorbell", completion_steps=["ring", "wait"])
+    assert plan(registry(source("v", own)), op="copy_async").completion_steps == ("ring", "wait")
+    silent = plan(registry(source("v", variant("v", op="copy_async"))), op="copy_async")
+    assert silent.completion == "undeclared"
+
+
+def test_the_first_party_variants_declare_what_completes_them() -> None:
+    records = {p.name: p.variant for p in tc.default_registry().plugins() if p.variant is not None}
+    assert {name: record.completion for name, record in records.items()} == {
+        "gmem_smem": "barrier",
+        "reg": "barrier",
+        "ldgsts": "cp_async_group",
+        "dsmem": "mbarrier",
+        "tcgen05_cp": "tcgen05_commit",
+    }
+    assert {name: record.threads for name, record in records.items() if record.threads != "all"} == {
+        "dsmem": "one",
+        "tcgen05_cp": "one",
+    }
+    assert {name: [option.name for option in record.options] for name, record in records.items() if record.options} == {
+        "dsmem": ["mbar", "remote_cta_id"],
+        "tcgen05_cp": ["cta_group"],
+    }
+
+
+# ---------------------------------------------------------------------------------------------- odd values
+
+ODD: tuple[Any, ...] = (None, 5, -1, 1.5, float("nan"), True, "", "x", b"x", [], {}, object, 2**70, len)
+
+
+@pytest.mark.parametrize("parameter", ["dst", "src", "op", "scope", "target", "variant", "active"])
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_plan_refuses_odd_values_in_words(parameter: str, value: Any) -> None:
+    found = registry(source("v", variant("v")))
+    if value is None and parameter in ("variant", "active"):
+        assert plan(found, **{parameter: value}).variant == "v"
+        return
+    with pytest.raises(tc.TilecopyError):
+        plan(found, **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    "value", [value for value in ODD if value is not None and value != [] and value != {}], ids=repr
+)
+def test_a_registry_refuses_odd_values_in_words(value: Any) -> None:
+    for make in (
+        lambda: tc.Registry(value),
+        lambda: tc.Registry([value]),
+        lambda: tc.Registry([], value),
+        lambda: tc.plan(TILE[:, :], A[:, :], scope=tc.warp(), target="sm_90", registry=value),
+        lambda: tc.Registry([]).unregister(value),
+        lambda: tc.CopyRequest(op="copy", dst=TILE[:, :], src=A[:, :], scope=tc.warp(), target="sm_90", options=value),
+    ):
+        with pytest.raises(tc.TilecopyError):
+            make()
+    if not isinstance(value, str) or not value:
+        with pytest.raises(tc.TilecopyError, match="name"):
+            tc.Registry([]).register(variant("v"), name=value)
+
+
+def test_a_variant_that_is_asked_for_by_a_misspelt_name() -> None:
+    with pytest.raises(tc.NoVariantError, match="did you mean gmem_smem"):
+        plan(registry(), variant="gmem_smen")
+
+
+# ---------------------------------------------------------------------------------------------------- plans
+
+
+def test_a_plan_is_data() -> None:
+    found = registry(source("v", variant("v", options=(BAR,))), source("w", variant("w", priority=1)))
+    real = plan(tc.default_registry())
+    assert pickle.loads(pickle.dumps(real)).explain() == real.explain()
+    chosen = plan(found, bar=3)
+    for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
+        assert again.explain() == chosen.explain() and again.declined == chosen.declined
+        assert again.request.options["bar"] == 3
+
+        class Ptx:
+            lines: list[str] = []
+
+            def comment(self, text: str) -> None:
+                self.lines.append(text)
+
+        again.emit(Ptx(), found)  # type: ignore[arg-type]
+        assert "emitted by v" in Ptx.lines
+        with pytest.raises(tc.PluginError, match=r"variant v \(acme-v 1.0\) made this plan"):
+            again.emit(Ptx(), registry())  # type: ignore[arg-type]
+
+
+def test_a_dispatch_costs_no_more_for_what_cannot_be_meant() -> None:
+    calls: list[str] = []
+    others = [
+        source(f"o{i}", variant(f"o{i}", spaces=(("shared", "tmem"),), verdict=lambda r: calls.append("o")))
+        for i in range(50)
+    ]
+    found = registry(source("v", variant("v")), *others)
+    assert plan(found).variant == "v" and calls == []
+    assert len(plan(found).declined) == 50
+    assert plan(found).outcomes[0] is plan(found).outcomes[0], "found out once for requests of a kind"
+
+
+# ------------------------------------------------------------------------------------- installed for real
+
+
+def install(
+    folder: Path, name: str, text: str, *, package: str = "", requires: str = "", group: str = "variants.v1"
+) -> None:
+    """A package as an installer leaves it: a module and its metadata."""
+    package = package or f"acme-{name}"
+    (folder / f"plug_{name}.py").write_text(textwrap.dedent(text))
+    info = folder / f"{package.replace('-', '_')}-2.5.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.5\n"
+        + (f"Requires-Dist: {requires}\n" if requires else "")
+        + "\n"
+    )
+    (info / "entry_points.txt").write_text(f"[tilecopy.{group}]\n{name} = plug_{name}\n")
+
+
+GOOD = """
+    from tilecopy_core import Accept, Variant, hookimpl
+    variant = Variant({name!r}, "copy", 99, "a test", (("global", "shared"),))
+    @hookimpl
+    def tilecopy_predicate(request):
+        return Accept()
+    @hookimpl
+    def tilecopy_partition(request):
+        return 1
+    @hookimpl
+    def tilecopy_emit(request, partition, ptx):
+        ptx.instr("bar.warp.sync", 0xFFFFFFFF)
+"""
+PLAN = """
+    import tilecopy_core as tc
+    a = tc.Buffer((32, 32), "float32", space="global", name="A")
+    s = tc.Buffer((32, 32), "float32", space="shared", name="s")
+    found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90")
+    print(found.variant, *(f"{name}: {reason}" for name, reason in found.declined.items()), sep="\\n")
+"""
+
+
+def python(folder: Path, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(folder)} | environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
+    install(tmp_path, "exits", "import sys; sys.exit(3)")
+    install(tmp_path, "broken", "import acme_runtime_that_is_not_there")
+    install(tmp_path, "syntax", "def (:")
+    install(tmp_path, "high", GOOD.format(name="high").replace("99", "'high'"))
+    install(tmp_path, "gmem_smem", "raise AssertionError('imported')", package="acme-impostor")
+    install(tmp_path, "newer", GOOD.format(name="newer"), requires="tilecopy-core (>=99,<100)")
+    install(tmp_path, "old", GOOD.format(name="old"), group="variants.v0")
+    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks").replace("99", "-5")))
+    done = python(tmp_path, PLAN)
+    chosen, *declined = done.stdout.splitlines()
+    assert (done.returncode, chosen) == (0, "gmem_smem"), done.stderr
+    reasons = dict(line.split(": ", 1) for line in declined)
+    assert "acme-exits 2.5 failed to load: SystemExit: 3" in reasons["exits"]
+    assert "acme-broken 2.5 failed to load: ModuleNotFoundError" in reasons["broken"]
+    assert "SyntaxError" in reasons["syntax"]
+    assert "priority is an integer, not 'high'" in reasons["high"]
+    assert "acme-impostor 2.5 claims the name" in reasons["gmem_smem (acme-impostor 2.5)"]
+    assert "it requires tilecopy-core (>=99,<100); this is tilecopy-core" in reasons["newer"]
+    assert "made for the hook API tilecopy.variants.v0" in reasons["old"]
+    assert "priority -5" in reasons["talks"] and "hello" in done.stderr
+    for name in ("exits", "broken", "syntax", "high", "newer"):
+        assert done.stderr.count(f"variant {name} is set aside") == 1
+        assert f"TILECOPY_DISABLE={name}" in reasons[name] and f"pip uninstall acme-{name}" in reasons[name]
+    quiet = python(tmp_path, PLAN, TILECOPY_ONLY="gmem_smem")
+    assert quiet.stdout.splitlines()[0] == "gmem_smem"
+    assert quiet.stderr.count("set aside") == 1, "the impostor of a name that is wanted, and nobody else"
+
+
+def test_what_a_plugin_prints_at_import_is_no_json(tmp_path: Path) -> None:
+    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks")))
+    done = python(tmp_path, 'from tilecopy_core.cli.commands import tilecopy; tilecopy(["variants", "--json"])')
+    assert '"talks"' in done.stdout and "hello" not in done.stdout and "hello" in done.stderr
+
+
+def test_damaged_metadata_is_passed_over(tmp_path: Path) -> None:
+    install(tmp_path, "torn", GOOD.format(name="torn"))
+    (tmp_path / "acme_torn-2.5.dist-info" / "entry_points.txt").write_text("[tilecopy.variants.v1]\ntorn\n")
+    install(tmp_path, "binary", GOOD.format(name="binary"))
+    (tmp_path / "acme_binary-2.5.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[tilecopy]")
+    install(tmp_path, "nameless", GOOD.format(name="nameless"))
+    (tmp_path / "acme_nameless-2.5.dist-info" / "METADATA").unlink()
+    done = python(tmp_path, PLAN)
+    assert done.stdout.splitlines()[0] == "nameless", done.stderr
+    assert "the entry points of acme-torn 2.5 cannot be read" in done.stderr
+
+
+def test_slow_hooks_and_imports_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "SLOW_IMPORT_SECONDS", 0.2)
+    for hook in HOOKS:
+        monkeypatch.setitem(core_registry.SLOW_SECONDS, hook, 0.2)
+    lazy = Source("lazy", "acme-lazy", "2.5", lambda: time.sleep(0.3) or variant("lazy", priority=1))
+    slow = variant("slow", verdict=lambda request: time.sleep(0.3) or tc.Accept())
+    trace = wrapper("tilecopy_partition", lambda answer: time.sleep(0.3) or answer)
+    found = registry(lazy, source("slow", slow), source("trace", trace))
+    with pytest.warns(PluginWarning) as warned:
+        assert plan(found).variant == plan(found).variant == "slow"
+    imported, predicate, partition = sorted(str(w.message) for w in warned)
+    assert re.match(r"importing lazy \(acme-lazy 2.5\) took 0.\d s", imported)
+    assert re.match(
+        r"variant slow \(acme-slow 1.0\): tilecopy_predicate took 0.\d s for one copy; TILECOPY_DISABLE=slow", predicate
+    )
+    assert re.match(r"wrapper trace \(acme-trace 1.0\): tilecopy_partition took 0.\d s", partition)
+
+
+def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
+    install(tmp_path, "dud", "import sys; sys.exit(1)", group="executors.v1")
+    install(tmp_path, "empty", "plug = 1", group="executors.v1")
+    install(tmp_path, "cuda", "raise AssertionError('imported')", group="executors.v1", package="acme-impostor")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-one")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-two")
+    done = python(
+        tmp_path,
+        """
+        import tilecopy_core as tc
+        from types import SimpleNamespace
+        from tilecopy_core.executors import choose_executor, executor_named, executors
+        print(list(executors()))
+        print(choose_executor(None, SimpleNamespace(name="k")).name)
+        for name in ("dud", "empty", "twin", "cudda", 5):
+            try:
+                executor_named(name)
+            except tc.TilecopyError as error:
+                print(type(error).__name__, error)
+        """,
+        CUDA_VISIBLE_DEVICES="",
+    )
+    assert done.returncode == 0, done.stderr
+    listed, chosen, *lines = done.stdout.splitlines()
+    assert listed == "['cuda', 'dud', 'empty', 'emulator', 'twin']"
+    assert chosen == "emulator", "what fails to load is passed over"
+    assert lines[0].startswith(
+        "PluginError executor dud: acme-dud 2.5 failed to load: SystemExit: 1; pip install --upgrade"
+    )
+    assert lines[1].startswith("PluginError executor empty: acme-empty 2.5 failed to load: TypeError")
+    assert "registered by acme-one 2.5 and by acme-two 2.5" in lines[2]
+    assert "did you mean cuda" in lines[3] and "not 5" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "core", "newer"),
+    [
+        ("tilecopy-core>=0.2", "0.1.0", True),
+        ("tilecopy_core (>=0.2,<1)", "0.1.9", True),
+        ("tilecopy-core[cli]~=1.0", "0.9", True),
+        ("tilecopy-core>0.1", "0.1.0", True),
+        ("Tilecopy.Core==0.3.*", "0.2", True),
+        ("tilecopy-core>=0.1,<0.2", "0.1.0", False),
+        ("tilecopy-core<0.1", "0.5", False),
+        ("tilecopy-core>=0.1.0.0", "0.1", False),
+        ("tilecopy-core", "0.1", False),
+        ("tilecopy-core>=9; extra == 'new'", "0.1", False),
+        ("tilecopy-core-tools>=9", "0.1", False),
+        ("tilecopy-core @ file:///tmp/x", "0.1", False),
+        ("", "0.1", False),
+    ],
+)
+def test_which_requirements_ask_for_a_newer_core(requirement: str, core: str, newer: bool) -> None:
+    assert bool(newer_core_needed([requirement], core)) == newer

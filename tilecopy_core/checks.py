@@ -1,13 +1,15 @@
 """Checks that predicates are made of: each looks at a request and gives a reason to decline, or None.
 
-A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``.
+A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. What the record
+declares (op, spaces, architecture, threads, options) dispatch has checked already, with :func:`not_as_declared`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .request import Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
+from .loading import did_you_mean, shown
+from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 
 Check = Callable[[CopyRequest], str | None]
 
@@ -21,12 +23,61 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
     return Accept()
 
 
+def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a request does not fit a variant's record, or None: what dispatch asks before the variant's predicate."""
+    if variant.op != request.op:
+        return f"it lowers {variant.op}, this is a {request.op}"
+    checks = (
+        spaces_in(*variant.spaces),
+        architecture(variant),
+        threads(variant),
+        options(variant),
+        no_option_missing(variant),
+    )
+    return next((why for check in checks if (why := check(request))), None)
+
+
+def threads(variant: Variant) -> Check:
+    """The threads that the record asks for reach the copy: all of the scope, one alone, or any."""
+    return {"all": all_threads_active, "one": single_thread, "any": lambda request: None}[variant.threads]
+
+
+def options(variant: Variant) -> Check:
+    """Every option that is given is declared, and of one of its types."""
+    known = options_in(*(option.name for option in variant.options))
+
+    def check(request: CopyRequest) -> str | None:
+        if why := known(request):
+            return why
+        for option in variant.options:
+            value = request.options.get(option.name)
+            if value is not None and not option.fits(value):
+                return f"option {option.name} is {option.meaning}, not {shown(value)}"
+        return None
+
+    return check
+
+
+def no_option_missing(variant: Variant) -> Check:
+    """Every option that the record requires is given."""
+
+    def check(request: CopyRequest) -> str | None:
+        for option in variant.options:
+            if option.missing_in(request):
+                where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
+                return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
+        return None
+
+    return check
+
+
 def architecture(variant: Variant) -> Check:
     """The target is new enough for the variant's instructions."""
 
     def check(request: CopyRequest) -> str | None:
         if request.target.arch < variant.min_arch:
-            return f"target {request.target} is too old: {variant.name} needs sm_{variant.min_arch} or newer"
+            lacks = f"has no {variant.instructions}" if variant.instructions else "is too old"
+            return f"target {request.target} {lacks}: {variant.name} needs sm_{variant.min_arch} or newer"
         return None
 
     return check
@@ -61,7 +112,8 @@ def options_in(*names: str) -> Check:
     def check(request: CopyRequest) -> str | None:
         unknown = sorted(set(request.options) - set(names))
         if unknown:
-            return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'})"
+            near = did_you_mean(unknown[0], names)
+            return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
         return None
 
     return check
@@ -77,9 +129,10 @@ def single_thread(request: CopyRequest) -> str | None:
     if request.scope.kind != "thread":
         return f"scope {request.scope.kind}: a single thread issues this copy"
     active = request.active
-    if active.undecided:
-        return f"the enclosing condition '{active.undecided}' cannot be shown to leave a single thread"
     count = active.count()
+    if count is None and active.cta_threads is not None:
+        around = active.undecided or active.deciding[0][0]
+        return f"the enclosing condition '{around}' cannot be shown to leave a single thread"
     if count is not None and count != 1:
         return f"{count} threads reach the copy and each would issue it; put it inside if_(thread_id() == 0)"
     return None

@@ -1,14 +1,15 @@
-"""Dispatch: every variant of an op is asked once, the best that accepts partitions, and the plan says why."""
+"""Dispatch: every variant that can be meant is asked once, the best that accepts partitions, and the plan says why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from .errors import NoVariantError, PluginError, TilecopyError
+from . import checks
+from .errors import NoVariantError, PluginError, RequestError, TilecopyError
 from .known import KNOWN_VARIANTS
+from .loading import PluginWarning, did_you_mean, said, shown
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -16,12 +17,37 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .ptx import PtxBuilder
-    from .registry import Plugin, Registry
+    from .registry import Ready, Registry, Table
+
+OutcomeKind: TypeAlias = Literal[
+    "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"
+]
+
+
+class UnknownOptionError(RequestError, NoVariantError):
+    """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
+
+
+@attrs.frozen
+class Outcome:
+    """Why one variant was not chosen.
+
+    Attributes:
+        name: of the variant; with its distribution where another plugin has the name.
+        kind: ``declined`` by itself or for what its record declares; ``lacks option``: it would need one that was not
+            given; ``faulty``: its hook failed; ``outranked`` or ``tied``: it accepts, and a higher priority or an
+            earlier name was taken; ``other``: it lowers another op; ``not asked``: another was demanded; ``set aside``.
+        reason: for a person to read.
+    """
+
+    name: str
+    kind: OutcomeKind
+    reason: str
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """The outcome of a dispatch.
+    """The outcome of a dispatch: data alone, which may be copied and pickled.
 
     Attributes:
         request: the copy.
@@ -29,7 +55,10 @@ class Plan:
         package: the distribution that it comes from, with its version.
         priority: of the chosen variant.
         partition: its partition; the type is the variant's own.
-        declined: for every other variant, why it was not chosen.
+        completion: how the caller learns that the copy is done, such as ``"mbarrier"`` (:data:`.request.COMPLETIONS`).
+        completion_steps: what the caller does for that, in order.
+        demanded: whether the variant was asked for by name.
+        outcomes: for every other variant, why it was not chosen; those that were asked come first.
     """
 
     request: CopyRequest
@@ -37,38 +66,103 @@ class Plan:
     package: str
     priority: int
     partition: Any
-    declined: Mapping[str, str]
-    _plugin: Plugin
-    _registry: Registry
+    completion: str
+    completion_steps: tuple[str, ...]
+    demanded: bool
+    outcomes: tuple[Outcome, ...]
 
-    def emit(self, ptx: PtxBuilder) -> None:
+    @property
+    def declined(self) -> dict[str, str]:
+        """For every other variant, why it was not chosen."""
+        return {outcome.name: outcome.reason for outcome in self.outcomes}
+
+    @property
+    def summary(self) -> str:
+        """The partition in one line, as the variant tells it."""
+        try:
+            told = self.partition.summary() if hasattr(self.partition, "summary") else str(self.partition)
+        except Exception as error:
+            return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
+        return told if isinstance(told, str) else shown(told)
+
+    def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
         """Write the copy's instructions.
 
+        Args:
+            ptx: where they go.
+            registry: where the variant is looked up by its name; by default the process's.
+
         Raises:
-            PluginError: the variant's emit hook raised something that is not a TilecopyError.
+            RequestError: the plan was made without an option that the instructions need.
+            PluginError: the variant is not there any more, or its emit hook raised something that is not a
+                TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
-        request = self.request
+        from .registry import WrapperError
+
+        registry = _registry(registry)
+        plugin = registry.table().ready(self.variant)
+        if plugin is None:
+            raise PluginError(
+                f"variant {self.variant} ({self.package}) made this plan and is not to be had here: "
+                + _why_absent(registry.table(), self.variant)
+            )
+        request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
+        for option in plugin.variant.options:
+            if option.required and request.options.get(option.name) is None:
+                raise RequestError(
+                    f"{who}: option {option.name} is {option.meaning}; a plan may leave it out, instructions cannot"
+                )
         ptx.comment(f"{request.op} {request.dst} <- {request.src} ({self.variant}, {request.scope})")
-        call_hook(self._registry, self._plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
+        try:
+            answer = registry.call(plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
+        except TilecopyError as error:
+            if not isinstance(error, WrapperError):
+                error.args = (f"{who}: {error}", *error.args[1:])
+            raise
+        except PluginWarning:  # ours, where somebody asks for warnings to be raised
+            raise
+        except (Exception, SystemExit) as error:
+            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {_advice(plugin)}") from error
+        if answer is not None:
+            raise PluginError(
+                f"{who}: tilecopy_emit answered {shown(answer)}; it writes instructions and answers nothing "
+                f"(tilecopy_partition is the last that may decline); {_advice(plugin)}"
+            )
 
     def explain(self) -> str:
         """A readable table: the copy, the variant and why, the split, and why each other variant was not chosen."""
-        summary = self.partition.summary() if hasattr(self.partition, "summary") else str(self.partition)
-        others = [name for name, why in self.declined.items() if why.startswith("not asked")]
-        why = "forced by variant=" if others else f"highest priority ({self.priority}) of those that accept"
         rows = [
             ("copy", str(self.request)),
             ("from", f"{self.request.src}  {self.request.src.buffer.layout}"),
             ("to", f"{self.request.dst}  {self.request.dst.buffer.layout}"),
             ("bytes", str(self.request.src.nbytes)),
             ("variant", f"{self.variant} ({self.package})"),
-            ("why", why),
-            ("split", summary),
+            ("why", self._why()),
+            ("split", self.summary),
+            ("completes", self.completion),
         ]
-        rows += [("wider", note) for note in getattr(self.partition, "narrowed", ())]
-        rows += [(f"not {name}", reason) for name, reason in self.declined.items()]
+        rows += [("caller", step) for step in self.completion_steps]
+        rows += [("wider", note) for note in self._narrowed()]
+        rows += [(f"not {outcome.name}", outcome.reason) for outcome in self.outcomes]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+    def _narrowed(self) -> list[str]:
+        """Why no wider vector was taken, where the partition says so."""
+        try:
+            return [str(note) for note in getattr(self.partition, "narrowed", ())]
+        except Exception as error:
+            return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
+
+    def _why(self) -> str:
+        if self.demanded:
+            return "forced by variant="
+        why = f"highest priority ({self.priority}) of those that accept"
+        if tied := [outcome.name for outcome in self.outcomes if outcome.kind == "tied"]:
+            why += f"; {', '.join(tied)} {'has' if len(tied) == 1 else 'have'} the same, and the first by name is taken"
+        if lacking := [outcome.name for outcome in self.outcomes if outcome.kind == "lacks option"]:
+            why += f"; {', '.join(lacking)} would need an option that was not given"
+        return why
 
 
 def plan(
@@ -97,114 +191,239 @@ def plan(
         options: what the variant takes beyond that (``mbar=``, ``remote_cta_id=``, ``cta_group=``).
 
     Raises:
-        RequestError, LayoutError, TargetError: the copy has no meaning.
-        NoVariantError: no installed variant lowers it.
+        RequestError, LayoutError, TargetError: the copy has no meaning, or an argument is of another kind.
+        NoVariantError: no installed variant lowers it. Where none of them takes an option that was given, the error is a
+            RequestError too.
         PluginError: the variant demanded by name is broken.
     """
     if active is None:
         active = ActiveThreads(scope.threads if isinstance(scope, Scope) and scope.kind == "cta" else None)
     request = CopyRequest(op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options)
     check_request(request)
-    if registry is None:
-        from .registry import default_registry
+    return dispatch(request, variant, _registry(registry))
 
-        registry = default_registry()
-    return dispatch(request, variant, registry)
+
+def _registry(given: Registry | None) -> Registry:
+    from .registry import Registry, default_registry
+
+    if given is None:
+        return default_registry()
+    if not isinstance(given, Registry):
+        raise RequestError(f"registry is a tilecopy_core.Registry, not {shown(given)}")
+    return given
 
 
 def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> Plan:
-    """As :func:`plan`, for a request that is known to be valid."""
-    declined: dict[str, str] = {}
-    accepted: list[Plugin] = []
-    for plugin in registry.plugins():
-        if plugin.status == "wrapper":
-            continue
-        reason = _why_not(plugin, request, variant, registry)
-        if reason is None:
+    """As :func:`plan`, for a request that is known to be valid.
+
+    What a record alone can tell (op, spaces, architecture) is found out once for requests of a kind; so a dispatch costs
+    what its candidates cost, however many variants are installed.
+    """
+    if variant is not None and not isinstance(variant, str):
+        raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
+    table = registry.table()
+    candidates, others = _sifted(table, request, variant)
+    if variant is not None and table.ready(variant) is None:
+        _refuse_unusable(table, variant)
+    accepted: list[Ready] = []
+    outcomes: list[Outcome] = []
+    for plugin in candidates:
+        outcome = _not_a_candidate(plugin, request) or _asked(plugin, request, variant, registry)
+        if outcome is None:
             accepted.append(plugin)
         else:
-            declined[plugin.name] = reason
-    chosen: Plan | None = None
-    for plugin in accepted:
-        assert plugin.variant is not None
-        if chosen is not None:
-            declined[plugin.name] = (
-                f"accepts; priority {plugin.variant.priority} comes after {chosen.variant}'s {chosen.priority}"
-            )
+            outcomes.append(outcome)
+    for place, plugin in enumerate(accepted):
+        partition = _partition(plugin, request, variant, registry)
+        if isinstance(partition, Outcome):
+            outcomes.append(partition)
             continue
-        partition = _guarded(registry, plugin, "tilecopy_partition", variant, request=request)
-        if isinstance(partition, Decline):
-            declined[plugin.name] = partition.reason
-        elif partition is None:
-            declined[plugin.name] = f"{plugin.source.owner} is faulty: tilecopy_partition returned None"
+        outcomes += [_outranked(other, plugin) for other in accepted[place + 1 :]]
+        return Plan(
+            request=request,
+            variant=plugin.name,
+            package=plugin.source.owner,
+            priority=plugin.variant.priority,
+            partition=partition,
+            completion=plugin.variant.completion,
+            completion_steps=plugin.variant.completion_steps,
+            demanded=variant is not None,
+            outcomes=(*outcomes, *others),
+        )
+    raise _no_variant(request, variant, (*outcomes, *others), table)
+
+
+# ---------------------------------------------------------------------------------------------- candidates
+
+
+def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
+    """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
+    key = (request.op, request.spaces, request.target, demanded)
+    found = table.sifted.get(key)
+    if found is None:
+        found = _sift(table, request, demanded)
+        if demanded is None or found[0]:  # a name that nobody has is not worth keeping
+            table.sifted[key] = found
+    return found
+
+
+def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
+    candidates: list[Ready] = []
+    others: list[Outcome] = []
+    taken = {plugin.name for plugin in table.plugins if plugin.variant is not None}
+    for plugin in table.plugins:
+        if plugin.status == "wrapper":
+            continue
+        if plugin.variant is None:
+            name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
+            others.append(Outcome(name, "set aside", plugin.reason))
+        elif plugin.variant.op != request.op:
+            reason = f"it lowers {plugin.variant.op}, this is a {request.op}"
+            others.append(Outcome(plugin.name, "other", reason))
+        elif demanded is not None and plugin.name != demanded:
+            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={demanded!r} was demanded"))
+        elif why := checks.spaces_in(*plugin.variant.spaces)(request) or checks.architecture(plugin.variant)(request):
+            others.append(Outcome(plugin.name, "declined", why))
         else:
-            chosen = Plan(
-                request,
-                plugin.name,
-                plugin.source.owner,
-                plugin.variant.priority,
-                partition,
-                declined,
-                plugin,
-                registry,
-            )
-    if chosen is None:
-        raise NoVariantError(_no_variant_message(request, variant, declined), declined)
-    return chosen
+            candidates.append(plugin)
+    return tuple(candidates), tuple(others)
 
 
-def _why_not(plugin: Plugin, request: CopyRequest, demanded: str | None, registry: Registry) -> str | None:
-    """Why a plugin is not a candidate, asking its predicate when it could be; None when it accepts."""
-    if plugin.variant is None:
-        if plugin.name == demanded and plugin.status != "disabled":
-            raise PluginError(f"variant {demanded!r} was asked for by name and cannot be used: {plugin.reason}")
-        return plugin.reason
-    if plugin.variant.op != request.op:
-        return f"it lowers {plugin.variant.op}, this is a {request.op}"
-    if demanded is not None and plugin.name != demanded:
-        return f"not asked: variant={demanded!r} was demanded"
-    verdict = _guarded(registry, plugin, "tilecopy_predicate", demanded, request=request)
+def _not_a_candidate(plugin: Ready, request: CopyRequest) -> Outcome | None:
+    """Why this request's threads or options do not fit a variant's record, or None."""
+    record = plugin.variant
+    if why := checks.threads(record)(request) or checks.options(record)(request):
+        return Outcome(plugin.name, "declined", why)
+    if why := checks.no_option_missing(record)(request):
+        return Outcome(plugin.name, "lacks option", why)
+    return None
+
+
+def _asked(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Outcome | None:
+    """What a variant's predicate says against a request; None when it accepts."""
+    verdict = _ask(plugin, "tilecopy_predicate", request, demanded, registry)
     if isinstance(verdict, Accept):
         return None
+    if isinstance(verdict, Outcome):
+        return verdict
     if isinstance(verdict, Decline):
-        return verdict.reason
-    return f"{plugin.source.owner} is faulty: tilecopy_predicate answered {verdict!r}, not Accept() or Decline(reason)"
+        return Outcome(plugin.name, "declined", verdict.reason)
+    fault = f"tilecopy_predicate answered {shown(verdict)}, not Accept() or Decline(reason)"
+    return _faulty(plugin, "tilecopy_predicate", fault, demanded, registry)
 
 
-def _guarded(registry: Registry, plugin: Plugin, hook: str, demanded: str | None, **arguments: Any) -> Any:
+def _partition(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+    """A variant's partition, or the outcome that says why there is none."""
+    partition = _ask(plugin, "tilecopy_partition", request, demanded, registry)
+    if isinstance(partition, Decline):
+        return Outcome(plugin.name, "declined", partition.reason)
+    if partition is None:
+        fault = "tilecopy_partition returned None"
+        return _faulty(plugin, "tilecopy_partition", fault, demanded, registry)
+    return partition
+
+
+def _ask(plugin: Ready, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
     """A hook's answer; an exception in it declines this one request, unless the variant was demanded by name."""
-    try:
-        return registry.call(plugin, hook, **arguments)
-    except Exception as error:
-        fault = f"{plugin.source.owner} is faulty: {hook} raised {type(error).__name__}: {error}"
-        if registry.strict or plugin.name == demanded:
-            raise PluginError(f"variant {plugin.name}: {fault}") from error
-        return Decline(fault)
+    from .registry import WrapperError
 
-
-def call_hook(registry: Registry, plugin: Plugin, hook: str, **arguments: Any) -> Any:
-    """A hook's answer; what it raises becomes a PluginError, unless it is one of ours."""
     try:
-        return registry.call(plugin, hook, **arguments)
-    except TilecopyError:
+        return registry.call(plugin, hook, request=request)
+    except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
         raise
-    except Exception as error:
-        raise PluginError(
-            f"variant {plugin.name} ({plugin.source.owner}): {hook} raised {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        return _faulty(plugin, hook, f"{hook} raised {said(error)}", demanded, registry, error)
 
 
-def _no_variant_message(request: CopyRequest, demanded: str | None, declined: Mapping[str, str]) -> str:
+def _faulty(
+    plugin: Ready,
+    hook: str,
+    fault: str,
+    demanded: str | None,
+    registry: Registry,
+    cause: BaseException | None = None,
+) -> Outcome:
+    reason = f"{plugin.source.owner} is faulty: {fault}; {_advice(plugin)}"
+    if registry.strict or plugin.name == demanded:
+        raise PluginError(f"variant {plugin.name}: {reason}") from cause
+    registry.report_fault(plugin, hook, reason)
+    return Outcome(plugin.name, "faulty", reason)
+
+
+def _advice(plugin: Ready) -> str:
+    from .registry import advice
+
+    return advice(plugin.source)
+
+
+def _outranked(other: Ready, chosen: Ready) -> Outcome:
+    ours, theirs = chosen.variant.priority, other.variant.priority
+    if ours == theirs:
+        why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
+        return Outcome(other.name, "tied", why)
+    return Outcome(other.name, "outranked", f"accepts; priority {theirs} comes after {chosen.name}'s {ours}")
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def _refuse_unusable(table: Table, demanded: str) -> None:
+    """Raise where the variant that was asked for by name is there and cannot be used."""
+    for plugin in table.plugins:
+        if plugin.name == demanded and plugin.variant is None and plugin.status != "disabled":
+            reason = plugin.reason or "it wraps the hooks of others and lowers nothing"
+            raise PluginError(f"variant {demanded!r} was asked for by name and cannot be used: {reason}")
+
+
+def _why_absent(table: Table, name: str) -> str:
+    for plugin in table.plugins:
+        if plugin.name == name:
+            return plugin.reason
+    known = KNOWN_VARIANTS.get(name)
+    return f"pip install {known.package}" if known is not None else "it is not installed"
+
+
+def _no_variant(
+    request: CopyRequest, demanded: str | None, outcomes: tuple[Outcome, ...], table: Table
+) -> NoVariantError:
+    declined = {outcome.name: outcome.reason for outcome in outcomes}
     lines = [f"no installed variant lowers this copy: {request}"]
     if demanded is not None:
         lines[0] = f"variant {demanded!r} does not lower this copy: {request}"
-    lines += [f"  {name}: {reason}" for name, reason in declined.items() if not reason.startswith("not asked")]
+    unknown = _unknown_option(request, demanded, table)
+    if unknown:
+        lines.insert(0, unknown)
+    lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
     for name, known in KNOWN_VARIANTS.items():
         fits = known.op == request.op and request.spaces in known.spaces
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
     if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
+        hint = did_you_mean(demanded, {*declined, *KNOWN_VARIANTS})
         lines.append(
-            f"  {demanded}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}"
+            f"  {demanded}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}{hint}"
         )
-    return "\n".join(lines)
+    kind = UnknownOptionError if unknown else NoVariantError
+    return kind("\n".join(lines), declined)
+
+
+def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
+    """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
+    if demanded is not None and table.ready(demanded) is None:
+        return ""
+    takers: dict[str, set[str]] = {}
+    for plugin in table.plugins:
+        if plugin.variant is not None and plugin.variant.op == request.op:
+            for option in plugin.variant.options:
+                takers.setdefault(option.name, set()).add(plugin.name)
+    for name, known in KNOWN_VARIANTS.items():
+        if known.op == request.op:
+            for option_name in known.options:
+                takers.setdefault(option_name, set()).add(name)
+    for given in request.options:
+        if given not in takers:
+            taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
+            return f"option {given!r} is not known to any variant of {request.op}; they take {taken}" + did_you_mean(
+                given, takers
+            )
+    return ""

@@ -2,10 +2,20 @@
 
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
-A plugin without that attribute may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call.
 
-No hook may touch a GPU, read the environment or keep state between calls: the same request gives the same answer,
-the same partition and the same text.
+What the record declares is enforced before any hook is called, and no hook need repeat it: op, spaces, oldest
+architecture, which threads must reach the copy, and the options with their types. A request that does not fit is declined
+with the value and the rule. ``required="in a kernel"`` is for an option that a plan with no kernel around it
+(``request.active.cta_threads is None``) may leave out.
+
+No hook may touch a GPU, read the environment, print, or keep state between calls: the same request gives the same
+answer, the same partition and the same text. A request cannot be changed. Hooks are timed, and one that takes seconds is
+named in a warning.
+
+A plugin without the attribute ``variant`` may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call. It
+may look at what a variant answers and may turn it into a ``Decline``; it may put an ``Accept`` or a partition of the same
+type in its place. What a variant raises stands. A wrapper that raises, or gives back anything else, is set aside, and the
+variant's own answer counts.
 """
 
 from __future__ import annotations
@@ -31,14 +41,15 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def tilecopy_predicate(request: CopyRequest) -> Verdict:  # type: ignore[empty-body]
     """Can this variant do this copy?
 
-    Called first, for every installed variant of the request's op, in order of priority; should be cheap.
+    Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
 
     Args:
         request: the copy; already known to be valid in itself (equal dtypes and extents, no aliasing destination).
 
     Returns:
         ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
-        counts as declining this one request, and is reported as the variant's fault.
+        (``SystemExit`` too), or anything else than these two, declines this one request and is reported as the variant's
+        fault; where the variant was asked for by name, it is a PluginError.
     """
 
 
@@ -53,7 +64,8 @@ def tilecopy_partition(request: CopyRequest) -> Any | Decline:
 
     Returns:
         A value of the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or
-        ``Decline(reason)``: then the next variant that accepted is asked.
+        ``Decline(reason)``: then the next variant that accepted is asked. None and exceptions as for the predicate.
+        A plan holds it: what is to be pickled or copied with the plan must allow that.
     """
 
 
@@ -67,6 +79,10 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None
         request: the copy.
         partition: what this variant's ``tilecopy_partition`` returned for it.
         ptx: where the instructions go.
+
+    Returns:
+        Nothing: it is too late to decline. A TilecopyError is raised as it is, with the variant's name before its message;
+        any other exception as a PluginError.
     """
 
 

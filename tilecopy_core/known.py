@@ -16,20 +16,22 @@ class KnownVariant:
         package: the distribution to install.
         op: ``copy`` or ``copy_async``.
         spaces: the ``(source, destination)`` pairs that it takes.
+        options: the names of the options that it takes.
     """
 
     package: str
     op: str
     spaces: tuple[tuple[str, str], ...]
+    options: tuple[str, ...] = ()
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),)),
+    "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
     "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global"))),
     "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),)),
     "reg": KnownVariant(
         "tilecopy-reg", "copy", (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
     ),
-    "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),)),
+    "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
 }
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-core", "emulator": "tilecopy-emulator"}

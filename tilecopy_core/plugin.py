@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from .checks import (
     Check,
-    all_threads_active,
-    architecture,
     divides_threads,
     first_failure,
     no_replica,
-    options_in,
     scope_in,
-    single_thread,
-    spaces_in,
     valid_copy,
     whole_byte_elements,
 )
@@ -51,12 +46,13 @@ from .partition import (
     widest,
 )
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
-from .request import Accept, CopyRequest, Decline, Variant, Verdict
+from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .rounds import Walk, batches
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
 
 __all__ = [
+    "COMPLETIONS",
     "MBARRIER_TX_LIMIT",
     "WIDTHS_BITS",
     "Accept",
@@ -73,6 +69,7 @@ __all__ = [
     "Expr",
     "Int",
     "Iter",
+    "Option",
     "Pair",
     "PtxBuilder",
     "Region",
@@ -90,8 +87,6 @@ __all__ = [
     "VectorPartition",
     "Verdict",
     "Walk",
-    "all_threads_active",
-    "architecture",
     "axis_index",
     "batches",
     "bounds_of",
@@ -109,14 +104,11 @@ __all__ = [
     "is_multiple",
     "m",
     "no_replica",
-    "options_in",
     "orders_of",
     "refine",
     "same",
     "scope_in",
-    "single_thread",
     "sliced",
-    "spaces_in",
     "substitute",
     "swizzle",
     "symbols_of",

@@ -1,4 +1,4 @@
-"""Installed plugins: found by entry point, loaded one by one, set aside when they fail.
+"""The variants of this process: loaded once, kept apart from each other, asked through their hooks.
 
 Importing this package loads no plugin; the first dispatch does, once. A plugin that cannot be imported, has no valid
 record or claims a taken name is set aside with its reason and never takes the others down (docs/design.md,
@@ -8,113 +8,71 @@ record or claims a taken name is set aside with its reason and never takes the o
 from __future__ import annotations
 
 import os
-import re
 import threading
-import warnings
+import time
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pluggy
 
-from . import hookspecs
-from .errors import PluginError
-from .hookspecs import HOOKS, PROJECT, VARIANTS_GROUP
+from .errors import PluginError, RequestError
+from .hookcalls import Hooks, Plugin, Ready, SetAside, Stage, Wrapper, hook_manager
+from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .request import OPS, Variant
+from .loading import PluginWarning, Source, canonical, did_you_mean, installed, load, said, shown, warn
+from .request import Variant
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+__all__ = [
+    "EXECUTORS_GROUP",
+    "Plugin",
+    "PluginWarning",
+    "Ready",
+    "Registry",
+    "SetAside",
+    "Source",
+    "Wrapper",
+    "WrapperError",
+    "default_registry",
+    "installed",
+]
 
 EXECUTORS_GROUP = "tilecopy.executors.v1"
+SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0}
+"""A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what a busy
+machine makes of that, and of the text of the largest copies."""
+THIS_PROCESS = "this process"
+_VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
 
 
-class PluginWarning(UserWarning):
-    """A plugin was set aside."""
-
-
-@attrs.frozen(eq=False)
-class Source:
-    """Where a plugin comes from.
-
-    Attributes:
-        name: its entry-point name.
-        package: the distribution that declares it.
-        version: of that distribution.
-        load: imports it and returns the plugin object.
-        incompatible: why this core cannot load it at all, or "".
-    """
-
-    name: str
-    package: str
-    version: str
-    load: Any
-    incompatible: str = ""
-
-    @property
-    def owner(self) -> str:
-        """Distribution and version, for messages."""
-        return f"{self.package} {self.version}"
+class WrapperError(PluginError):
+    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
-class Plugin:
-    """A source and what became of it.
+class Table:
+    """Every plugin and what became of it, for one state of the environment.
 
     Attributes:
-        source: where it comes from.
-        status: ``ready``, ``wrapper``, ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
-        reason: why it is not ready, or "".
-        variant: its record, when ready.
-        plugin: its hooks, when ready or a wrapper.
+        plugins: by priority (higher first), then name; the ones that are not ready come last.
+        environment: the values of the variables that it was made for.
+        sifted: what dispatch has found out about requests of one kind; see there.
     """
 
-    source: Source
-    status: str
-    reason: str = ""
-    variant: Variant | None = None
-    plugin: Any = None
+    plugins: tuple[Plugin, ...]
+    environment: tuple[str | None, ...]
+    sifted: dict[Any, Any] = attrs.field(factory=dict)
 
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
+    def ready(self, name: str) -> Ready | None:
+        """The variant of that name, where it can be asked."""
+        return next((p for p in self.plugins if isinstance(p, Ready) and p.name == name), None)
 
 
-class _Hooks:
-    """The hook implementations of a plugin object, compared by identity whatever the object's own ``==`` says."""
-
-    def __init__(self, plugin: Any) -> None:
-        for name in dir(plugin):
-            value = getattr(plugin, name, None)
-            if hasattr(value, f"{PROJECT}_impl"):
-                setattr(self, name, value)
-
-
-def installed(group: str = VARIANTS_GROUP) -> list[Source]:
-    """The sources that entry points declare, in the order of names and packages."""
-    from importlib.metadata import entry_points
-
-    found: dict[tuple[str, str, str], Source] = {}
-    for point in entry_points(group=group):
-        _add_source(found, point, "")
-    family = group.rsplit(".", 1)[0]
-    for other in sorted(name for name in entry_points().groups if name.startswith(f"{family}.") and name != group):
-        if re.fullmatch(re.escape(family) + r"\.v\d+", other):
-            for point in entry_points(group=other):
-                _add_source(found, point, f"made for the hook API {other}; this core has {group}")
-    return [found[key] for key in sorted(found)]
-
-
-def _add_source(found: dict[tuple[str, str, str], Source], point: EntryPoint, incompatible: str) -> None:
-    package, version = (point.dist.name, point.dist.version) if point.dist is not None else ("unknown", "0")
-    found[(point.name, package, incompatible)] = Source(point.name, package, version, point.load, incompatible)
-
-
-def _names(environ: Mapping[str, str], variable: str) -> list[str] | None:
-    text = environ.get(variable)
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def advice(source: Source) -> str:
+    """What somebody can do about a plugin."""
+    if source.package == THIS_PROCESS:
+        return f"registry.unregister({source.name!r}) removes it"
+    return f"TILECOPY_DISABLE={source.name} leaves it out, pip uninstall {source.package} removes it"
 
 
 class Registry:
@@ -122,17 +80,32 @@ class Registry:
 
     Args:
         sources: the plugins; by default those that entry points declare.
-        environ: where ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and ``TILECOPY_STRICT`` are read, at each use.
+        environ: where ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and ``TILECOPY_STRICT`` are looked up, at each use.
+
+    Raises:
+        RequestError: an argument is of another kind.
     """
 
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
-        self._sources = list(sources) if sources is not None else installed()
+        if sources is None:
+            sources = installed(VARIANTS_GROUP)
+        elif isinstance(sources, str) or not isinstance(sources, Iterable):
+            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
+        self._installed = list(sources)
+        for source in self._installed:
+            if not isinstance(source, Source):
+                raise RequestError(f"Registry: sources holds Source records, not {shown(source)}")
+        if environ is not None and not isinstance(environ, Mapping):
+            raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
         self._lock = threading.RLock()
-        self._loaded: dict[int, Plugin] = {}
-        self._manager = pluggy.PluginManager(PROJECT)
-        self._manager.add_hookspecs(hookspecs)
-        self._callers: dict[tuple[str, str], Any] = {}
+        self._loading = False
+        self._registered: dict[str, Source] = {}
+        self._loaded: dict[Source, Plugin] = {}
+        self._stages: dict[Ready, Stage] = {}
+        self._table: Table | None = None
+        self._said: set[tuple[Any, ...]] = set()
+        self._probe: pluggy.PluginManager | None = None
 
     # ------------------------------------------------------------------------------------------- contents
 
@@ -148,111 +121,246 @@ class Registry:
             PluginError: an environment list names what is not installed, or with ``TILECOPY_STRICT`` set a plugin is
                 broken or a name is taken twice.
         """
-        with self._lock:
-            disabled = self._disabled()
-            result = [self._plugin(source, disabled) for source in self._sources]
-        return sorted(result, key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
+        return list(self.table().plugins)
 
-    def _disabled(self) -> dict[str, str]:
-        names = {source.name for source in self._sources}
+    def table(self) -> Table:
+        """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
+        table, environment = self._table, tuple(self._environ.get(name) for name in _VARIABLES)
+        if table is not None and table.environment == environment:
+            return table
+        with self._lock:
+            if self._loading:
+                raise PluginError("a plugin asked for the installed variants while it was being imported")
+            sources = self._sources()
+            by_name: dict[str, list[Source]] = {}
+            for source in sources:
+                if not source.incompatible and not source.needs:
+                    by_name.setdefault(source.name, []).append(source)
+            disabled = self._disabled(sources)
+            self._loading = True
+            try:
+                plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
+            finally:
+                self._loading = False
+            plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
+            for plugin in plugins:
+                self._report(plugin)
+            self._table = table = Table(tuple(plugins), environment)
+            self._stages = {}
+            return table
+
+    def _sources(self) -> list[Source]:
+        """The installed ones that nothing of this process replaces, and those of this process."""
+        kept = [s for s in self._installed if s.name not in self._registered or _first_party(s)]
+        return [*kept, *self._registered.values()]
+
+    def _disabled(self, sources: list[Source]) -> dict[str, str]:
+        names = {source.name for source in sources}
         found: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
-            listed = _names(self._environ, variable)
-            if listed is None:
+            text = self._environ.get(variable)
+            if text is None:
                 continue
+            listed = [name.strip() for name in text.split(",") if name.strip()]
             for name in listed:
                 if name not in names and name not in KNOWN_VARIANTS:
-                    close = get_close_matches(name, names | set(KNOWN_VARIANTS), 1)
-                    hint = f"; did you mean {close[0]}?" if close else ""
+                    hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
                     raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
             for name in names:
                 if (name in listed) == (variable == "TILECOPY_DISABLE"):
-                    found[name] = f"disabled by {variable}={self._environ[variable]}"
+                    found[name] = f"disabled by {variable}={text}"
         return found
 
-    def _plugin(self, source: Source, disabled: Mapping[str, str]) -> Plugin:
+    def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
         """What became of a source; decided without importing it where that can be."""
         if source.incompatible:
-            return Plugin(source, "incompatible", source.incompatible)
+            return SetAside(source, "incompatible", source.incompatible)
         if source.name in disabled:
-            return Plugin(source, "disabled", disabled[source.name])
-        owners = [s.owner for s in self._sources if s.name == source.name and not s.incompatible]
-        if id(source) not in self._loaded:
-            if len(owners) > 1:
-                reason = f"the name {source.name!r} is registered by {' and by '.join(sorted(owners))}; uninstall one"
-                plugin = Plugin(source, "duplicate", reason)
-                self._report(plugin)
-            else:
-                plugin = self._load(source)
-            self._loaded[id(source)] = plugin
-        elif self.strict and self._loaded[id(source)].status in ("broken", "duplicate"):
-            raise PluginError(self._loaded[id(source)].reason)
-        return self._loaded[id(source)]
+            return SetAside(source, "disabled", disabled[source.name])
+        if source.needs:
+            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
+            return SetAside(source, "incompatible", reason)
+        if clash := self._clash(source, claimants):
+            return SetAside(source, "duplicate", clash)
+        if source not in self._loaded:
+            self._loaded[source] = self._load(source)
+        return self._loaded[source]
+
+    @staticmethod
+    def _clash(source: Source, claimants: list[Source]) -> str:
+        """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
+        rivals = [claimant for claimant in claimants if claimant is not source]
+        if not rivals or _first_party(source):
+            return ""
+        for rival in rivals:
+            if _first_party(rival):
+                return (
+                    f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
+                    f"pip uninstall {source.package}, or ask its author for another name"
+                )
+        owners = " and by ".join(sorted(s.owner for s in (source, *rivals)))
+        return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
 
     def _load(self, source: Source) -> Plugin:
         try:
-            plugin = source.load()
+            plugin = load(source)
+        except PluginError as error:
+            return SetAside(source, "broken", f"{error}; {advice(source)}")
+        try:
             variant = getattr(plugin, "variant", None)
-            hooks = _Hooks(plugin)
-            self._callers.clear()
-            try:
-                self._manager.register(hooks, name=source.name)
-                status = self._check(source, hooks, variant)
-            except Exception:
-                if self._manager.is_registered(hooks):
-                    self._manager.unregister(hooks)
-                raise
-            return Plugin(source, status, "", variant if status == "ready" else None, hooks)
-        except Exception as error:
-            broken = Plugin(source, "broken", f"{source.owner} failed to load: {type(error).__name__}: {error}")
-            if self.strict:
-                raise PluginError(f"variant {source.name}: {broken.reason}") from error
-            self._report(broken)
-            return broken
+            if variant is not None:
+                _check_record(source, variant)
+            hooks = Hooks(plugin)
+            self._check_hooks(hooks, wrapper=variant is None)
+            return Wrapper(source, hooks) if variant is None else Ready(source, variant, hooks)
+        except (Exception, SystemExit) as error:
+            why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
+            return SetAside(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
 
-    def _check(self, source: Source, plugin: _Hooks, variant: Any) -> str:
-        self._manager.check_pending()
-        callers = self._manager.get_hookcallers(plugin) or []
-        if variant is None:
-            impls = [impl for caller in callers for impl in caller.get_hookimpls() if impl.plugin is plugin]
-            if impls and all(impl.wrapper or impl.hookwrapper for impl in impls):
-                return "wrapper"
+    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
+        """Demand that a plugin implements the hooks that there are, as they are.
+
+        Raises:
+            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
+        """
+        probe, self._probe = self._probe or hook_manager(), None  # a manager that refuses a plugin is not used again:
+        probe.register(hooks, name="probe")  # pluggy 1.6 leaves it half registered
+        probe.check_pending()
+        for caller in probe.get_hookcallers(hooks) or ():
+            hooks.impls[caller.name] = next(impl for impl in caller.get_hookimpls() if impl.plugin is hooks)
+        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
+        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
             raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-        if not isinstance(variant, Variant):
-            raise PluginError(f"its attribute 'variant' is {variant!r}, not a tilecopy_core.Variant")
-        if variant.name != source.name:
-            raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
-        if variant.op not in OPS:
-            raise PluginError(f"its record has op {variant.op!r}; the ops are {', '.join(OPS)}")
-        missing = sorted(set(HOOKS) - {caller.name for caller in callers})
-        if missing:
+        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
             raise PluginError(f"it does not implement {', '.join(missing)}")
-        return "ready"
+        if not wrapper and wrapping:
+            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
+        probe.unregister(hooks)
+        self._probe = probe
 
     def _report(self, plugin: Plugin) -> None:
+        """Say once that a plugin is set aside by nobody's wish; raise where that is asked for."""
+        if plugin.status in ("ready", "wrapper", "disabled") or plugin.source.incompatible:
+            return
         if self.strict:
             raise PluginError(f"variant {plugin.name}: {plugin.reason}")
-        warnings.warn(f"variant {plugin.name} is set aside: {plugin.reason}", PluginWarning, stacklevel=6)
+        self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
 
-    def register(self, plugin: Any, *, name: str, package: str = "this process", version: str = "0") -> None:
-        """Add a plugin object of this process (for tests, notebooks and tracing wrappers)."""
+    def _say(self, key: tuple[Any, ...], message: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            warn(message)
+
+    def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
+        """Add a plugin object of this process (for tests, notebooks and tracing wrappers).
+
+        A name that was registered before, or that a third party's package has, is replaced by it until
+        :meth:`unregister`.
+
+        Raises:
+            RequestError: an argument is of another kind.
+            PluginError: the name is that of an installed first-party variant.
+        """
+        for parameter, value in (("name", name), ("package", package), ("version", version)):
+            if not isinstance(value, str) or not value.strip():
+                raise RequestError(f"Registry.register: {parameter} is a text, not {shown(value)}")
         with self._lock:
-            self._sources.append(Source(name, package, version, lambda: plugin))
-            self._callers.clear()
+            for source in self._installed:
+                if source.name == name and _first_party(source):
+                    raise PluginError(
+                        f"the name {name!r} is that of {source.owner}; register the plugin under another one"
+                    )
+            if name in self._registered:
+                self._loaded.pop(self._registered[name], None)
+            self._registered[name] = Source(name, package, version, lambda: plugin)
+            self._table = None
+
+    def unregister(self, name: str) -> None:
+        """Remove a plugin from this registry: what :meth:`register` added, else the installed one of that name.
+
+        Raises:
+            PluginError: there is none of that name.
+        """
+        with self._lock:
+            if isinstance(name, str) and name in self._registered:
+                self._loaded.pop(self._registered.pop(name), None)
+            elif any(source.name == name for source in self._installed):
+                self._installed = [source for source in self._installed if source.name != name]
+            else:
+                names = {source.name for source in self._installed} | set(self._registered)
+                hint = did_you_mean(name, names) if isinstance(name, str) else ""
+                raise PluginError(f"unregister: no plugin is named {shown(name)}{hint}")
+            self._table = None
 
     # ------------------------------------------------------------------------------------------- calls
 
-    def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
-        """Call one hook of one variant; wrappers registered by others run around it."""
+    def call(self, plugin: Ready, hook: str, **arguments: Any) -> Any:
+        """Call one hook of one variant; wrappers registered by others run around it.
+
+        What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
+        the hook may not answer, is set aside, and the variant's own answer counts.
+
+        Raises:
+            WrapperError: a wrapper failed and ``TILECOPY_STRICT`` is set.
+        """
+        stage = self._stages.get(plugin)
+        if stage is None:
+            wrappers = [p for p in self.table().plugins if isinstance(p, Wrapper)]
+            stage = self._stages[plugin] = Stage(plugin, wrappers)
+        started = time.perf_counter()
+        own = stage.call(hook, arguments)
+        seconds = time.perf_counter() - started
+        if seconds > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, stage, hook, seconds, own.seconds)
+        if own.error is not None:
+            raise own.error
+        if own.cause is not None and not own.blamed:
+            raise own.cause
+        if own.fault:
+            for wrapper in own.blamed:
+                self._set_aside(wrapper, hook, own.fault, own.cause)
+            return own.value if own.done else self.call(plugin, hook, **arguments)
+        return own.result
+
+    def _report_slow(self, plugin: Ready, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
+        slow: list[Plugin] = [plugin] if own_seconds > SLOW_SECONDS[hook] else []
+        if seconds - own_seconds > SLOW_SECONDS[hook]:
+            slow += stage.wrapping(hook)
+        for one in slow:
+            took = own_seconds if one is plugin else seconds - own_seconds
+            self._say(
+                ("slow", one, hook),
+                f"{one.status if one is not plugin else 'variant'} {one.name} ({one.source.owner}): {hook} took "
+                f"{took:.1f} s for one copy; {advice(one.source)}",
+            )
+
+    def _set_aside(self, wrapper: Wrapper, hook: str, fault: str, cause: BaseException | None) -> None:
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {advice(wrapper.source)}"
+        if self.strict:
+            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
         with self._lock:
-            caller = self._callers.get((plugin.name, hook))
-            if caller is None:
-                others = [
-                    p.plugin for p in self._loaded.values() if p.variant is not None and p.plugin is not plugin.plugin
-                ]
-                caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
-                self._callers[(plugin.name, hook)] = caller
-        return caller(**arguments)
+            self._loaded[wrapper.source] = SetAside(wrapper.source, "broken", reason)
+            self._said.add((wrapper.source,))
+            self._table, self._stages = None, {}
+        warn(f"wrapper {wrapper.name} is set aside: {reason}")
+
+    def report_fault(self, plugin: Ready, hook: str, fault: str) -> None:
+        """Say once that a hook of a variant failed: the copy goes to the next variant."""
+        self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
+
+
+def _first_party(source: Source) -> bool:
+    known = KNOWN_VARIANTS.get(source.name)
+    return known is not None and canonical(source.package) == known.package
+
+
+def _check_record(source: Source, variant: Any) -> None:
+    if not isinstance(variant, Variant):
+        raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+    if variant.name != source.name:
+        raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+    if why := variant.why_unusable():
+        raise PluginError(why)
 
 
 _default: list[Registry] = []

@@ -2,21 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
-from .errors import LayoutError, RequestError
+from .errors import LayoutError, PluginError, RequestError
 from .expr import Expr, Symbol, evaluate, of_atom
-from .memory import Region
+from .loading import did_you_mean, shown
+from .memory import SPACES, Region
 from .scope import ActiveThreads, Scope, differs_within
 from .target import Target, target_of
 
 OPS = ("copy", "copy_async")
 SCOPES = ("thread", "warp", "warpgroup", "cta")
+RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside"})
+"""Parameters of ``plan`` and of the builder's copies: no option can have these names."""
 _ENUMERATE_LIMIT = 1 << 24
+
+
+COMPLETIONS: dict[str, tuple[str, ...]] = {
+    "barrier": ("the threads that copied go on with it; other threads after a barrier (cta_sync)",),
+    "cp_async_group": (
+        "cp_async_commit() by the threads that copied",
+        "cp_async_wait(n) by the same threads; n newer groups may be left",
+        "a barrier (cta_sync) before other threads read",
+    ),
+    "mbarrier": (
+        "arrive_expect_tx(bytes) on the mbarrier, by one thread of the CTA that receives",
+        "wait(phase) on it, by every thread that reads",
+    ),
+    "bulk_group": (
+        "cp.async.bulk.commit_group by the thread that copied",
+        "cp.async.bulk.wait_group n by the same thread; .read where only the source is to be free again",
+    ),
+    "tcgen05_commit": (
+        "tcgen05_commit(mbar) by the thread that copied",
+        "wait(phase) on that mbarrier, by every thread that reads or overwrites the source",
+    ),
+    "wgmma_group": (
+        "wgmma.commit_group.sync.aligned by the warpgroup",
+        "wgmma.wait_group.sync.aligned n by the warpgroup; n newer groups may be left",
+    ),
+}
+"""How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
+order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own, and then gives the steps."""
+UNDECLARED = "undeclared"
+THREADS = ("all", "one", "any")
+IN_A_KERNEL = "in a kernel"
+
+
+def _is_a_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_word(value: object, words: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value in words
+
+
+def _is_a_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(s, str) and s for s in value)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    """A list as a tuple; anything else as it is, for the record to judge."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(_tuple(pair) for pair in value) if isinstance(value, (list, tuple)) else value
+
+
+def _types(value: Any) -> tuple[type, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _default_completion(variant: Variant) -> str:
+    return "barrier" if _is_word(variant.op, ("copy",)) else UNDECLARED
+
+
+def _default_steps(variant: Variant) -> tuple[str, ...]:
+    if _is_word(variant.completion, (UNDECLARED,)):
+        return ("its record does not say; see the documentation of the package",)
+    return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
+
+
+def _text(what: str) -> Callable[[Any, Any, Any], None]:
+    """An attrs validator: a text that is not empty, on one line where it is a name."""
+
+    def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, str) or not value.strip():
+            raise PluginError(f"{type(record).__name__}: {attribute.name} is {what}, not {shown(value)}")
+
+    return check
 
 
 @attrs.frozen
@@ -33,9 +112,12 @@ class Decline:
 
     Attributes:
         reason: operand, value and rule, for a person to read.
+
+    Raises:
+        PluginError: the reason is not a text.
     """
 
-    reason: str
+    reason: str = attrs.field(validator=_text("a text: operand, value and rule"))
 
     def __bool__(self) -> bool:
         return False
@@ -45,24 +127,175 @@ Verdict = Accept | Decline
 
 
 @attrs.frozen
+class Option:
+    """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
+
+    Attributes:
+        name: the keyword of ``copy``/``copy_async``/``plan``.
+        types: what its value is an instance of (a bool is no int). A kernel's integers are ``(int, tilecopy_core.Expr)``.
+        meaning: what it is, such as ``"the rank of the destination CTA"``; messages say ``option NAME is MEANING``.
+        required: whether the copy cannot do without it. ``"in a kernel"``: a plan with no kernel around it, where
+            ``request.active.cta_threads`` is None, may leave it out; a copy in a kernel may not.
+        default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str = attrs.field()
+    types: tuple[type, ...] = attrs.field(converter=_types)
+    meaning: str = attrs.field(validator=_text("a text that says what the value is"))
+    required: bool | str = False
+    default: Any = None
+
+    @name.validator
+    def _check_name(self, _: Any, value: object) -> None:
+        if not isinstance(value, str) or not value.isidentifier():
+            raise PluginError(f"Option: name is a keyword such as 'mbar', not {shown(value)}")
+
+    @types.validator
+    def _check_types(self, _: Any, value: tuple[object, ...]) -> None:
+        if not value or not all(isinstance(one, type) for one in value):
+            raise PluginError(f"Option {self.name}: types is a type or a tuple of types, not {shown(value)}")
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.required, bool) and not _is_word(self.required, (IN_A_KERNEL,)):
+            raise PluginError(
+                f"Option {self.name}: required is True, False or {IN_A_KERNEL!r}, not {shown(self.required)}"
+            )
+        if self.default is not None and (self.required or not self.fits(self.default)):
+            rule = "an option that is required has none" if self.required else "it is of one of the option's types"
+            raise PluginError(f"Option {self.name}: default is {shown(self.default)}, and {rule}")
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is of one of the types."""
+        return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
+
+    def missing_in(self, request: CopyRequest) -> bool:
+        """Whether a request leaves out what it must give; ``None`` counts as left out."""
+        if not self.required or request.options.get(self.name) is not None:
+            return False
+        return self.required is True or request.active.cta_threads is not None
+
+
+@attrs.frozen
 class Variant:
     """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
+
+    Dispatch holds every request against it before it calls a hook: op, spaces, architecture, threads and options. What
+    is declared here need not be checked by a hook.
 
     Attributes:
         name: the same as its entry point.
         op: ``copy`` or ``copy_async``.
-        priority: higher is asked first; equal priorities go by name.
+        priority: an integer; higher is asked first, equal priorities go by name.
         summary: one line.
         spaces: the ``(source, destination)`` pairs that it takes.
         min_arch: the oldest architecture that has its instructions, such as 90.
+        options: the options that it takes; any other is declined.
+        completion: how the caller learns that a copy is done: a key of :data:`COMPLETIONS` or a word of its own. By default
+            ``barrier`` for ``copy``, and ``undeclared`` for ``copy_async``.
+        completion_steps: what the caller does, in order; by default the steps that :data:`COMPLETIONS` has for the word.
+        threads: which threads must reach a copy: ``all`` of its scope, exactly ``one`` of the CTA, or ``any``.
+        instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
+
+    Raises:
+        PluginError: a field is malformed; the message names the field, the value and the rule.
     """
 
-    name: str
-    op: str
-    priority: int
-    summary: str
-    spaces: tuple[tuple[str, str], ...]
-    min_arch: int = 75
+    name: str = attrs.field(validator=_text("the name of the entry point"))
+    op: str = attrs.field(validator=_text(f"one of {', '.join(OPS)}"))
+    priority: int = attrs.field()
+    summary: str = attrs.field(validator=_text("one line that says what it does"))
+    spaces: tuple[tuple[str, str], ...] = attrs.field(converter=_pairs)
+    min_arch: int = attrs.field(default=75)
+    options: tuple[Option, ...] = attrs.field(default=(), converter=_tuple)
+    completion: str = attrs.field(
+        default=attrs.Factory(_default_completion, takes_self=True),
+        validator=_text("a word such as 'mbarrier'"),
+    )
+    completion_steps: tuple[str, ...] = attrs.field(
+        default=attrs.Factory(_default_steps, takes_self=True),
+        converter=_tuple,
+    )
+    threads: str = attrs.field(default="all")
+    instructions: str = ""
+
+    def _refuse(self, field: str, rule: str) -> PluginError:
+        return PluginError(f"Variant {shown(self.name)}: {field} is {rule}, not {shown(getattr(self, field))}")
+
+    def __attrs_post_init__(self) -> None:
+        if not _is_a_number(self.priority):
+            raise self._refuse("priority", "an integer")
+        if not _is_a_number(self.min_arch) or self.min_arch < 1:
+            raise self._refuse("min_arch", "the number of an architecture, such as 90")
+        if not isinstance(self.spaces, tuple) or not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
+            raise self._refuse("spaces", "pairs of names, (source, destination)")
+        if not _is_word(self.threads, THREADS):
+            raise self._refuse("threads", f"one of {', '.join(THREADS)}")
+        if not isinstance(self.instructions, str):
+            raise self._refuse("instructions", "a text")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, Option) for option in self.options):
+            raise self._refuse("options", "a tuple of Option records")
+        names = [option.name for option in self.options]
+        if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
+            raise PluginError(
+                f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
+            )
+        steps = self.completion_steps
+        if not isinstance(steps, tuple) or not steps or not all(isinstance(s, str) and s.strip() for s in steps):
+            raise self._refuse("completion_steps", f"what the caller does after {self.completion!r}, as texts in order")
+
+    def why_unusable(self) -> str | None:
+        """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        if self.op not in OPS:
+            return f"its record has op {self.op!r}; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+        for space in (space for pair in self.spaces for space in pair):
+            if space not in SPACES:
+                near = did_you_mean(space, SPACES)
+                return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
+        return None
+
+    def option(self, request: CopyRequest, name: str) -> Any:
+        """The value that a request gives an option, or the option's default.
+
+        Raises:
+            PluginError: the variant declares no such option.
+        """
+        for option in self.options:
+            if option.name == name:
+                value = request.options.get(name)
+                return option.default if value is None else value
+        raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
+
+
+class Options(Mapping[str, Any]):
+    """The options of a request, by name; nobody can change them."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _options(value: Any) -> Options:
+    if isinstance(value, Options):
+        return value
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise RequestError(f"options are values by name, not {shown(value)}")
+    return Options({name: getattr(each, "as_region", lambda each=each: each)() for name, each in value.items()})
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +309,12 @@ class CopyRequest:
         scope: the threads that do it together.
         target: the architecture.
         active: which threads of the CTA reach it.
-        options: further options of ``copy``/``copy_async``, by name; a variant declines those it does not know.
+        options: further options of ``copy``/``copy_async``, by name and read-only; a variant is asked only when it
+            declares all of them.
+
+    Raises:
+        RequestError: unknown op or scope, or an operand that is no region.
+        TargetError: unknown target.
     """
 
     op: str
@@ -85,7 +323,20 @@ class CopyRequest:
     scope: Scope
     target: Target = attrs.field(converter=target_of)
     active: ActiveThreads = attrs.field(factory=ActiveThreads)
-    options: Mapping[str, Any] = attrs.field(factory=dict, converter=dict, hash=False)
+    options: Mapping[str, Any] = attrs.field(factory=Options, converter=_options, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not _is_word(self.op, OPS):
+            raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
+        if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
+            raise RequestError(f"scope {shown(self.scope)} does not copy; the scopes are {', '.join(SCOPES)}")
+        for operand, region in (("destination", self.dst), ("source", self.src)):
+            if not isinstance(region, Region):
+                raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+        if not isinstance(self.active, ActiveThreads):
+            raise RequestError(
+                f"{self.op}: active says which threads reach the copy (ActiveThreads), not {shown(self.active)}"
+            )
 
     def __str__(self) -> str:
         return f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}"
@@ -114,16 +365,9 @@ def check_request(request: CopyRequest) -> None:
     """Refuse what no variant could give a meaning (docs/design.md, "A valid copy").
 
     Raises:
-        RequestError: unknown op, scope or operand; dtypes or extents that differ.
+        RequestError: dtypes or extents that differ.
         LayoutError: the destination's layout puts two elements in one place.
     """
-    if request.op not in OPS:
-        raise RequestError(f"op {request.op!r} is unknown; the ops are {', '.join(OPS)}")
-    if not isinstance(request.scope, Scope) or request.scope.kind not in SCOPES:
-        raise RequestError(f"scope {request.scope!r} does not copy; the scopes are {', '.join(SCOPES)}")
-    for operand, region in (("destination", request.dst), ("source", request.src)):
-        if not isinstance(region, Region):
-            raise RequestError(f"{request.op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
     reason = why_invalid(request)
     if reason is not None:
         raise RequestError(f"{request}: {reason}")

@@ -35,6 +35,10 @@ class Mbarrier:
         """One of the barriers."""
         return self.buffer[index]
 
+    def as_region(self) -> Region:
+        """The first barrier: what the option of a copy that is given all of them means."""
+        return self.buffer[0]
+
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
         element = self.buffer[index]
         if element.size != 1:

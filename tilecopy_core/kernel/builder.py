@@ -366,7 +366,7 @@ class KernelBuilder:
         self._use(dst, written=True)
         for name, value in options.items():
             if isinstance(value, Mbarrier):
-                options[name] = value = value[0]
+                options[name] = value = value.as_region()
             if isinstance(value, Region):
                 self._use(value)
         self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))

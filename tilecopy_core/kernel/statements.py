@@ -106,7 +106,7 @@ class Copy:
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = context.origins[-1].replace(self.describe(), f"{self.describe()} ({plan.variant})", 1)
-        plan.emit(context.ptx)
+        plan.emit(context.ptx, context.registry)
 
 
 @attrs.frozen(eq=False)

@@ -11,22 +11,19 @@ from tilecopy_core.plugin import (
     Buffer,
     CopyRequest,
     Decline,
+    Expr,
+    Option,
     PtxBuilder,
     Region,
     Variant,
     VariantPlugin,
     Verdict,
     Walk,
-    architecture,
     batches,
     bounds_of,
     first_failure,
     hookimpl,
-    is_int,
     no_replica,
-    options_in,
-    single_thread,
-    spaces_in,
     valid_copy,
     whole_byte_elements,
 )
@@ -43,6 +40,28 @@ variant = Variant(
     summary="bulk copies to another CTA's shared memory; completes on that CTA's mbarrier",
     spaces=PAIRS,
     min_arch=90,
+    instructions="cp.async.bulk",
+    options=(
+        Option(
+            "mbar",
+            (Region, Buffer),
+            "one mbarrier of the destination CTA, such as mbar[0]",
+            required="in a kernel",
+        ),
+        Option(
+            "remote_cta_id",
+            (int, Expr),
+            "the rank of the destination CTA in the cluster",
+            required="in a kernel",
+        ),
+    ),
+    completion="mbarrier",
+    completion_steps=(
+        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "arrive_expect_tx(bytes of all copies) on mbar, by one thread of the destination CTA",
+        "wait(phase) on mbar, by every thread of the destination CTA that reads",
+    ),
+    threads="one",
 )
 
 
@@ -55,9 +74,9 @@ def barrier_of(request: CopyRequest) -> Region | None:
 def remote_barrier(request: CopyRequest) -> str | None:
     """``mbar=`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
     mbar = barrier_of(request)
-    if mbar is None and request.active.cta_threads is None:
+    if mbar is None:
         return None
-    if not isinstance(mbar, Region) or mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1:
+    if mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1:
         return f"option mbar is one mbarrier of the destination CTA, such as mbar[0], not {mbar!r}"
     return None
 
@@ -65,10 +84,8 @@ def remote_barrier(request: CopyRequest) -> str | None:
 def remote_rank(request: CopyRequest) -> str | None:
     """``remote_cta_id=`` is a rank that a cluster can have."""
     rank = request.options.get("remote_cta_id")
-    if rank is None and request.active.cta_threads is None:
+    if rank is None:
         return None
-    if not is_int(rank):
-        return f"option remote_cta_id is the rank of the destination CTA in the cluster, not {rank!r}"
     lower, upper = bounds_of(rank)
     if (lower is not None and lower >= MAX_CLUSTER) or (upper is not None and upper < 0):
         return f"option remote_cta_id is {rank}; a cluster has ranks 0 to {MAX_CLUSTER - 1} at most"
@@ -76,21 +93,18 @@ def remote_rank(request: CopyRequest) -> str | None:
 
 
 PREDICATE = (
-    architecture(variant),
-    spaces_in(*PAIRS),
-    single_thread,
     valid_copy,
     whole_byte_elements,
     no_replica,
-    options_in("mbar", "remote_cta_id"),
     remote_barrier,
     remote_rank,
 )
+"""The rows of the specification that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The seed's table, row by row."""
+    """The table, row by row."""
     return first_failure(request, PREDICATE)
 
 

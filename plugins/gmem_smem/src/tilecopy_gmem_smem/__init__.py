@@ -16,17 +16,13 @@ from tilecopy_core.plugin import (
     VectorPartition,
     Verdict,
     Walk,
-    all_threads_active,
-    architecture,
     batches,
     divides_threads,
     first_failure,
     hookimpl,
     no_replica,
-    options_in,
     same,
     scope_in,
-    spaces_in,
     synthesize,
     valid_copy,
     whole_byte_elements,
@@ -40,24 +36,23 @@ variant = Variant(
     priority=10,
     summary="vector loads and stores between global and shared memory, through registers",
     spaces=PAIRS,
+    completion="barrier",
+    threads="all",
 )
 
 PREDICATE = (
-    architecture(variant),
     scope_in("thread", "warp", "warpgroup", "cta"),
-    all_threads_active,
     valid_copy,
-    spaces_in(*PAIRS),
     whole_byte_elements,
     no_replica,
     divides_threads,
-    options_in(),
 )
+"""The rows of the specification that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The seed's table, row by row."""
+    """The table, row by row."""
     return first_failure(request, PREDICATE)
 
 

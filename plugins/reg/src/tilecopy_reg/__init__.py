@@ -14,13 +14,9 @@ from tilecopy_core.plugin import (
     Variant,
     VariantPlugin,
     Verdict,
-    all_threads_active,
-    architecture,
     first_failure,
     hookimpl,
-    options_in,
     scope_in,
-    spaces_in,
     valid_copy,
     whole_byte_elements,
 )
@@ -36,24 +32,23 @@ variant = Variant(
     priority=10,
     summary="vector loads and stores between register fragments and shared or global memory",
     spaces=PAIRS,
+    completion="barrier",
+    threads="all",
 )
 
 PREDICATE = (
-    architecture(variant),
     scope_in("thread", "warp", "warpgroup", "cta"),
-    all_threads_active,
     valid_copy,
-    spaces_in(*PAIRS),
     whole_byte_elements,
     register_layout,
     sliced_other,
-    options_in(),
 )
+"""The rows of the specification that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The seed's table, row by row."""
+    """The table, row by row."""
     return first_failure(request, PREDICATE)
 
 

@@ -10,6 +10,7 @@ from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
     Iter,
+    Option,
     PtxBuilder,
     TLane,
     Variant,
@@ -17,9 +18,6 @@ from tilecopy_core.plugin import (
     Verdict,
     first_failure,
     hookimpl,
-    options_in,
-    single_thread,
-    spaces_in,
     tcgen05,
     valid_copy,
 )
@@ -38,6 +36,16 @@ variant = Variant(
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
     spaces=PAIRS,
     min_arch=100,
+    instructions="tcgen05",
+    options=(Option("cta_group", int, "1 or 2, the CTAs that take part", default=1),),
+    completion="tcgen05_commit",
+    completion_steps=(
+        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "tcgen05_commit(mbar) by the thread that copied",
+        "wait(phase) on that mbarrier, by every thread that reads the tensor memory or overwrites the source",
+        "tcgen05_fence_after() where a barrier stands between the wait and tcgen05_ld",
+    ),
+    threads="one",
 )
 
 
@@ -77,26 +85,24 @@ def element_width(request: CopyRequest) -> str | None:
 
 def cta_group(request: CopyRequest) -> str | None:
     """``cta_group=`` is 1 or 2."""
-    group = request.options.get("cta_group", 1)
+    group = variant.option(request, "cta_group")
     return None if group in (1, 2) else f"option cta_group is 1 or 2, not {group!r}"
 
 
 PREDICATE = (
-    spaces_in(*PAIRS),
     blackwell,
-    single_thread,
     valid_copy,
     element_width,
     allocated,
     router,
-    options_in("cta_group"),
     cta_group,
 )
+"""The rows of the specification that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The seed's table, row by row."""
+    """The table, row by row."""
     return first_failure(request, PREDICATE)
 
 
@@ -109,7 +115,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
     """The descriptor once, then one ``tcgen05.cp`` an atom."""
-    group = request.options.get("cta_group", 1)
+    group = variant.option(request, "cta_group")
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor
     start = ptx.address(request.src.buffer, partition.start_elems)

@@ -1,0 +1,54 @@
+"""The text of one copy, held against what a copy may write."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilecopy_core.emitted import why_malformed
+
+REGISTERS = {"r1", "%r2", "rd1", "p1"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["// a copy", "ld.global.v2.b32 {%r1, %r2}, [%rd1+16];", "st.shared.v2.b32 [%r1], {%r1, %r2};"],
+        ["@%p1 bra $L_1;", "@!%p1 mov.u32 %r1, %tid.x;", "$L_1:"],
+        ["mov.u64 %rd1, %globaltimer; add.s32 %r1, %laneid, %cluster_ctarank;", "mov.b32 %r1, %envreg3;"],
+        ["{ .reg .pred %q; .reg .b32 %t<2>, %u;", "setp.ne.b32 %q, %t0, %t1;", "mov.b32 %u, %t1;", "}"],
+        ["{", ".reg .b32 %r1;", "L: mov.b32 %r1, 0;", "{ mov.b32 %r1, 1; }", "}"],
+        ["ld.shared.b32 %r1, [smem_ret]; // ret; }", "/* exit; %none", "} */ bar.sync 0;"],
+        ["mov.b64 {%r1,", "%r2}, %rd1;"],
+    ],
+)
+def test_what_a_copy_may_write(lines: list[str]) -> None:
+    assert why_malformed(lines, REGISTERS) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "emits no instruction"),
+        (["// only words", "$L:", "{", "}", ".reg .b32 %x;"], "emits no instruction"),
+        (["mov.b32 %r1, 0;", "ret;"], "'ret;': ret ends the kernel"),
+        (["@!%p1 exit;"], "exit ends the kernel"),
+        (["mov.b32 %r1, 0; ret.uni;"], "ret ends the kernel"),
+        (["mov.b32 %r1, 0;", "}"], "'}' that closes no block"),
+        (["} mov.b32 %r1, 0; {"], "'}' that closes no block"),
+        (["{", "mov.b32 %r1, 0;"], "'{' that it does not close"),
+        (["mov.b32 %r1, %r3;"], "no register %r3 is declared"),
+        (["@%p2 bra $L;", "$L:"], "no register %p2"),
+        (["{ .reg .b32 %t<2>; mov.b32 %t2, 0; }"], "no register %t2"),
+        (["{ .reg .b32 %t; mov.b32 %t, 0; }", "mov.b32 %r1, %t;"], "no register %t "),
+        (["mov.b32 %r1, %tidy;"], "no register %tidy"),
+        (["mov.b32 %r1, 0;", "mov.b32 %r2, 1"], "'mov.b32 %r2, 1' without its ';'"),
+    ],
+)
+def test_what_it_may_not(lines: list[str], message: str) -> None:
+    why = why_malformed(lines, REGISTERS)
+    assert why is not None and message in why
+
+
+def test_a_partition_with_nothing_to_move_may_emit_nothing() -> None:
+    assert why_malformed(["// no rounds"], REGISTERS, may_be_empty=True) is None
+    assert why_malformed(["ret;"], REGISTERS, may_be_empty=True) is not None

@@ -1,0 +1,98 @@
+"""What a variant's emit hook wrote, held against what one copy may write.
+
+A hook writes text, and text can be anything. These checks are cheap and look at the lines of one copy alone: something
+was emitted, it does not end the kernel, its blocks close, and it names only registers that exist. Wrong addresses they
+cannot see; the emulator does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+_SPECIAL = """
+    tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
+    globaltimer_hi is_explicit_cluster clusterid nclusterid cluster_ctaid cluster_nctaid cluster_ctarank
+    cluster_nctarank lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt total_smem_size aggr_smem_size
+    dynamic_smem_size current_graph_exec reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap
+"""
+SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
+"""Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
+_NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
+_ENDS_KERNEL = re.compile(r"(?:@!?[\w$%]+\s+)?(ret|exit)\b")
+_REGISTER = re.compile(r"%([A-Za-z_$][\w$]*)")
+_DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)", re.S)
+_DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+
+
+def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
+    """Why the text of one copy cannot stand in a kernel, or None.
+
+    Args:
+        lines: the text, line by line, with or without comments.
+        registers: the names that are declared around it, with or without their ``%``.
+        may_be_empty: the partition has nothing to move, so that no instruction is needed.
+
+    Returns:
+        One sentence that quotes the statement: no instruction at all, a ``ret`` or ``exit``, a brace without its
+        partner, a statement without its end, or a register that nobody declares.
+    """
+    known = {name.lstrip("%") for name in registers}
+    instructions = 0
+    scopes: list[set[str]] = [set()]
+    for statement in _statements(lines):
+        if statement == "{":
+            scopes.append(set())
+        elif statement == "}":
+            scopes.pop()
+            if not scopes:
+                return "it emits a '}' that closes no block of its own"
+        elif not statement.endswith(";"):
+            return f"it emits '{statement}' without its ';'"
+        elif declared := _DECLARATION.match(statement):
+            scopes[-1] |= _declared(declared[1])
+        elif not statement.startswith("."):
+            instructions += 1
+            if ends := _ENDS_KERNEL.match(statement):
+                return f"it emits '{statement}': {ends[1]} ends the kernel, and a copy may not"
+            for name in _REGISTER.findall(statement):
+                if name not in known and not _special(name) and not any(name in scope for scope in scopes):
+                    return f"it emits '{statement}', and no register %{name} is declared"
+    if len(scopes) > 1:
+        return "it emits a '{' that it does not close"
+    if not instructions and not may_be_empty:
+        return "it emits no instruction"
+    return None
+
+
+def _special(name: str) -> bool:
+    return name in SPECIAL_REGISTERS or _NUMBERED.match(name) is not None
+
+
+def _declared(text: str) -> set[str]:
+    """The names of ``%a, %r<4>``: a count stands for the names ``%r0`` to ``%r3``."""
+    names = set()
+    for name, count in _DECLARED.findall(text):
+        names |= {f"{name}{number}" for number in range(int(count))} if count else {name}
+    return names
+
+
+def _statements(lines: Iterable[str]) -> Iterator[str]:
+    """Statements, braces of blocks and what is left over, without comments and labels.
+
+    A brace opens or closes a block where a statement may begin; inside one it belongs to a vector operand.
+    """
+    text = re.sub(r"/\*.*?\*/", " ", "\n".join(line.partition("//")[0] for line in lines), flags=re.S)
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+        elif text[at] in "{}":
+            yield text[at]
+            at += 1
+        elif label := re.compile(r"[\w$%]+\s*:(?!:)").match(text, at):
+            at = label.end()
+        else:
+            end = text.find(";", at) + 1 or len(text)
+            yield " ".join(text[at:end].split())
+            at = end

@@ -1,0 +1,217 @@
+"""Installed plugins of any kind: what entry points declare, and one of them loaded without harm to the rest.
+
+Variants, executors and whatever else comes by entry point go through here. Nothing is imported to be found; a plugin
+that cannot be imported raises a :class:`~tilecopy_core.PluginError` that names its distribution, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from .errors import PluginError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+    from types import FrameType
+
+CORE = "tilecopy-core"
+SLOW_IMPORT_SECONDS = 4.0
+"""An import that takes longer is named: it delays the first copy of every process."""
+_OURS = ("tilecopy_core", "pluggy")
+_SHOWN_CHARACTERS = 200
+
+
+class PluginWarning(UserWarning):
+    """A plugin was set aside, failed in a hook, or is slow."""
+
+
+@attrs.frozen(eq=False)
+class Source:
+    """Where a plugin comes from.
+
+    Attributes:
+        name: its entry-point name.
+        package: the distribution that declares it.
+        version: of that distribution.
+        load: imports it and returns the plugin object.
+        incompatible: why this core cannot load it at all (made for another hook API), or "".
+        needs: what its distribution demands and this core is not (a newer core), or "".
+    """
+
+    name: str
+    package: str
+    version: str
+    load: Callable[[], Any]
+    incompatible: str = ""
+    needs: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Distribution and version, for messages."""
+        return f"{self.package} {self.version}"
+
+
+# ------------------------------------------------------------------------------------------------- discovery
+
+
+def installed(group: str) -> list[Source]:
+    """The sources that entry points of a group declare, in the order of names and packages.
+
+    A group's name ends with the version of its contract (``tilecopy.variants.v1``); what is made for another version of
+    the same contract is listed with the reason. A distribution whose metadata cannot be read is passed over: with a
+    warning when it may hold a plugin.
+    """
+    from importlib.metadata import distributions
+
+    family = group.rsplit(".", 1)[0]
+    contract = re.compile(re.escape(family) + r"\.v\d+")
+    found: dict[tuple[str, str], Source] = {}
+    seen: set[str] = set()
+    for distribution in distributions():
+        text = _entry_points_text(distribution)
+        if family not in text:
+            continue
+        package, version, requirements = _about(distribution)
+        if canonical(package) in seen:
+            continue  # an older copy further along sys.path
+        seen.add(canonical(package))
+        try:
+            points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
+        except Exception as error:
+            warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
+            continue
+        needs = newer_core_needed(requirements)
+        for point in sorted(points, key=lambda point: point.group == group):  # this contract's overwrite the others'
+            other = "" if point.group == group else f"made for the hook API {point.group}; this core has {group}"
+            found[(point.name, package)] = Source(point.name, package, version, point.load, other, needs)
+    return [found[key] for key in sorted(found)]
+
+
+def _entry_points_text(distribution: Distribution) -> str:
+    try:
+        return distribution.read_text("entry_points.txt") or ""
+    except (OSError, ValueError):  # unreadable, or not UTF-8: somebody else's
+        return ""
+
+
+def _about(distribution: Distribution) -> tuple[str, str, list[str]]:
+    """Name, version and requirements, read from the header lines: parsing all metadata takes ten times as long."""
+    try:
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except (OSError, ValueError):
+        text = ""
+    name, version, requirements = "unknown", "0", []
+    for line in text.splitlines():
+        if not line:
+            break
+        field, _, value = line.partition(":")
+        match field.lower():
+            case "name":
+                name = value.strip()
+            case "version":
+                version = value.strip()
+            case "requires-dist":
+                requirements.append(value.strip())
+    return name, version, requirements
+
+
+def canonical(package: str) -> str:
+    """A distribution's name as packaging compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def newer_core_needed(requirements: Iterable[str], core_version: str | None = None) -> str:
+    """The requirement that asks for a newer tilecopy-core than this one, in words, or "".
+
+    Only release numbers are compared (PEP 440 without pre-releases), and only what bounds from below: an upper bound
+    does not say that this core is missing something. Requirements with a marker are left to the installer.
+    """
+    if core_version is None:
+        from . import __version__ as core_version
+    assert core_version is not None
+    have = _release(core_version)
+    for requirement in requirements:
+        match = re.fullmatch(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*", requirement.strip())
+        if match is None or canonical(match[1]) != CORE:
+            continue
+        for operator, version in re.findall(r"(===|==|~=|>=|>)\s*v?(\d+(?:\.\d+)*)", match[2]):
+            wanted = _release(version)
+            if wanted > have or (operator == ">" and wanted == have):
+                return f"it requires {requirement.strip()}; this is {CORE} {core_version}"
+    return ""
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The release numbers of a version, without trailing zeros: 0.2 and 0.2.0 are one."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    numbers = [int(part) for part in match[1].split(".")] if match else [0]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+# --------------------------------------------------------------------------------------------------- loading
+
+
+def load(source: Source) -> Any:
+    """Import a plugin and return its object; what it prints meanwhile goes to standard error.
+
+    Raises:
+        PluginError: it failed to import, or ended the process (``SystemExit``); the message names the distribution.
+    """
+    started = time.perf_counter()
+    try:
+        with redirect_stdout(sys.stderr):
+            plugin = source.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{source.owner} failed to load: {said(error)}") from error
+    seconds = time.perf_counter() - started
+    if seconds > SLOW_IMPORT_SECONDS:
+        warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
+    return plugin
+
+
+# -------------------------------------------------------------------------------------------------- messages
+
+
+def said(error: BaseException) -> str:
+    """An exception's type and message on one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shown(value: object) -> str:
+    """A value for a message: its repr on one line, shortened, whatever the value does."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"<{type(value).__name__} object>"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``"; did you mean x?"`` for the nearest of some names, or ""."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(names), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def warn(message: str) -> None:
+    """One line, as a :class:`PluginWarning` at the first caller outside this package."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, PluginWarning, stacklevel=level)
