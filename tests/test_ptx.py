@@ -101,7 +101,10 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.mbarrier_init(a, 0), "1 to 1048575, not 0"),
         (lambda p, a: p.mbarrier_arrive_expect_tx(a, 2**20), "1 to 1048575, not 1048576"),
         (lambda p, a: p.bulk_copy_to_cluster(p.mapa(a, 1), a, 24, p.mapa(a, 1)), "a multiple of 16, not 24"),
-        (lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a), "the destination lies in shared::cluster memory, not in shared"),
+        (
+            lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a),
+            "the destination lies in shared::cluster memory, not in shared",
+        ),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), "no addresses"),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),

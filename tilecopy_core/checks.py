@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .loading import did_you_mean, shown
+from .errors import did_you_mean
+from .loading import shown
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 
 Check = Callable[[CopyRequest], str | None]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 from . import checks
-from .errors import NoVariantError, PluginError, RequestError, TilecopyError
+from .errors import NoVariantError, PluginError, RequestError, TilecopyError, UnknownOptionError, did_you_mean
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, did_you_mean, said, shown
+from .loading import PluginWarning, said, shown
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 OutcomeKind: TypeAlias = Literal[
     "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"
 ]
-
-
-class UnknownOptionError(RequestError, NoVariantError):
-    """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
 
 
 @attrs.frozen

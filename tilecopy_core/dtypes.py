@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import RequestError, nearest
+from .errors import RequestError, did_you_mean
 
 
 @attrs.frozen(repr=False)
@@ -121,6 +121,6 @@ def dtype_of(value: Any) -> DType:
                 )
             name = found.name
     if name not in DTYPES:
-        meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else nearest(name, DTYPES)
+        meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
         raise RequestError(f"dtype {value!r} is not known{meant}; the element types are {', '.join(DTYPES)}")
     return DTYPES[name]

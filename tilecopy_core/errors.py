@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 class TilecopyError(Exception):
@@ -66,9 +67,16 @@ class NoVariantError(TilecopyError, LookupError):
         super().__init__(message)
         self.declined = dict(declined)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.declined)
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean 'float16'?"`` for a name that is close to a known one, else nothing."""
+
+class UnknownOptionError(RequestError, NoVariantError):
+    """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
     by_folded = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6) if isinstance(name, str) else []
-    return f"; did you mean {by_folded[found[0]]!r}?" if found else ""
+    found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
+    return f"; did you mean {by_folded[found[0]]}?" if found else ""

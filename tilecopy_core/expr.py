@@ -57,9 +57,9 @@ class Atom:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+        if type(self) is not type(other) or self._hash != other._hash:
             return False
-        return all(same(a, b) for a, b in zip(self._parts, other._parts, strict=True))  # type: ignore[attr-defined]
+        return all(same(a, b) for a, b in zip(self._parts, other._parts, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
@@ -76,7 +76,7 @@ class Atom:
             return None
         return _between(_low_bit(self.divisor) or 1, self.upper)
 
-    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         """The value, given a function from the parts to theirs."""
         raise NotImplementedError
 
@@ -110,7 +110,13 @@ class Symbol(Atom):
         register: str = "",
         identity: object = None,
     ) -> None:
-        self.name, self.multiple_of, self.varies, self.register, self.source = name, multiple_of, varies, register, source
+        self.name, self.multiple_of, self.varies, self.register, self.source = (
+            name,
+            multiple_of,
+            varies,
+            register,
+            source,
+        )
         identity = register or identity or object()
         parts = (name, lower, upper, multiple_of, varies, source, register, identity)
         self._made(parts, (lower, upper), multiple_of, frozenset())
@@ -151,7 +157,7 @@ class FloorDiv(Atom):
     def __repr__(self) -> str:
         return f"({self.dividend})//{self.by}"
 
-    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.dividend) // self.by
 
 
@@ -167,7 +173,7 @@ class Mod(Atom):
     def __repr__(self) -> str:
         return f"({self.dividend})%{self.by}"
 
-    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.dividend) % self.by
 
     def _find_bits(self) -> int | None:
@@ -196,7 +202,7 @@ class Product(Atom):
     def __repr__(self) -> str:
         return f"({self.left})*({self.right})"
 
-    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.left) * value_of(self.right)
 
 
@@ -209,11 +215,11 @@ class Xor(Atom):
         self.left, self.right = left, right
         masks = possible_bits(left), possible_bits(right)
         bounds: Bounds = (None, None)
-        edges = (*bounds_of(left), *bounds_of(right))
+        edges = [edge for edge in (*bounds_of(left), *bounds_of(right)) if edge is not None]
         if masks[0] is not None and masks[1] is not None:
             bounds = 0, masks[0] | masks[1]
-        elif None not in edges:  # two's complement: the sign and everything below the widest operand can change
-            reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)  # type: ignore[operator]
+        elif len(edges) == 4:  # two's complement: the sign and everything below the widest operand can change
+            reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)
             bounds = -reach, reach - 1
         divisor = _low_bit(gcd(divisor_of(left), divisor_of(right)))
         self._made((left, right), bounds, divisor, symbols_of(left) | symbols_of(right))
@@ -221,7 +227,7 @@ class Xor(Atom):
     def __repr__(self) -> str:
         return f"(({self.left})^({self.right}))"
 
-    def compute(self, value_of: Callable[[Int], Any]) -> Any:
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.left) ^ value_of(self.right)
 
     def _find_bits(self) -> int | None:
@@ -239,6 +245,7 @@ class Expr:
     """
 
     __slots__ = ("_bounds", "const", "terms")
+    _bounds: Bounds
     const: int
     terms: tuple[Term, ...]
 
@@ -265,7 +272,7 @@ class Expr:
     def bounds(self) -> Bounds:
         """Smallest and largest value; see :func:`bounds_of`."""
         try:
-            found: Bounds = self._bounds  # type: ignore[has-type]
+            found = self._bounds
         except AttributeError:
             lower: int | None = self.const
             upper: int | None = self.const
@@ -404,7 +411,10 @@ class Condition:
             return "elect"
         if self.op == "not":
             return f"not ({self.left!r})"
-        sides = [f"({s!r})" if isinstance(s, Condition) and s.op in ("and", "or") else repr(s) for s in (self.left, self.right)]
+        sides = [
+            f"({s!r})" if isinstance(s, Condition) and s.op in ("and", "or") else repr(s)
+            for s in (self.left, self.right)
+        ]
         return f" {self.op} ".join(sides)
 
     def operands(self) -> Iterator[Any]:
@@ -706,7 +716,7 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
         return value
     total: Any = value.const
     for atom, coefficient in value.terms:
-        found = env[atom] if isinstance(atom, Symbol) else atom.compute(lambda part: evaluate(part, env))
+        found = env[atom] if isinstance(atom, Symbol) else atom._compute(lambda part: evaluate(part, env))
         total = total + found * coefficient
     return total
 

@@ -200,14 +200,6 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """``"; did you mean x?"`` for the nearest of some names, or ""."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(names), 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def warn(message: str) -> None:
     """One line, as a :class:`PluginWarning` at the first caller outside this package."""
     level = 1

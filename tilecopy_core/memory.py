@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from .dtypes import DType, dtype_of
-from .errors import LayoutError, RequestError, nearest
+from .errors import LayoutError, RequestError, did_you_mean
 from .expr import Expr, Int, is_int, key_of
 from .layout import S, TileLayout, box, checked_extents, m
 
@@ -87,7 +87,7 @@ class Buffer:
     ) -> None:
         if space not in SPACES:
             raise RequestError(
-                f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{nearest(space, SPACES)}"
+                f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{did_you_mean(space, SPACES)}"
             )
         check_identifier(name, "buffer name")
         extents = checked_extents(shape, f"buffer {name}, shape")
@@ -98,7 +98,12 @@ class Buffer:
         layout.check_admits(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        if not isinstance(align_bytes, int) or isinstance(align_bytes, bool) or align_bytes < 1 or align_bytes & (align_bytes - 1):
+        if (
+            not isinstance(align_bytes, int)
+            or isinstance(align_bytes, bool)
+            or align_bytes < 1
+            or align_bytes & (align_bytes - 1)
+        ):
             raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes!r}")
         if not is_int(elem_offset):
             raise RequestError(f"buffer {name}: elem_offset is an integer (elements), not {elem_offset!r}")

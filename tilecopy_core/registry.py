@@ -16,11 +16,11 @@ from typing import Any
 import attrs
 import pluggy
 
-from .errors import PluginError, RequestError
+from .errors import PluginError, RequestError, did_you_mean
 from .hookcalls import Hooks, Plugin, Ready, SetAside, Stage, Wrapper, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, Source, canonical, did_you_mean, installed, load, said, shown, warn
+from .loading import PluginWarning, Source, canonical, installed, load, said, shown, warn
 from .request import Variant
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import LayoutError, PluginError, RequestError
+from .errors import LayoutError, PluginError, RequestError, did_you_mean
 from .expr import Expr, Symbol, evaluate, of_atom
-from .loading import did_you_mean, shown
+from .loading import shown
 from .memory import SPACES, Region
 from .scope import ActiveThreads, Scope, differs_within
 from .target import Target, target_of

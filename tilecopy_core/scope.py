@@ -220,7 +220,9 @@ class ActiveThreads:
 
 
 def _may_differ(value: Expr) -> bool:
-    return any(s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols)
+    return any(
+        s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
+    )
 
 
 def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -247,4 +249,3 @@ def cluster_rank(count: int = 16) -> Int:
 def special_register(name: str, upper: int) -> Expr:
     """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))
-

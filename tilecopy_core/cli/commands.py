@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..dispatch import Plan, plan
-from ..errors import RequestError
+from ..errors import RequestError, did_you_mean
 from ..executors import executors
 from ..kernel import KernelBuilder
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
@@ -21,7 +21,6 @@ from ..registry import default_registry
 from ..target import TARGETS
 from .copying import copy_file
 from .doctor import findings
-from .errors import did_you_mean
 from .expressions import parse_region, parse_scope
 from .group import Answer, TilecopyGroup
 from .job import Job, Outcome

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 from ..errors import LayoutError, RequestError, TargetError, TilecopyError
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
@@ -18,13 +15,6 @@ class FileError(TilecopyError):
 def status_of(error: TilecopyError) -> int:
     """Wrong usage where the words alone are at fault (a layout, a target, a request without meaning), else a failure."""
     return WRONG_USAGE if isinstance(error, (LayoutError, RequestError, TargetError)) else FAILED
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean NAME?"`` for the nearest known name, or an empty string."""
-    names = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower()[:100], names, 1, 0.5)
-    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def shown(name: object) -> str:

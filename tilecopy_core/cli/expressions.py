@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..dtypes import DTYPES
-from ..errors import RequestError, TilecopyError
+from ..errors import RequestError, TilecopyError, did_you_mean
 from ..layout import AXES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
 from ..memory import SPACES, Buffer, Region
 from ..scope import Scope, block_index, cta, thread, warp, warpgroup
-from .errors import did_you_mean
 
 MAX_CHARACTERS = 4000
 MAX_DEPTH = 40

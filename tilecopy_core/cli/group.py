@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import click
 
-from ..errors import PluginError, TilecopyError
-from .errors import DONE, FAILED, WRONG_USAGE, did_you_mean, status_of
+from ..errors import PluginError, TilecopyError, did_you_mean
+from .errors import DONE, FAILED, WRONG_USAGE, status_of
 from .streams import (
     Stopped,
     emit,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .errors import did_you_mean
+from ..errors import did_you_mean
 
 MAX_SHARED_ELEMS = 227 * 1024
 """The largest shared memory of any GPU, in bytes: no row of a tile holds more elements."""

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import attrs
 
-from ..errors import LaunchError, PluginError, TilecopyError
+from ..errors import LaunchError, PluginError, TilecopyError, did_you_mean
 from ..kernel.built import BuiltKernel
 from ..known import KNOWN_EXECUTORS
-from ..loading import Source, canonical, did_you_mean, installed, load, said, shown
+from ..loading import Source, canonical, installed, load, said, shown
 from ..registry import EXECUTORS_GROUP
 from .arguments import HostArguments, HostArray
 

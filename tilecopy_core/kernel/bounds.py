@@ -12,7 +12,21 @@ from itertools import product
 import attrs
 
 from ..errors import LayoutError
-from ..expr import Condition, Expr, FloorDiv, Int, Symbol, add, bounds_of, constant_of, is_int, mul, of_atom, substitute, terms_of
+from ..expr import (
+    Condition,
+    Expr,
+    FloorDiv,
+    Int,
+    Symbol,
+    add,
+    bounds_of,
+    constant_of,
+    is_int,
+    mul,
+    of_atom,
+    substitute,
+    terms_of,
+)
 from ..memory import Region
 
 Facts = tuple["Int", ...]
@@ -61,9 +75,10 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
 def implied(fact: Int) -> Facts:
     """A fact, and what it says of the dividend when it bounds a quotient: ``e // d >= q`` is ``e >= q * d``."""
     terms = terms_of(fact)
-    if len(terms) != 1 or not isinstance(terms[0][0], FloorDiv):
+    quotient, coefficient = terms[0] if len(terms) == 1 else (None, 0)
+    if not isinstance(quotient, FloorDiv):
         return (fact,)
-    (quotient, coefficient), const = terms[0], constant_of(fact)
+    const = constant_of(fact)
     if coefficient > 0:
         return fact, *implied(add(quotient.dividend, -(-const // coefficient) * quotient.by))
     most = const // -coefficient * quotient.by + quotient.by - 1
@@ -82,7 +97,9 @@ def proves(facts: Sequence[Int], goal: Int, steps: int = _STEPS) -> bool:
         for atom, coefficient in terms_of(fact):
             have = wanted.get(atom, 0)
             if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
-                scaled, taken = (goal, have // coefficient) if have % coefficient == 0 else (mul(goal, abs(coefficient)), abs(have))
+                scaled, taken = (
+                    (goal, have // coefficient) if have % coefficient == 0 else (mul(goal, abs(coefficient)), abs(have))
+                )
                 rest = add(scaled, mul(fact, -taken))
                 if proves([*facts[:position], *facts[position + 1 :]], rest, steps - 1):
                     return True

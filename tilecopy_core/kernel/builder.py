@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
+from typing import cast as cast_type
 
 import attrs
 
@@ -16,7 +17,19 @@ from ..layout import S, TCol, TileLayout, checked_extents
 from ..memory import Buffer, Memory, Region, check_identifier
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
-from ..scope import GRID_LIMIT, WARP_THREADS, ActiveThreads, Scope, block_index, cluster_rank, cta, thread, tid_symbol, warp, warpgroup
+from ..scope import (
+    GRID_LIMIT,
+    WARP_THREADS,
+    ActiveThreads,
+    Scope,
+    block_index,
+    cluster_rank,
+    cta,
+    thread,
+    tid_symbol,
+    warp,
+    warpgroup,
+)
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
 from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
@@ -35,7 +48,7 @@ def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Conc
     def method(self: KernelBuilder, *args: P.args, **keywords: P.kwargs) -> None:
         self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
 
-    return method
+    return cast_type("Callable[Concatenate[KernelBuilder, P], None]", method)
 
 
 class ScopedCopies:
@@ -181,7 +194,14 @@ class KernelBuilder:
                 if is_int(stride):
                     self._own(stride, f"param {name}, strides")
             layout = TileLayout(S[extents : tuple(strides)])
-        buffer = Buffer(extents, dtype, space="global", layout=layout, name=check_identifier(name, "param name"), align_bytes=align_bytes)
+        buffer = Buffer(
+            extents,
+            dtype,
+            space="global",
+            layout=layout,
+            name=check_identifier(name, "param name"),
+            align_bytes=align_bytes,
+        )
         self._claim(name, "param")
         self._parameters.append(buffer)
         self._memories.add(buffer.memory)
@@ -243,9 +263,7 @@ class KernelBuilder:
     def registers(self, fragment: Buffer) -> Buffer:
         """A thread's own part of a local buffer, as a flat buffer indexed by constants."""
         self._check_buffer(fragment, "registers() takes a local buffer", "local")
-        return Buffer(
-            fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory
-        )
+        return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
     def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
         if not isinstance(buffer, Buffer):
@@ -253,7 +271,9 @@ class KernelBuilder:
         if buffer.space != space:
             raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
         if buffer.memory not in self._memories:
-            raise RequestError(f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one")
+            raise RequestError(
+                f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
+            )
 
     def _own(self, value: Int, what: str) -> None:
         """Raise unless every symbol of an integer is one of this kernel's."""
@@ -319,10 +339,10 @@ class KernelBuilder:
         self._counter["loop"] = number + 1
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
         index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
-        turn = of_atom(index)
+        turn, body = of_atom(index), list[Placed]()
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         active = self._frame.active.decided_by(f"range({count}, start={start})", decides)
-        return _Block(self, Loop(index, count, start, body := []), _Frame(body, active, known), turn)
+        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known), turn)
 
     def if_(self, condition: Any) -> _Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -364,11 +384,10 @@ class KernelBuilder:
                 raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
         self._use(src)
         self._use(dst, written=True)
-        for name, value in options.items():
-            if isinstance(value, Mbarrier):
-                options[name] = value = value.as_region()
-            if isinstance(value, Region):
-                self._use(value)
+        for value in options.values():
+            given = value.as_region() if isinstance(value, Mbarrier) else value
+            if isinstance(given, Region):
+                self._use(given)
         self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))
 
     def _use(self, region: Region, *, written: bool = False) -> None:

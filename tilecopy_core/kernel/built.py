@@ -16,8 +16,8 @@ from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
 from ..scope import block_index, cluster_rank
 from ..target import Target, target_of
-from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
 from .bounds import Bound
+from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]

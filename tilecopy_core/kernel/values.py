@@ -139,7 +139,7 @@ def as_value(value: Any, dtype: DType) -> Value:
 def why_not_held(number: float, dtype: DType) -> str | None:
     """Why a dtype does not hold a number (fractions of a float may round), or None."""
     if dtype.kind in "iub":
-        if number != number or isinstance(number, float) and not number.is_integer():
+        if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
             return "it is no whole number; cast a float value, or round it first"
         low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
         high = 1 if dtype.kind == "b" else (1 << dtype.bits - (dtype.kind == "i")) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
@@ -71,7 +72,9 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
         start, stop = _ends(part, size, dim)
         extent = stop - start
         if isinstance(extent, Expr):
-            raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
+            raise LayoutError(
+                f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed"
+            )
         if extent < 1:
             raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
         lower, upper = bounds_of(start)
@@ -147,7 +150,7 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     (axis,) = axes
     values = [dict(place).get(axis, 0) for place in places]
     step = values[1] - values[0]
-    steady = all(same(b - a, step) for a, b in zip(values, values[1:], strict=False))
+    steady = all(same(b - a, step) for a, b in pairwise(values))
     if not steady or isinstance(step, Expr) or step < 0:
         return None
     assert found[0] is not None

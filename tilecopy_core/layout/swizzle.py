@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ..dtypes import dtype_of
-from ..errors import LayoutError, nearest
+from ..errors import LayoutError, did_you_mean
 from ..expr import Int
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
@@ -30,7 +30,11 @@ class Swizzle:
     atom_len: int
 
     def __attrs_post_init__(self) -> None:
-        for name, value in (("per_element", self.per_element), ("swizzle_len", self.swizzle_len), ("atom_len", self.atom_len)):
+        for name, value in (
+            ("per_element", self.per_element),
+            ("swizzle_len", self.swizzle_len),
+            ("atom_len", self.atom_len),
+        ):
             if type(value) is not int or not 0 <= value <= 32:
                 raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {value!r}")
         if self.atom_len < self.swizzle_len:
@@ -68,7 +72,9 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
         LayoutError: an unknown mode, or elements that do not divide 128 bits.
     """
     if not isinstance(mode, str) or mode not in MODES:
-        raise LayoutError(f"swizzle mode {mode!r} is unknown; the modes are {', '.join(MODES)}{nearest(mode, MODES)}")
+        raise LayoutError(
+            f"swizzle mode {mode!r} is unknown; the modes are {', '.join(MODES)}{did_you_mean(mode, MODES)}"
+        )
     bits = dtype_of(dtype).bits
     if 128 % bits:
         raise LayoutError(f"a {mode} swizzle needs elements that divide 128 bits; {dtype} has {bits}")

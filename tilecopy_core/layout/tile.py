@@ -295,7 +295,9 @@ class TileLayout:
         Raises:
             LayoutError: ``order`` is not a permutation of the iters.
         """
-        if not isinstance(order, (tuple, list)) or sorted(map(repr, order)) != sorted(map(repr, range(len(self.shard)))):
+        if not isinstance(order, (tuple, list)) or sorted(map(repr, order)) != sorted(
+            map(repr, range(len(self.shard)))
+        ):
             raise LayoutError(f"{order!r} is not a permutation of the {len(self.shard)} iters of {self}")
         return self.with_iters([self.shard[i] for i in order])
 
@@ -400,7 +402,7 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
     for extent in values:
         if type(extent) is int and extent > 0:
             continue
-        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr)) or getattr(extent, "shape", ()):
+        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr)) or getattr(extent, "shape", None):
             raise LayoutError(f"{what}: an extent is a plain integer, not {extent!r}")
         if int(extent) < 1:
             raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {values}")

@@ -126,9 +126,7 @@ class KernelBindings:
         root = emitter.blocks[0]
         if found.register:
             special = found.register
-            return root.once(
-                ("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special)
-            )
+            return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
         if found in self._scalars:
             name, type = self._scalars[found]
             return root.once(

@@ -250,4 +250,3 @@ def _braced(registers: Sequence[Register]) -> str:
     if len(registers) == 1:
         return str(registers[0])
     return "{" + ", ".join(map(str, registers)) + "}"
-

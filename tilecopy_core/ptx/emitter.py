@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ..errors import PtxError, nearest
+from ..errors import PtxError, did_you_mean
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
 from .operands import TYPE_BITS, Register
@@ -68,7 +68,7 @@ class Emitter:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:
             known = ", ".join(TYPE_BITS)
-            raise PtxError(f"register type {type!r} is unknown; the types are {known}{nearest(type, TYPE_BITS)}")
+            raise PtxError(f"register type {type!r} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
         return Register(type, number)

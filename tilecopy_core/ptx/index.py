@@ -219,7 +219,8 @@ class IndexEmitter(Emitter):
         by_depth: dict[int, list[Term]] = {}
         for term in terms_of(varying):
             by_depth.setdefault(self._home(term[0].symbols).depth, []).append(term)
-        total, done = start, ()
+        total = start
+        done: tuple[Term, ...] = ()
         for depth in sorted(by_depth):
             block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
             done = (*done, *part.terms)
@@ -227,7 +228,9 @@ class IndexEmitter(Emitter):
             before = total
             total = block.once(
                 ("base", start, done),
-                lambda block=block, before=before, part=part, rest=rest: self._plus(block, before, part, rest, span_bytes),  # type: ignore[misc]
+                lambda block=block, before=before, part=part, rest=rest: self._plus(
+                    block, before, part, rest, span_bytes
+                ),  # type: ignore[misc]
             )
         const, summed = constant_of(varying), total
         if const:

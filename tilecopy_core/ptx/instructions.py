@@ -50,7 +50,11 @@ class Number:
             return None
         whole = isinstance(value, int) and not isinstance(value, bool)
         if self.one_of:
-            return None if whole and value in self.one_of else f"{self.what} is one of {_either(self.one_of)}, not {value!r}"
+            return (
+                None
+                if whole and value in self.one_of
+                else f"{self.what} is one of {_either(self.one_of)}, not {value!r}"
+            )
         if whole and self.low <= value <= self.high and value % self.multiple_of == 0:  # type: ignore[operator]
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
@@ -73,9 +77,7 @@ class Place:
             return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space}"
         needed = self.align_bytes or size
         if value.align_bytes % needed:
-            return (
-                f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"
-            )
+            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"
         return None
 
 
@@ -95,7 +97,9 @@ class Instruction:
 
     def check(self, opcode: str, found: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""
-        sizes = [v for spec, v in zip(self.operands, found, strict=False) if isinstance(spec, Number) and isinstance(v, int)]
+        sizes = [
+            v for spec, v in zip(self.operands, found, strict=False) if isinstance(spec, Number) and isinstance(v, int)
+        ]
         for spec, value in zip(self.operands, found, strict=False):
             why = spec.why_not(value, sizes[0] if sizes else 1) if spec is not None else None
             if why is not None:
@@ -120,7 +124,11 @@ TABLE: dict[str, Instruction] = {
     "clusterlaunchcontrol": Instruction(Needs(100, (8, 6))),
     "cp.async": Instruction(
         _SM80,
-        (Place("the destination", ("shared",), 0), Place("the source", ("global",), 0), Number("the size in bytes", 4, 16, one_of=(4, 8, 16))),
+        (
+            Place("the destination", ("shared",), 0),
+            Place("the source", ("global",), 0),
+            Number("the size in bytes", 4, 16, one_of=(4, 8, 16)),
+        ),
     ),
     "cp.async.commit_group": Instruction(_SM80),
     "cp.async.wait_group": Instruction(_SM80, (Number("the number of groups", 0, 2**31 - 1),)),
@@ -167,11 +175,76 @@ TABLE: dict[str, Instruction] = {
     "wgmma": Instruction(Needs(90, (8, 0), specific=True)),
     **{
         opcode: Instruction()
-        for opcode in (
-            "abs add addc and atom bar bfe bfi bfind bfrev bra brev brkpt call clz cnot cos cvta div dp2a dp4a ex2 exit "
-            "fma isspacep ld ldu lg2 lop3 mad mad24 madc max membar min mov mul mul24 neg not or pmevent popc prefetch "
-            "prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st sub subc trap vote xor copysign"
-        ).split()
+        for opcode in [
+            "abs",
+            "add",
+            "addc",
+            "and",
+            "atom",
+            "bar",
+            "bfe",
+            "bfi",
+            "bfind",
+            "bfrev",
+            "bra",
+            "brev",
+            "brkpt",
+            "call",
+            "clz",
+            "cnot",
+            "cos",
+            "cvta",
+            "div",
+            "dp2a",
+            "dp4a",
+            "ex2",
+            "exit",
+            "fma",
+            "isspacep",
+            "ld",
+            "ldu",
+            "lg2",
+            "lop3",
+            "mad",
+            "mad24",
+            "madc",
+            "max",
+            "membar",
+            "min",
+            "mov",
+            "mul",
+            "mul24",
+            "neg",
+            "not",
+            "or",
+            "pmevent",
+            "popc",
+            "prefetch",
+            "prmt",
+            "rcp",
+            "red",
+            "rem",
+            "ret",
+            "rsqrt",
+            "sad",
+            "selp",
+            "set",
+            "setp",
+            "shf",
+            "shfl",
+            "shl",
+            "shr",
+            "sin",
+            "slct",
+            "sqrt",
+            "st",
+            "sub",
+            "subc",
+            "trap",
+            "vote",
+            "xor",
+            "copysign",
+        ]
     },
     "activemask": Instruction(),
     "cvt": Instruction(),

@@ -30,7 +30,9 @@ def matrix_descriptor(ptx: PtxBuilder, start: Address, ldo: int, sdo: int, swizz
         swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
     """
     if start.align_bytes % 16:
-        raise PtxError(f"matrix descriptor start {start}: proved to be a multiple of {start.align_bytes} bytes, not of 16")
+        raise PtxError(
+            f"matrix descriptor start {start}: proved to be a multiple of {start.align_bytes} bytes, not of 16"
+        )
     if swizzle not in (0, 2, 4, 6) or not 0 <= ldo < 2**14 or not 0 <= sdo < 2**14:
         raise PtxError(f"no matrix descriptor has ldo {ldo}, sdo {sdo}, swizzle code {swizzle}")
 

@@ -86,7 +86,7 @@ def chunk_partition(request: CopyRequest) -> ChunkPartition | Decline:
         if why is not None:
             return Decline(why)
         sides.append(Side(region, (layout.unswizzled if plain else layout).with_iters(iters)))
-    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, *sides)
+    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, sides[0], sides[1])
     return ChunkPartition(chunk * size, rounds)
 
 

@@ -182,9 +182,7 @@ def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
     for lane, memory in reversed(rows):
         stride = int(memory.stride)
         by_row |= {
-            row + digit * step: at + digit * stride
-            for row, at in list(by_row.items())
-            for digit in range(lane.extent)
+            row + digit * step: at + digit * stride for row, at in list(by_row.items()) for digit in range(lane.extent)
         }
         step *= lane.extent
     pitch, group = by_row[1], by_row[GROUP_ROWS]

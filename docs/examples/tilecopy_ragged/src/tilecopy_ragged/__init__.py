@@ -11,14 +11,11 @@ from tilecopy_core.plugin import (
     Side,
     Variant,
     Verdict,
-    all_threads_active,
     first_failure,
     hookimpl,
     no_replica,
-    options_in,
     scope_in,
     sliced,
-    spaces_in,
     valid_copy,
     whole_byte_elements,
 )
@@ -35,12 +32,9 @@ variant = Variant(
 
 PREDICATE = (
     scope_in("thread", "warp", "warpgroup", "cta"),
-    all_threads_active,
     valid_copy,
-    spaces_in(*PAIRS),
     whole_byte_elements,
     no_replica,
-    options_in(),
 )
 
 
