@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .expr import Expr, Int, Symbol, evaluate, of_atom, split_terms, substitute
 from .partition import Side, VectorPartition
-from .ptx import Access, PtxBuilder
+from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder
 
 UNROLL_LIMIT = 64
 """Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
@@ -52,13 +52,22 @@ class Walk:
         turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
         self._offset = side.offset(turn, thread, partition.shape)
         self._parts = split_terms(self._offset, self._turn)
+        self._first: Address | None = None
 
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
         turn = {self._turn: round_index}
-        if self._parts is not None and not isinstance(round_index, Expr):
-            offset: Int = self._parts[0] + int(evaluate(self._parts[1], turn))
-        else:
-            offset = substitute(self._offset, turn)
-        buffer, swizzle = self._side.region.buffer, self._side.swizzle
-        return Access(self._ptx.address(buffer, offset, swizzle, whole=self._whole))
+        if self._parts is None or isinstance(round_index, Expr) or self._whole:
+            return Access(self._address(substitute(self._offset, turn)))
+        fixed, by_round = self._parts
+        step = int(evaluate(by_round, turn))
+        if self._side.swizzle is not None:
+            return Access(self._address(fixed + step))
+        if self._first is None:
+            self._first = self._address(fixed)
+        moved = step * (self._side.region.buffer.dtype.bits // 8)
+        near = 0 <= moved < IMMEDIATE_REACH_BYTES - self._first.offset_bytes
+        return Access(self._first + moved if near else self._address(fixed + step))
+
+    def _address(self, offset: Int) -> Address:
+        return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

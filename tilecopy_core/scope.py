@@ -116,7 +116,7 @@ def is_thread_id(found: Symbol) -> bool:
 
 def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
-    if scope.kind == "thread":
+    if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
         return False
     size = _SIZES.get(scope.kind)
     lane = Symbol("lane", 0, (size or MAX_CTA_THREADS) - 1, varies="thread")

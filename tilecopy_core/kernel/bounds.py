@@ -133,22 +133,30 @@ class Bound:
     """A start that must keep a region inside its buffer; checked when the grid and the scalars are known.
 
     Attributes:
-        what: the region and dimension, for messages.
-        start: it must lie in ``[0, limit]``.
-        limit: extent of the buffer less that of the region.
+        region: what must stay inside.
+        dim: the dimension that this is about; its start must lie in ``[0, limit]``.
         known: what the conditions and loops around say.
         where: the line of the program that made the statement.
     """
 
-    what: str
-    start: Int
-    limit: Int
+    region: Region
+    dim: int
     known: Alternatives
     where: str = ""
 
+    @property
+    def start(self) -> Int:
+        """Where the region begins."""
+        return self.region.starts[self.dim]
+
+    @property
+    def limit(self) -> int:
+        """Extent of the buffer less that of the region."""
+        return self.region.buffer.shape[self.dim] - self.region.extents[self.dim]
+
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
-        start, limit = substitute(self.start, replacements), substitute(self.limit, replacements)
+        start, limit = substitute(self.start, replacements), self.limit
         for facts in self.known:
             found = [substitute(fact, replacements) for fact in facts]
             if any((most := bounds_of(fact)[1]) is not None and most < 0 for fact in found):
@@ -156,21 +164,16 @@ class Bound:
             tight = narrowed(found)
             facts_left = [substitute(fact, tight) for fact in found]
             inside = substitute(start, tight)
-            if proves(facts_left, inside) and proves(facts_left, substitute(limit - start, tight)):
+            if proves(facts_left, inside) and proves(facts_left, add(mul(inside, -1), limit)):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""
             raise LayoutError(
-                f"{self.what}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
+                f"{self.region}, dimension {self.dim} of extent {self.region.buffer.shape[self.dim]}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
                 f"{guard}" + (f"\n  at {self.where}" if self.where else "")
             )
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
     """The checks of a region that stands where some facts are known."""
-    sizes = region.buffer.shape
-    return [
-        Bound(f"{region}, dimension {dim} of extent {size}", start, size - extent, known, where)
-        for dim, (start, extent, size) in enumerate(zip(region.starts, region.extents, sizes, strict=True))
-        if isinstance(start, Expr)
-    ]
+    return [Bound(region, dim, known, where) for dim, start in enumerate(region.starts) if isinstance(start, Expr)]

@@ -105,7 +105,7 @@ class Copy:
         check_request(request)
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
-        context.origins[-1] = context.origins[-1].replace(self.describe(), f"{self.describe()} ({plan.variant})", 1)
+        context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
         plan.emit(context.ptx, context.registry)
 
 

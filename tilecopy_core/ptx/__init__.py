@@ -3,12 +3,13 @@
 from . import tcgen05
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
-from .index import SETP
+from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import MBARRIER_TX_LIMIT
 from .module import module_text
 from .operands import Access, Address, Register
 
 __all__ = [
+    "IMMEDIATE_REACH_BYTES",
     "MBARRIER_TX_LIMIT",
     "SETP",
     "Access",

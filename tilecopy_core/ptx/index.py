@@ -39,7 +39,8 @@ from .operands import Address, Register
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
-_IMMEDIATE_REACH = 2**23
+IMMEDIATE_REACH_BYTES = 2**23
+"""Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
 
 
 class IndexEmitter(Emitter):
@@ -54,6 +55,7 @@ class IndexEmitter(Emitter):
         super().__init__(target)
         self.bindings = bindings
         self._bound: dict[Symbol, tuple[Register, int]] = {}
+        self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
 
     # ------------------------------------------------------------------------------------------- symbols
 
@@ -194,12 +196,15 @@ class IndexEmitter(Emitter):
         else:
             align = gcd(buffer.align_bytes, divisor_of(offset) * size, divisor_of(buffer.elem_offset) * size)
             align = gcd(align, swizzle.chunk_elems * size)
-            offset = swizzled_offset(offset, swizzle) + buffer.elem_offset
+            parts = terms_of(offset), swizzle
+            if parts not in self._swizzled:
+                self._swizzled[parts] = SwizzledTerms(*parts)
+            offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
         place = offset * size
         const, terms = constant_of(place), terms_of(place)
         lower, _ = bounds_of(sum_of(0, terms))
         outside = whole and (lower is None or lower < 0)
-        immediate = const if -_IMMEDIATE_REACH <= const < _IMMEDIATE_REACH and not outside else 0
+        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
         varying = sum_of(const - immediate, terms)
         if buffer.space == "global":
             start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
@@ -319,24 +324,34 @@ def _span_bytes(buffer: Buffer) -> int | None:
         return None
 
 
-def swizzled_offset(offset: Int, swizzle: Swizzle) -> Int:
-    """A swizzled element offset, taken apart so that little of it is computed again in each round.
+class SwizzledTerms:
+    """The varying part of an element offset under a swizzle, taken apart so that little is computed again in each round.
 
     Multiples of the swizzle's period pass it unchanged. A constant that has no bit in common with the varying part
     is XOR-ed in rather than added, and the XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``, so that rounds whose
     constants differ above the swizzled bits share one register and differ in the immediate alone.
     """
-    period, const = swizzle.period_elems, constant_of(offset)
-    passing = [(a, c) for a, c in terms_of(offset) if a.divisor * c % period == 0]
-    outside = sum_of(const // period * period, passing)
-    inside = sum_of(0, ((a, c) for a, c in terms_of(offset) if a.divisor * c % period))
-    low = const % period
-    bits = possible_bits(inside)
-    if bits is None or bits & low:
-        mixed: Int = swizzle.apply(inside + low)
-        return mixed + outside
-    pattern: Int = swizzle.apply(inside)
-    constant = int(swizzle.apply(low))
-    reach = possible_bits(pattern)
-    movable = constant if reach is None else constant & reach
-    return (xor(pattern, movable) if movable else pattern) + (constant - movable) + outside
+
+    def __init__(self, terms: tuple[Term, ...], swizzle: Swizzle) -> None:
+        period = swizzle.period_elems
+        self._swizzle = swizzle
+        self._outside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period == 0))
+        self._inside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period))
+        self._bits = possible_bits(self._inside)
+        self._pattern: Int = swizzle.apply(self._inside)
+        self._reach = possible_bits(self._pattern)
+        self._mixed: dict[int, Int] = {}
+
+    def plus(self, const: int) -> Int:
+        """The swizzled offset of the terms and a constant."""
+        low = const % self._swizzle.period_elems
+        if self._bits is None or self._bits & low:
+            varying, rest = self._swizzle.apply(self._inside + low), const - low
+        else:
+            constant = int(self._swizzle.apply(low))
+            movable = constant if self._reach is None else constant & self._reach
+            if movable not in self._mixed:
+                self._mixed[movable] = (xor(self._pattern, movable) if movable else self._pattern) + self._outside
+            return self._mixed[movable] + (const - low + constant - movable)
+        found: Int = varying + self._outside + rest
+        return found
