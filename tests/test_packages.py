@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from pathlib import Path
 
@@ -82,3 +83,15 @@ def test_top_level_holds_only_what_the_design_names() -> None:
     }
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert found - {"dist", "build"} <= allowed
+
+
+@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
+def test_first_party_variants_import_what_third_parties_do(folder: Path) -> None:
+    """A variant's modules know the core by ``tilecopy_core.plugin`` alone (and itself, for the type checkers)."""
+    if VARIANTS_GROUP not in PROJECTS[folder].get("entry-points", {}):
+        pytest.skip(f"{folder.name} is no variant")
+    for module in (folder / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not [n for n in names if n.startswith("tilecopy_core") and n != "tilecopy_core.plugin"], module

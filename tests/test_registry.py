@@ -971,3 +971,44 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
 )
 def test_which_requirements_ask_for_a_newer_core(requirement: str, core: str, newer: bool) -> None:
     assert bool(newer_core_needed([requirement], core)) == newer
+
+
+def _emitting(write: Any) -> tc.Registry:
+    """A registry of one variant that takes everything and emits by ``write``."""
+
+    class Writes:
+        variant = tc.Variant("writes", "copy", 99, "whatever it is told", (("global", "shared"),))
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
+            return tc.Accept()
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> str:
+            return "all"
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: str, ptx: Any) -> None:
+            write(ptx)
+
+    registry = tc.Registry([], environ={})
+    registry.register(Writes(), name="writes")
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda ptx: None, "it emits no instruction"),
+        (lambda ptx: ptx.raw("ret;"), "ret ends the kernel"),
+        (lambda ptx: ptx.raw("}"), "closes no block"),
+        (lambda ptx: ptx.raw("{ bar.sync 0;"), "does not close"),
+        (lambda ptx: ptx.instr("mov.u32", "%r77", 1), "no register %r77 is declared"),
+    ],
+)
+def test_text_that_cannot_stand_in_a_kernel_is_the_variants_fault(write: Any, message: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32,), "float32"), k.shared((32,), "float32")
+    k.cta.copy(s[:], a[:])
+    with pytest.raises(tc.PluginError, match=rf"variant writes .*{message}.*TILECOPY_DISABLE=writes"):
+        k.build(target="sm_80", registry=_emitting(write))

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import attrs
 
 from ..dispatch import Plan, dispatch
-from ..errors import LayoutError, TilecopyError
+from ..emitted import why_malformed
+from ..errors import LayoutError, PluginError, TilecopyError
 from ..expr import Condition, Expr, Int, Symbol
 from ..memory import Region
 from ..ptx import PtxBuilder
@@ -106,7 +107,17 @@ class Copy:
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
-        plan.emit(context.ptx, context.registry)
+        ptx = context.ptx
+        ptx.recent.clear()
+        ptx.loose = False
+        plan.emit(ptx, context.registry)
+        if ptx.loose or len(ptx.recent) < 2:  # a comment is always there; typed operands were checked one by one
+            why = why_malformed(ptx.recent, ptx.register_names())
+            if why is not None:
+                raise PluginError(
+                    f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+                    f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+                )
 
 
 @attrs.frozen(eq=False)

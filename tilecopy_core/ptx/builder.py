@@ -14,6 +14,7 @@ from ..memory import Buffer
 from ..scope import Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
+from .emitter import Vector
 from .index import IndexEmitter
 from .operands import Access, Address, Register, access_of
 
@@ -138,7 +139,7 @@ class PtxBuilder(IndexEmitter):
         word, position = self._within_word(buffer, start_elem, bits)
         if word not in self._started:
             self._started.add(word)
-            self.blocks[0].head.append((f"\tmov.b32 {word}, 0;", self.statement))  # bfi reads the bits that it leaves
+            self.place_text(f"\tmov.b32 {word}, 0;", self.blocks[0].head)  # bfi reads the bits that it leaves
         self.instr("bfi.b32", word, registers[0], word, position, bits)
 
     def _within_word(self, buffer: Buffer, start_elem: int, bits: int) -> tuple[Register, int]:
@@ -246,7 +247,5 @@ def _hint(address: Address, streaming: bool) -> str:
     return ".L1::no_allocate" if streaming and address.space == "global" else ""
 
 
-def _braced(registers: Sequence[Register]) -> str:
-    if len(registers) == 1:
-        return str(registers[0])
-    return "{" + ", ".join(map(str, registers)) + "}"
+def _braced(registers: Sequence[Register]) -> Register | Vector:
+    return registers[0] if len(registers) == 1 else Vector("{" + ", ".join(map(str, registers)) + "}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..errors import PtxError, did_you_mean
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
-from .operands import TYPE_BITS, Register
+from .operands import PREFIX, TYPE_BITS, Register
 
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
@@ -53,6 +53,8 @@ class Emitter:
         needs: what the instructions so far need together.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
+        recent: the lines since this was last cleared, in the order in which they were written.
+        loose: whether text was among their operands, which nothing here has checked.
     """
 
     def __init__(self, target: Target) -> None:
@@ -60,6 +62,8 @@ class Emitter:
         self.needs = Needs()
         self.blocks = [Block(0)]
         self.statement = 0
+        self.recent: list[str] = []
+        self.loose = False
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: set[str] = set()
@@ -72,6 +76,10 @@ class Emitter:
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
         return Register(type, number)
+
+    def register_names(self) -> set[str]:
+        """The names of all registers so far."""
+        return {f"{PREFIX[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
@@ -99,13 +107,15 @@ class Emitter:
         if found.operands:
             found.check(opcode, operands)
         self._require(opcode)
+        if not self.loose:
+            self.loose = any(type(operand) is str for operand in operands)
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
         special = isinstance(operands[0], str) and operands[0].startswith("%")  # %cluster_ctarank needs more than mov
         self._require(f"{opcode} {operands[0]}" if special else opcode)
-        block.head.append((f"\t{opcode} {result}, {_listed(operands)};", self.statement))
+        self.place_text(f"\t{opcode} {result}, {_listed(operands)};", block.head)
         return result
 
     def _require(self, instruction: str) -> None:
@@ -126,10 +136,12 @@ class Emitter:
                 if instruction and not instruction.startswith(".") and not instruction.endswith(":"):
                     self._require(instruction)
             self.place_text(f"\t{line.strip()}")
+        self.loose = True
 
-    def place_text(self, line: str) -> None:
-        """A line at the current place."""
-        self.blocks[-1].body.append((line, self.statement))
+    def place_text(self, line: str, lines: list[Line] | None = None) -> None:
+        """A line at the current place, or at the end of some lines."""
+        (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
+        self.recent.append(line)
 
     def comment(self, text: str) -> None:
         """A comment line."""
@@ -162,6 +174,12 @@ class Emitter:
         with self.block():
             yield
         self.place(end)
+
+
+class Vector(str):
+    """Registers in braces, as one operand."""
+
+    __slots__ = ()
 
 
 def _listed(operands: Sequence[object]) -> str:
