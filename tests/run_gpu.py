@@ -33,7 +33,7 @@ def main() -> None:
     python = sys.executable
     pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
-    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit"):
+    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch"):
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     sanitizer = shutil.which("compute-sanitizer")
     for tool in SANITIZER_TOOLS:

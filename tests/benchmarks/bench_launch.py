@@ -50,7 +50,7 @@ def triton_launch(a: Any, b: Any) -> Callable[[], Any] | None:
         return None
 
     @triton.jit  # type: ignore[untyped-decorator]
-    def copy(source: Any, result: Any, count: tl.constexpr) -> None:
+    def copy(source, result, count: tl.constexpr):
         at = tl.arange(0, count)
         tl.store(result + at, tl.load(source + at))
 
