@@ -17,7 +17,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .ptx import PtxBuilder
-    from .registry import Ready, Registry, Table
+    from .registry import Plugin, Registry, Table
 
 OutcomeKind: TypeAlias = Literal[
     "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"
@@ -103,7 +103,7 @@ class Plan:
                 + _why_absent(registry.table(), self.variant)
             )
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
-        for option in plugin.variant.options:
+        for option in plugin.record.options:
             if option.required and request.options.get(option.name) is None:
                 raise RequestError(
                     f"{who}: option {option.name} is {option.meaning}; a plan may leave it out, instructions cannot"
@@ -221,7 +221,7 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     candidates, others = _sifted(table, request, variant)
     if variant is not None and table.ready(variant) is None:
         _refuse_unusable(table, variant)
-    accepted: list[Ready] = []
+    accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     for plugin in candidates:
         outcome = _not_a_candidate(plugin, request) or _asked(plugin, request, variant, registry)
@@ -239,10 +239,10 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
             request=request,
             variant=plugin.name,
             package=plugin.source.owner,
-            priority=plugin.variant.priority,
+            priority=plugin.record.priority,
             partition=partition,
-            completion=plugin.variant.completion,
-            completion_steps=plugin.variant.completion_steps,
+            completion=plugin.record.completion,
+            completion_steps=plugin.record.completion_steps,
             demanded=variant is not None,
             outcomes=(*outcomes, *others),
         )
@@ -252,7 +252,7 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
 # ---------------------------------------------------------------------------------------------- candidates
 
 
-def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
+def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Plugin, ...], tuple[Outcome, ...]]:
     """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
     key = (request.op, request.spaces, request.target, demanded)
     found = table.sifted.get(key)
@@ -263,8 +263,8 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[t
     return found
 
 
-def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
-    candidates: list[Ready] = []
+def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Plugin, ...], tuple[Outcome, ...]]:
+    candidates: list[Plugin] = []
     others: list[Outcome] = []
     taken = {plugin.name for plugin in table.plugins if plugin.variant is not None}
     for plugin in table.plugins:
@@ -273,21 +273,21 @@ def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tup
         if plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
-        elif plugin.variant.op != request.op:
-            reason = f"it lowers {plugin.variant.op}, this is a {request.op}"
+        elif plugin.record.op != request.op:
+            reason = f"it lowers {plugin.record.op}, this is a {request.op}"
             others.append(Outcome(plugin.name, "other", reason))
         elif demanded is not None and plugin.name != demanded:
             others.append(Outcome(plugin.name, "not asked", f"not asked: variant={demanded!r} was demanded"))
-        elif why := checks.spaces_in(*plugin.variant.spaces)(request) or checks.architecture(plugin.variant)(request):
+        elif why := checks.spaces_in(*plugin.record.spaces)(request) or checks.architecture(plugin.record)(request):
             others.append(Outcome(plugin.name, "declined", why))
         else:
             candidates.append(plugin)
     return tuple(candidates), tuple(others)
 
 
-def _not_a_candidate(plugin: Ready, request: CopyRequest) -> Outcome | None:
+def _not_a_candidate(plugin: Plugin, request: CopyRequest) -> Outcome | None:
     """Why this request's threads or options do not fit a variant's record, or None."""
-    record = plugin.variant
+    record = plugin.record
     if why := checks.threads(record)(request) or checks.options(record)(request):
         return Outcome(plugin.name, "declined", why)
     if why := checks.no_option_missing(record)(request):
@@ -295,7 +295,7 @@ def _not_a_candidate(plugin: Ready, request: CopyRequest) -> Outcome | None:
     return None
 
 
-def _asked(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Outcome | None:
+def _asked(plugin: Plugin, request: CopyRequest, demanded: str | None, registry: Registry) -> Outcome | None:
     """What a variant's predicate says against a request; None when it accepts."""
     verdict = _ask(plugin, "tilecopy_predicate", request, demanded, registry)
     if isinstance(verdict, Accept):
@@ -308,7 +308,7 @@ def _asked(plugin: Ready, request: CopyRequest, demanded: str | None, registry: 
     return _faulty(plugin, "tilecopy_predicate", fault, demanded, registry)
 
 
-def _partition(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+def _partition(plugin: Plugin, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
     """A variant's partition, or the outcome that says why there is none."""
     partition = _ask(plugin, "tilecopy_partition", request, demanded, registry)
     if isinstance(partition, Decline):
@@ -319,7 +319,7 @@ def _partition(plugin: Ready, request: CopyRequest, demanded: str | None, regist
     return partition
 
 
-def _ask(plugin: Ready, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+def _ask(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
     """A hook's answer; an exception in it declines this one request, unless the variant was demanded by name."""
     from .registry import WrapperError
 
@@ -332,7 +332,7 @@ def _ask(plugin: Ready, hook: str, request: CopyRequest, demanded: str | None, r
 
 
 def _faulty(
-    plugin: Ready,
+    plugin: Plugin,
     hook: str,
     fault: str,
     demanded: str | None,
@@ -346,14 +346,14 @@ def _faulty(
     return Outcome(plugin.name, "faulty", reason)
 
 
-def _advice(plugin: Ready) -> str:
+def _advice(plugin: Plugin) -> str:
     from .registry import advice
 
     return advice(plugin.source)
 
 
-def _outranked(other: Ready, chosen: Ready) -> Outcome:
-    ours, theirs = chosen.variant.priority, other.variant.priority
+def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
+    ours, theirs = chosen.record.priority, other.record.priority
     if ours == theirs:
         why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
         return Outcome(other.name, "tied", why)
@@ -409,8 +409,8 @@ def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) ->
         return ""
     takers: dict[str, set[str]] = {}
     for plugin in table.plugins:
-        if plugin.variant is not None and plugin.variant.op == request.op:
-            for option in plugin.variant.options:
+        if plugin.variant is not None and plugin.record.op == request.op:
+            for option in plugin.record.options:
                 takers.setdefault(option.name, set()).add(plugin.name)
     for name, known in KNOWN_VARIANTS.items():
         if known.op == request.op:

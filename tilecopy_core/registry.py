@@ -17,7 +17,7 @@ import attrs
 import pluggy
 
 from .errors import PluginError, RequestError, did_you_mean
-from .hookcalls import Hooks, Plugin, Ready, SetAside, Stage, Wrapper, hook_manager
+from .hookcalls import Hooks, Plugin, Stage, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, Source, canonical, installed, load, said, shown, warn
@@ -27,11 +27,8 @@ __all__ = [
     "EXECUTORS_GROUP",
     "Plugin",
     "PluginWarning",
-    "Ready",
     "Registry",
-    "SetAside",
     "Source",
-    "Wrapper",
     "WrapperError",
     "default_registry",
     "installed",
@@ -63,9 +60,9 @@ class Table:
     environment: tuple[str | None, ...]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
-    def ready(self, name: str) -> Ready | None:
+    def ready(self, name: str) -> Plugin | None:
         """The variant of that name, where it can be asked."""
-        return next((p for p in self.plugins if isinstance(p, Ready) and p.name == name), None)
+        return next((p for p in self.plugins if p.status == "ready" and p.name == name), None)
 
 
 def advice(source: Source) -> str:
@@ -102,7 +99,7 @@ class Registry:
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
-        self._stages: dict[Ready, Stage] = {}
+        self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
         self._said: set[tuple[Any, ...]] = set()
         self._probe: pluggy.PluginManager | None = None
@@ -174,14 +171,14 @@ class Registry:
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
         """What became of a source; decided without importing it where that can be."""
         if source.incompatible:
-            return SetAside(source, "incompatible", source.incompatible)
+            return Plugin(source, "incompatible", source.incompatible)
         if source.name in disabled:
-            return SetAside(source, "disabled", disabled[source.name])
+            return Plugin(source, "disabled", disabled[source.name])
         if source.needs:
             reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
-            return SetAside(source, "incompatible", reason)
+            return Plugin(source, "incompatible", reason)
         if clash := self._clash(source, claimants):
-            return SetAside(source, "duplicate", clash)
+            return Plugin(source, "duplicate", clash)
         if source not in self._loaded:
             self._loaded[source] = self._load(source)
         return self._loaded[source]
@@ -205,17 +202,18 @@ class Registry:
         try:
             plugin = load(source)
         except PluginError as error:
-            return SetAside(source, "broken", f"{error}; {advice(source)}")
+            return Plugin(source, "broken", f"{error}; {advice(source)}")
         try:
             variant = getattr(plugin, "variant", None)
             if variant is not None:
                 _check_record(source, variant)
             hooks = Hooks(plugin)
             self._check_hooks(hooks, wrapper=variant is None)
-            return Wrapper(source, hooks) if variant is None else Ready(source, variant, hooks)
+            status = "wrapper" if variant is None else "ready"
+            return Plugin(source, status, variant=variant, hooks=hooks)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
-            return SetAside(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
+            return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
 
     def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
         """Demand that a plugin implements the hooks that there are, as they are.
@@ -294,7 +292,7 @@ class Registry:
 
     # ------------------------------------------------------------------------------------------- calls
 
-    def call(self, plugin: Ready, hook: str, **arguments: Any) -> Any:
+    def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
         """Call one hook of one variant; wrappers registered by others run around it.
 
         What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
@@ -305,7 +303,7 @@ class Registry:
         """
         stage = self._stages.get(plugin)
         if stage is None:
-            wrappers = [p for p in self.table().plugins if isinstance(p, Wrapper)]
+            wrappers = [p for p in self.table().plugins if p.status == "wrapper"]
             stage = self._stages[plugin] = Stage(plugin, wrappers)
         started = time.perf_counter()
         own = stage.call(hook, arguments)
@@ -322,7 +320,7 @@ class Registry:
             return own.value if own.done else self.call(plugin, hook, **arguments)
         return own.result
 
-    def _report_slow(self, plugin: Ready, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
+    def _report_slow(self, plugin: Plugin, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
         slow: list[Plugin] = [plugin] if own_seconds > SLOW_SECONDS[hook] else []
         if seconds - own_seconds > SLOW_SECONDS[hook]:
             slow += stage.wrapping(hook)
@@ -334,17 +332,17 @@ class Registry:
                 f"{took:.1f} s for one copy; {advice(one.source)}",
             )
 
-    def _set_aside(self, wrapper: Wrapper, hook: str, fault: str, cause: BaseException | None) -> None:
+    def _set_aside(self, wrapper: Plugin, hook: str, fault: str, cause: BaseException | None) -> None:
         reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {advice(wrapper.source)}"
         if self.strict:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
         with self._lock:
-            self._loaded[wrapper.source] = SetAside(wrapper.source, "broken", reason)
+            self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._said.add((wrapper.source,))
             self._table, self._stages = None, {}
         warn(f"wrapper {wrapper.name} is set aside: {reason}")
 
-    def report_fault(self, plugin: Ready, hook: str, fault: str) -> None:
+    def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
         self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
 
