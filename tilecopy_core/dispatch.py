@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from . import checks
+from .checks import not_as_declared, of_another_kind, option_missing
 from .errors import NoVariantError, PluginError, RequestError, TilecopyError, UnknownOptionError, did_you_mean
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, said, shown
+from .loading import PluginWarning, WrapperError, said, shown
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -93,8 +93,6 @@ class Plan:
             PluginError: the variant is not there any more, or its emit hook raised something that is not a
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
-        from .registry import WrapperError
-
         registry = _registry(registry)
         plugin = registry.table().ready(self.variant)
         if plugin is None:
@@ -118,11 +116,11 @@ class Plan:
         except PluginWarning:  # ours, where somebody asks for warnings to be raised
             raise
         except (Exception, SystemExit) as error:
-            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {_advice(plugin)}") from error
+            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
                 f"{who}: tilecopy_emit answered {shown(answer)}; it writes instructions and answers nothing "
-                f"(tilecopy_partition is the last that may decline); {_advice(plugin)}"
+                f"(tilecopy_partition is the last that may decline); {plugin.source.advice}"
             )
 
     def explain(self) -> str:
@@ -224,13 +222,13 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     for plugin in candidates:
-        outcome = _not_a_candidate(plugin, request) or _asked(plugin, request, variant, registry)
-        if outcome is None:
-            accepted.append(plugin)
-        else:
+        outcome = _against(plugin, request) or _answer(plugin, "tilecopy_predicate", request, variant, registry)
+        if isinstance(outcome, Outcome):
             outcomes.append(outcome)
+        else:
+            accepted.append(plugin)
     for place, plugin in enumerate(accepted):
-        partition = _partition(plugin, request, variant, registry)
+        partition = _answer(plugin, "tilecopy_partition", request, variant, registry)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
@@ -252,18 +250,12 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
 # ---------------------------------------------------------------------------------------------- candidates
 
 
-def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Plugin, ...], tuple[Outcome, ...]]:
+def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[list[Plugin], list[Outcome]]:
     """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
     key = (request.op, request.spaces, request.target, demanded)
-    found = table.sifted.get(key)
-    if found is None:
-        found = _sift(table, request, demanded)
-        if demanded is None or found[0]:  # a name that nobody has is not worth keeping
-            table.sifted[key] = found
-    return found
-
-
-def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Plugin, ...], tuple[Outcome, ...]]:
+    if key in table.sifted:
+        found: tuple[list[Plugin], list[Outcome]] = table.sifted[key]
+        return found
     candidates: list[Plugin] = []
     others: list[Outcome] = []
     taken = {plugin.name for plugin in table.plugins if plugin.variant is not None}
@@ -273,83 +265,52 @@ def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tup
         if plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
-        elif plugin.record.op != request.op:
-            reason = f"it lowers {plugin.record.op}, this is a {request.op}"
-            others.append(Outcome(plugin.name, "other", reason))
-        elif demanded is not None and plugin.name != demanded:
+        elif demanded not in (None, plugin.name) and plugin.variant.op == request.op:
             others.append(Outcome(plugin.name, "not asked", f"not asked: variant={demanded!r} was demanded"))
-        elif why := checks.spaces_in(*plugin.record.spaces)(request) or checks.architecture(plugin.record)(request):
-            others.append(Outcome(plugin.name, "declined", why))
+        elif why := of_another_kind(plugin.variant, request):
+            others.append(Outcome(plugin.name, "declined" if plugin.variant.op == request.op else "other", why))
         else:
             candidates.append(plugin)
-    return tuple(candidates), tuple(others)
+    if demanded is None or candidates:  # a name that nobody has is not worth keeping
+        table.sifted[key] = candidates, others
+    return candidates, others
 
 
-def _not_a_candidate(plugin: Plugin, request: CopyRequest) -> Outcome | None:
+def _against(plugin: Plugin, request: CopyRequest) -> Outcome | None:
     """Why this request's threads or options do not fit a variant's record, or None."""
-    record = plugin.record
-    if why := checks.threads(record)(request) or checks.options(record)(request):
+    if why := not_as_declared(plugin.record, request):
         return Outcome(plugin.name, "declined", why)
-    if why := checks.no_option_missing(record)(request):
+    if why := option_missing(plugin.record, request):
         return Outcome(plugin.name, "lacks option", why)
     return None
 
 
-def _asked(plugin: Plugin, request: CopyRequest, demanded: str | None, registry: Registry) -> Outcome | None:
-    """What a variant's predicate says against a request; None when it accepts."""
-    verdict = _ask(plugin, "tilecopy_predicate", request, demanded, registry)
-    if isinstance(verdict, Accept):
-        return None
-    if isinstance(verdict, Outcome):
-        return verdict
-    if isinstance(verdict, Decline):
-        return Outcome(plugin.name, "declined", verdict.reason)
-    fault = f"tilecopy_predicate answered {shown(verdict)}, not Accept() or Decline(reason)"
-    return _faulty(plugin, "tilecopy_predicate", fault, demanded, registry)
+def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+    """What a hook answers: an Accept, a partition, or the outcome of a variant that declines or fails.
 
-
-def _partition(plugin: Plugin, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
-    """A variant's partition, or the outcome that says why there is none."""
-    partition = _ask(plugin, "tilecopy_partition", request, demanded, registry)
-    if isinstance(partition, Decline):
-        return Outcome(plugin.name, "declined", partition.reason)
-    if partition is None:
-        fault = "tilecopy_partition returned None"
-        return _faulty(plugin, "tilecopy_partition", fault, demanded, registry)
-    return partition
-
-
-def _ask(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
-    """A hook's answer; an exception in it declines this one request, unless the variant was demanded by name."""
-    from .registry import WrapperError
-
+    A fault declines this one request, unless the variant was demanded by name.
+    """
+    cause: BaseException | None = None
     try:
-        return registry.call(plugin, hook, request=request)
+        answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
         raise
     except (Exception, SystemExit) as error:
-        return _faulty(plugin, hook, f"{hook} raised {said(error)}", demanded, registry, error)
-
-
-def _faulty(
-    plugin: Plugin,
-    hook: str,
-    fault: str,
-    demanded: str | None,
-    registry: Registry,
-    cause: BaseException | None = None,
-) -> Outcome:
-    reason = f"{plugin.source.owner} is faulty: {fault}; {_advice(plugin)}"
+        fault, cause = f"{hook} raised {said(error)}", error
+    else:
+        if isinstance(answer, Decline):
+            return Outcome(plugin.name, "declined", answer.reason)
+        if hook == "tilecopy_predicate" and not isinstance(answer, Accept):
+            fault = f"{hook} answered {shown(answer)}, not Accept() or Decline(reason)"
+        elif answer is None:
+            fault = f"{hook} returned None"
+        else:
+            return answer
+    reason = f"{plugin.source.owner} is faulty: {fault}; {plugin.source.advice}"
     if registry.strict or plugin.name == demanded:
         raise PluginError(f"variant {plugin.name}: {reason}") from cause
     registry.report_fault(plugin, hook, reason)
     return Outcome(plugin.name, "faulty", reason)
-
-
-def _advice(plugin: Plugin) -> str:
-    from .registry import advice
-
-    return advice(plugin.source)
 
 
 def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
@@ -383,12 +344,9 @@ def _no_variant(
     request: CopyRequest, demanded: str | None, outcomes: tuple[Outcome, ...], table: Table
 ) -> NoVariantError:
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    lines = [f"no installed variant lowers this copy: {request}"]
-    if demanded is not None:
-        lines[0] = f"variant {demanded!r} does not lower this copy: {request}"
+    who = "no installed variant lowers" if demanded is None else f"variant {demanded!r} does not lower"
     unknown = _unknown_option(request, demanded, table)
-    if unknown:
-        lines.insert(0, unknown)
+    lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
     for name, known in KNOWN_VARIANTS.items():
         fits = known.op == request.op and request.spaces in known.spaces
@@ -405,21 +363,18 @@ def _no_variant(
 
 def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
     """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
+    op = request.op
     if demanded is not None and table.ready(demanded) is None:
         return ""
+    lowers = [(p.name, [o.name for o in p.variant.options]) for p in table.plugins if p.variant and p.variant.op == op]
+    lowers += [(name, list(known.options)) for name, known in KNOWN_VARIANTS.items() if known.op == op]
     takers: dict[str, set[str]] = {}
-    for plugin in table.plugins:
-        if plugin.variant is not None and plugin.record.op == request.op:
-            for option in plugin.record.options:
-                takers.setdefault(option.name, set()).add(plugin.name)
-    for name, known in KNOWN_VARIANTS.items():
-        if known.op == request.op:
-            for option_name in known.options:
-                takers.setdefault(option_name, set()).add(name)
+    for name, options in lowers:
+        for option in options:
+            takers.setdefault(option, set()).add(name)
     for given in request.options:
         if given not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
-            return f"option {given!r} is not known to any variant of {request.op}; they take {taken}" + did_you_mean(
-                given, takers
-            )
+            near = did_you_mean(given, takers)
+            return f"option {given!r} is not known to any variant of {op}; they take {taken}{near}"
     return ""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 CORE = "tilecopy-core"
+THIS_PROCESS = "this process"
+"""The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes longer is named: it delays the first copy of every process."""
 _OURS = ("tilecopy_core", "pluggy")
@@ -31,6 +33,10 @@ _SHOWN_CHARACTERS = 200
 
 class PluginWarning(UserWarning):
     """A plugin was set aside, failed in a hook, or is slow."""
+
+
+class WrapperError(PluginError):
+    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
@@ -57,6 +63,13 @@ class Source:
     def owner(self) -> str:
         """Distribution and version, for messages."""
         return f"{self.package} {self.version}"
+
+    @property
+    def advice(self) -> str:
+        """What somebody can do about the plugin."""
+        if self.package == THIS_PROCESS:
+            return f"registry.unregister({self.name!r}) removes it"
+        return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
 
 
 # ------------------------------------------------------------------------------------------------- discovery

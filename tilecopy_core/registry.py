@@ -20,7 +20,7 @@ from .errors import PluginError, RequestError, did_you_mean
 from .hookcalls import Hooks, Plugin, Stage, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, Source, canonical, installed, load, said, shown, warn
+from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, shown, warn
 from .request import Variant
 
 __all__ = [
@@ -38,12 +38,7 @@ EXECUTORS_GROUP = "tilecopy.executors.v1"
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what a busy
 machine makes of that, and of the text of the largest copies."""
-THIS_PROCESS = "this process"
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
-
-
-class WrapperError(PluginError):
-    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
@@ -63,13 +58,6 @@ class Table:
     def ready(self, name: str) -> Plugin | None:
         """The variant of that name, where it can be asked."""
         return next((p for p in self.plugins if p.status == "ready" and p.name == name), None)
-
-
-def advice(source: Source) -> str:
-    """What somebody can do about a plugin."""
-    if source.package == THIS_PROCESS:
-        return f"registry.unregister({source.name!r}) removes it"
-    return f"TILECOPY_DISABLE={source.name} leaves it out, pip uninstall {source.package} removes it"
 
 
 class Registry:
@@ -175,7 +163,7 @@ class Registry:
         if source.name in disabled:
             return Plugin(source, "disabled", disabled[source.name])
         if source.needs:
-            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
+            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {source.advice}"
             return Plugin(source, "incompatible", reason)
         if clash := self._clash(source, claimants):
             return Plugin(source, "duplicate", clash)
@@ -202,7 +190,7 @@ class Registry:
         try:
             plugin = load(source)
         except PluginError as error:
-            return Plugin(source, "broken", f"{error}; {advice(source)}")
+            return Plugin(source, "broken", f"{error}; {source.advice}")
         try:
             variant = getattr(plugin, "variant", None)
             if variant is not None:
@@ -213,7 +201,7 @@ class Registry:
             return Plugin(source, status, variant=variant, hooks=hooks)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
-            return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
+            return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
 
     def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
         """Demand that a plugin implements the hooks that there are, as they are.
@@ -329,11 +317,11 @@ class Registry:
             self._say(
                 ("slow", one, hook),
                 f"{one.status if one is not plugin else 'variant'} {one.name} ({one.source.owner}): {hook} took "
-                f"{took:.1f} s for one copy; {advice(one.source)}",
+                f"{took:.1f} s for one copy; {one.source.advice}",
             )
 
     def _set_aside(self, wrapper: Plugin, hook: str, fault: str, cause: BaseException | None) -> None:
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {advice(wrapper.source)}"
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {wrapper.source.advice}"
         if self.strict:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
         with self._lock:
