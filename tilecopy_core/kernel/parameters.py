@@ -77,6 +77,16 @@ class Binding:
     addresses: dict[str, int] = attrs.field(factory=dict)
     grid: tuple[int, int, int] = (1, 1, 1)
 
+    @property
+    def on_host(self) -> list[str]:
+        """The arrays that are in host memory."""
+        return [name for name, facts in self.arrays.items() if facts.device is None]
+
+    @property
+    def device(self) -> int:
+        """The number of the GPU that the first device array is on; 0 where there is none."""
+        return next((facts.device for facts in self.arrays.values() if facts.device is not None), 0)
+
 
 @attrs.frozen
 class Parameter(ABC):
