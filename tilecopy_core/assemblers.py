@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -48,9 +49,10 @@ def available_assemblers() -> dict[str, str]:
     found = {}
     for name in ASSEMBLERS:
         try:
-            found[name] = _version_of(name)
+            version = version_of(name)
         except AssemblerError:
             continue
+        found[name] = version if name == "nvjitlink" else _ptxas_path()
     return found
 
 
@@ -89,7 +91,7 @@ def _first_that_works() -> str:
     reasons = []
     for name in ASSEMBLERS:
         try:
-            _version_of(name)
+            version_of(name)
         except AssemblerError as error:
             reasons.append(str(error))
         else:
@@ -97,25 +99,24 @@ def _first_that_works() -> str:
     raise AssemblerError("no assembler works here: " + "; ".join(reasons))
 
 
-def _version_of(name: str) -> str:
-    """The version of nvJitLink or the path of ptxas.
+def version_of(name: str) -> str:
+    """The version of an assembler, as it tells it when it is asked.
 
     Raises:
         AssemblerError: it is not there, or does not run; the message says what to do.
     """
     if name == "nvjitlink":
         return "{}.{}".format(*_nvjitlink_bindings().version())
-    path = ptxas_path()
-    if path is None:
-        raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    path = _ptxas_path()
     done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
-    if done.returncode or "release" not in done.stdout:
+    release = re.search(r"release.*", done.stdout)
+    if done.returncode or release is None:
         said = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
         raise AssemblerError(
             f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {said[0][:120]!r}; "
             + _REMEDY
         )
-    return path
+    return release[0].rstrip()
 
 
 # ------------------------------------------------------------------------------------------------------ nvJitLink
@@ -159,10 +160,15 @@ def _nvjitlink(ptx: bytes, target: Target) -> bytes:
 _REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({INSTALL['ptxas']} brings one)"
 
 
-def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+def _ptxas_path() -> str:
     path = ptxas_path()
     if path is None:
         raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    return path
+
+
+def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+    path = _ptxas_path()
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")

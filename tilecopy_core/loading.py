@@ -192,6 +192,34 @@ def load(source: Source) -> Any:
     return plugin
 
 
+def by_name(group: str) -> dict[str, list[Source]]:
+    """The installed sources of a group that this core can load, by name."""
+    found: dict[str, list[Source]] = {}
+    for source in installed(group):
+        if not source.incompatible:
+            found.setdefault(source.name, []).append(source)
+    return found
+
+
+def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
+    """What the one source of a name gives, or what ``make`` makes of it.
+
+    Raises:
+        PluginError: several packages have the name, the one needs a newer core, or it fails.
+    """
+    first, *others = sources
+    if others:
+        owners = " and by ".join(source.owner for source in sources)
+        raise PluginError(f"the name {first.name!r} is registered by {owners}; pip uninstall one of them")
+    remedy = f"pip install --upgrade {first.package}, or pip uninstall {first.package}"
+    if first.needs:
+        raise PluginError(f"{first.owner}: {first.needs}; {remedy}")
+    try:
+        return load(attrs.evolve(first, load=lambda: make(first.load())))
+    except PluginError as error:
+        raise PluginError(f"{error}; {remedy}") from error
+
+
 # -------------------------------------------------------------------------------------------------- messages
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import attrs
 
-from ..assemblers import ASSEMBLERS, INSTALL, available_assemblers, ptxas_path
-from ..errors import TilecopyError
+from ..assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from ..errors import AssemblerError, TilecopyError
 from ..executors import executor_named, executors
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from ..registry import default_registry
@@ -62,31 +61,16 @@ def _gpus(usable: list[Finding]) -> list[Finding]:
 
 
 def _assemblers() -> list[Finding]:
-    there = available_assemblers()
     found = []
     for name in ASSEMBLERS:
-        state, detail = ("found", there[name]) if name in there else ("missing", INSTALL[name])
         path = ptxas_path() if name == "ptxas" else None
-        if path is not None:
-            version, why = _ptxas_version(path)
-            state = "unusable" if version is None else "found"
-            detail = f"{path} does not run ({why}): {INSTALL[name]}" if version is None else f"{path}, {version}"
+        try:
+            version = version_of(name)
+            state, detail = "found", f"{path}, {version}" if path else version
+        except AssemblerError as error:
+            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", INSTALL[name])
         found.append(Finding(f"assembler {name}", state, detail))
     return found
-
-
-def _ptxas_version(path: str) -> tuple[str | None, str]:
-    """The release that a ptxas names, or None and why it names none."""
-    try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, getattr(error, "strerror", None) or type(error).__name__
-    lines = [line.strip() for line in done.stdout.splitlines() if "release" in line]
-    if done.returncode or not lines:
-        return None, f"exit status {done.returncode}, no release named"
-    return lines[-1][lines[-1].index("release") :], ""
 
 
 def _executors() -> list[Finding]:
