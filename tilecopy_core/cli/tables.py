@@ -48,7 +48,7 @@ def run_text(outcome: Outcome, destination: object) -> str:
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * outcome.nbytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {rate(outcome):.2f} GB/s"
+        f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
     tail = (moved, f"verified: {outcome.verified}", f"wrote {shown(destination)}")
     return "".join([head, *map(_part_text, outcome.parts), *map(_wrapped, tail)])
@@ -68,8 +68,3 @@ def _part_text(part: Part) -> str:
         for found in part.kernel.plans
     ]
     return f"{part.where}: {tiles}, {part.kernel.threads} threads each\n" + table(rows, indent=2)
-
-
-def rate(outcome: Outcome) -> float:
-    """GB/s, read and written."""
-    return 2 * outcome.nbytes / outcome.seconds / 1e9 if outcome.seconds else 0.0
