@@ -7,6 +7,7 @@ record or claims a taken name is set aside with its reason and never takes the o
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -74,13 +75,12 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        elif isinstance(sources, str) or not isinstance(sources, Iterable):
+        if isinstance(sources, str) or not isinstance(sources, Iterable):
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list(sources)
-        for source in self._installed:
-            if not isinstance(source, Source):
-                raise RequestError(f"Registry: sources holds Source records, not {shown(source)}")
-        if environ is not None and not isinstance(environ, Mapping):
+        if odd := [source for source in self._installed if not isinstance(source, Source)]:
+            raise RequestError(f"Registry: sources holds Source records, not {shown(odd[0])}")
+        if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
         self._lock = threading.RLock()
@@ -116,12 +116,13 @@ class Registry:
         with self._lock:
             if self._loading:
                 raise PluginError("a plugin asked for the installed variants while it was being imported")
-            sources = self._sources()
+            kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
+            sources = [*kept, *self._registered.values()]
             by_name: dict[str, list[Source]] = {}
             for source in sources:
                 if not source.incompatible and not source.needs:
                     by_name.setdefault(source.name, []).append(source)
-            disabled = self._disabled(sources)
+            disabled = self._disabled({source.name for source in sources})
             self._loading = True
             try:
                 plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
@@ -129,31 +130,28 @@ class Registry:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                self._report(plugin)
+                if plugin.status in ("broken", "duplicate") or (
+                    plugin.source.needs and plugin.status == "incompatible"
+                ):
+                    if self.strict:
+                        raise PluginError(f"variant {plugin.name}: {plugin.reason}")
+                    self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             self._table = table = Table(tuple(plugins), environment)
             self._stages = {}
             return table
 
-    def _sources(self) -> list[Source]:
-        """The installed ones that nothing of this process replaces, and those of this process."""
-        kept = [s for s in self._installed if s.name not in self._registered or _first_party(s)]
-        return [*kept, *self._registered.values()]
-
-    def _disabled(self, sources: list[Source]) -> dict[str, str]:
-        names = {source.name for source in sources}
+    def _disabled(self, names: set[str]) -> dict[str, str]:
+        """The variants that the environment leaves out, and which variable does."""
         found: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
-            text = self._environ.get(variable)
-            if text is None:
+            if (text := self._environ.get(variable)) is None:
                 continue
-            listed = [name.strip() for name in text.split(",") if name.strip()]
-            for name in listed:
-                if name not in names and name not in KNOWN_VARIANTS:
-                    hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
-                    raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
-            for name in names:
-                if (name in listed) == (variable == "TILECOPY_DISABLE"):
-                    found[name] = f"disabled by {variable}={text}"
+            listed = {name.strip() for name in text.split(",")} - {""}
+            for name in sorted(listed - names - set(KNOWN_VARIANTS)):
+                hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
+                raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
+            left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
+            found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
         return found
 
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
@@ -174,16 +172,15 @@ class Registry:
     @staticmethod
     def _clash(source: Source, claimants: list[Source]) -> str:
         """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
-        rivals = [claimant for claimant in claimants if claimant is not source]
-        if not rivals or _first_party(source):
+        if len(claimants) < 2 or _first_party(source):
             return ""
-        for rival in rivals:
+        for rival in claimants:
             if _first_party(rival):
                 return (
                     f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
                     f"pip uninstall {source.package}, or ask its author for another name"
                 )
-        owners = " and by ".join(sorted(s.owner for s in (source, *rivals)))
+        owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
         return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
 
     def _load(self, source: Source) -> Plugin:
@@ -192,16 +189,14 @@ class Registry:
         except PluginError as error:
             return Plugin(source, "broken", f"{error}; {source.advice}")
         try:
-            variant = getattr(plugin, "variant", None)
+            variant, hooks = getattr(plugin, "variant", None), Hooks(plugin)
             if variant is not None:
                 _check_record(source, variant)
-            hooks = Hooks(plugin)
             self._check_hooks(hooks, wrapper=variant is None)
-            status = "wrapper" if variant is None else "ready"
-            return Plugin(source, status, variant=variant, hooks=hooks)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
             return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
+        return Plugin(source, "wrapper" if variant is None else "ready", variant=variant, hooks=hooks)
 
     def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
         """Demand that a plugin implements the hooks that there are, as they are.
@@ -223,14 +218,6 @@ class Registry:
             raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
         probe.unregister(hooks)
         self._probe = probe
-
-    def _report(self, plugin: Plugin) -> None:
-        """Say once that a plugin is set aside by nobody's wish; raise where that is asked for."""
-        if plugin.status in ("ready", "wrapper", "disabled") or plugin.source.incompatible:
-            return
-        if self.strict:
-            raise PluginError(f"variant {plugin.name}: {plugin.reason}")
-        self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -291,8 +278,8 @@ class Registry:
         """
         stage = self._stages.get(plugin)
         if stage is None:
-            wrappers = [p for p in self.table().plugins if p.status == "wrapper"]
-            stage = self._stages[plugin] = Stage(plugin, wrappers)
+            stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
+            self._stages[plugin] = stage
         started = time.perf_counter()
         own = stage.call(hook, arguments)
         seconds = time.perf_counter() - started
@@ -309,16 +296,13 @@ class Registry:
         return own.result
 
     def _report_slow(self, plugin: Plugin, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
-        slow: list[Plugin] = [plugin] if own_seconds > SLOW_SECONDS[hook] else []
-        if seconds - own_seconds > SLOW_SECONDS[hook]:
-            slow += stage.wrapping(hook)
-        for one in slow:
-            took = own_seconds if one is plugin else seconds - own_seconds
-            self._say(
-                ("slow", one, hook),
-                f"{one.status if one is not plugin else 'variant'} {one.name} ({one.source.owner}): {hook} took "
-                f"{took:.1f} s for one copy; {one.source.advice}",
-            )
+        for who, took in [(plugin, own_seconds), *((w, seconds - own_seconds) for w in stage.wrapping(hook))]:
+            if took > SLOW_SECONDS[hook]:
+                kind = "variant" if who is plugin else "wrapper"
+                self._say(
+                    ("slow", who, hook),
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {took:.1f} s for one copy; {who.source.advice}",
+                )
 
     def _set_aside(self, wrapper: Plugin, hook: str, fault: str, cause: BaseException | None) -> None:
         reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {wrapper.source.advice}"
@@ -349,13 +333,15 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(why)
 
 
-_default: list[Registry] = []
 _default_lock = threading.Lock()
+
+
+@functools.cache
+def _make_default() -> Registry:
+    return Registry()
 
 
 def default_registry() -> Registry:
     """The registry of this process, made at the first call: the one global state of tilecopy."""
     with _default_lock:
-        if not _default:
-            _default.append(Registry())
-        return _default[0]
+        return _make_default()
