@@ -94,11 +94,13 @@ class Plan:
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
         registry = _registry(registry)
-        plugin = registry.table().ready(self.variant)
-        if plugin is None:
+        plugin = registry.table().named(self.variant)
+        if plugin is None or plugin.variant is None:
+            known = KNOWN_VARIANTS.get(self.variant)
+            absent = f"pip install {known.package}" if known is not None else "it is not installed"
             raise PluginError(
                 f"variant {self.variant} ({self.package}) made this plan and is not to be had here: "
-                + _why_absent(registry.table(), self.variant)
+                f"{plugin.reason if plugin is not None else absent}"
             )
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
@@ -217,8 +219,10 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
     table = registry.table()
     candidates, others = _sifted(table, request, variant)
-    if variant is not None and table.ready(variant) is None:
-        _refuse_unusable(table, variant)
+    named = table.named(variant) if variant is not None else None
+    if named is not None and named.variant is None and named.status != "disabled":
+        reason = named.reason or "it wraps the hooks of others and lowers nothing"
+        raise PluginError(f"variant {variant!r} was asked for by name and cannot be used: {reason}")
     accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     for plugin in candidates:
@@ -324,22 +328,6 @@ def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
 # ---------------------------------------------------------------------------------------------------- errors
 
 
-def _refuse_unusable(table: Table, demanded: str) -> None:
-    """Raise where the variant that was asked for by name is there and cannot be used."""
-    for plugin in table.plugins:
-        if plugin.name == demanded and plugin.variant is None and plugin.status != "disabled":
-            reason = plugin.reason or "it wraps the hooks of others and lowers nothing"
-            raise PluginError(f"variant {demanded!r} was asked for by name and cannot be used: {reason}")
-
-
-def _why_absent(table: Table, name: str) -> str:
-    for plugin in table.plugins:
-        if plugin.name == name:
-            return plugin.reason
-    known = KNOWN_VARIANTS.get(name)
-    return f"pip install {known.package}" if known is not None else "it is not installed"
-
-
 def _no_variant(
     request: CopyRequest, demanded: str | None, outcomes: tuple[Outcome, ...], table: Table
 ) -> NoVariantError:
@@ -363,14 +351,13 @@ def _no_variant(
 
 def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
     """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
-    op = request.op
-    if demanded is not None and table.ready(demanded) is None:
+    op, named = request.op, table.named(demanded) if demanded is not None else None
+    if demanded is not None and (named is None or named.variant is None):
         return ""
-    lowers = [(p.name, [o.name for o in p.variant.options]) for p in table.plugins if p.variant and p.variant.op == op]
-    lowers += [(name, list(known.options)) for name, known in KNOWN_VARIANTS.items() if known.op == op]
     takers: dict[str, set[str]] = {}
-    for name, options in lowers:
-        for option in options:
+    installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]
+    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in KNOWN_VARIANTS.items())):
+        for option in options if lowers == op else ():
             takers.setdefault(option, set()).add(name)
     for given in request.options:
         if given not in takers:

@@ -89,7 +89,7 @@ def installed(group: str) -> list[Source]:
     found: dict[tuple[str, str], Source] = {}
     seen: set[str] = set()
     for distribution in distributions():
-        text = _entry_points_text(distribution)
+        text = _text(distribution, "entry_points.txt")
         if family not in text:
             continue
         package, version, requirements = _about(distribution)
@@ -108,32 +108,21 @@ def installed(group: str) -> list[Source]:
     return [found[key] for key in sorted(found)]
 
 
-def _entry_points_text(distribution: Distribution) -> str:
+def _text(distribution: Distribution, name: str) -> str:
     try:
-        return distribution.read_text("entry_points.txt") or ""
+        return distribution.read_text(name) or ""
     except (OSError, ValueError):  # unreadable, or not UTF-8: somebody else's
         return ""
 
 
 def _about(distribution: Distribution) -> tuple[str, str, list[str]]:
-    """Name, version and requirements, read from the header lines: parsing all metadata takes ten times as long."""
-    try:
-        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    except (OSError, ValueError):
-        text = ""
-    name, version, requirements = "unknown", "0", []
-    for line in text.splitlines():
-        if not line:
-            break
-        field, _, value = line.partition(":")
-        match field.lower():
-            case "name":
-                name = value.strip()
-            case "version":
-                version = value.strip()
-            case "requires-dist":
-                requirements.append(value.strip())
-    return name, version, requirements
+    """Name, version and requirements, from the header alone: parsing all metadata takes ten times as long."""
+    from email.parser import HeaderParser
+
+    text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO")
+    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
+    name, version = str(headers.get("Name", "unknown")), str(headers.get("Version", "0"))
+    return name.strip(), version.strip(), [str(line).strip() for line in headers.get_all("Requires-Dist", [])]
 
 
 def canonical(package: str) -> str:

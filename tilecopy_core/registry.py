@@ -56,9 +56,9 @@ class Table:
     environment: tuple[str | None, ...]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
-    def ready(self, name: str) -> Plugin | None:
-        """The variant of that name, where it can be asked."""
-        return next((p for p in self.plugins if p.status == "ready" and p.name == name), None)
+    def named(self, name: str) -> Plugin | None:
+        """The plugin of that name, or None; of several the one that can be asked."""
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 class Registry:

@@ -99,29 +99,18 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
 
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
-    return {
-        "output": str(destination),
-        "shape": list(outcome.shape),
-        "dtype": outcome.dtype,
-        "order": outcome.order,
-        "bytes": outcome.nbytes,
-        "seconds": outcome.seconds,
-        "runs": outcome.runs,
-        "gb_per_s_read_and_written": outcome.gb_per_s,
-        "executor": outcome.executor,
-        "target": outcome.target,
-        "verified": outcome.verified,
-        "parts": [
-            {
-                "where": part.where,
-                "tile": list(part.tile),
-                "tiles": part.count,
-                "threads": part.kernel.threads,
-                "plans": [_plan_data(found) for found in part.kernel.plans],
-            }
-            for part in outcome.parts
-        ],
-    }
+    parts = [
+        {
+            "where": part.where,
+            "tile": part.tile,
+            "tiles": part.count,
+            "threads": part.kernel.threads,
+            "plans": [_plan_data(found) for found in part.kernel.plans],
+        }
+        for part in outcome.parts
+    ]
+    told = {"output": str(destination), "gb_per_s_read_and_written": outcome.gb_per_s, "parts": parts}
+    return attrs.asdict(outcome, recurse=False) | told
 
 
 def _plan_data(found: Plan) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Outcome:
         dtype: of the array.
         order: ``C`` or ``F``.
         parts: one for each size of tile.
-        nbytes: bytes of the array.
+        bytes: of the array.
         seconds: of the copy alone (a median on the GPU).
         runs: how many copies that is the median of.
         executor: which ran it.
@@ -71,7 +71,7 @@ class Outcome:
     dtype: str
     order: str
     parts: tuple[Part, ...]
-    nbytes: int
+    bytes: int
     seconds: float
     runs: int
     executor: str
@@ -81,7 +81,7 @@ class Outcome:
     @property
     def gb_per_s(self) -> float:
         """Read and written."""
-        return 2 * self.nbytes / self.seconds / 1e9 if self.seconds else 0.0
+        return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
 def as_rows(array: Any, width: int) -> list[Any]:

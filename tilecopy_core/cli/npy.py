@@ -11,7 +11,6 @@ import math
 import os
 import re
 import stat
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +20,6 @@ import numpy as np
 from .errors import FileError, shown
 
 _MAGIC = b"\x93NUMPY"
-_LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 _MAX_HEADER_BYTES = 1 << 16
 """Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
 
@@ -101,9 +99,8 @@ def _header(file: BinaryIO, name: str) -> tuple[bytes, dict[str, Any]]:
         raise FileError(f"{name}: not a whole .npy file (it ends in its header)")
     if (start[6], start[7]) not in ((1, 0), (2, 0), (3, 0)):
         raise FileError(f"{name}: .npy version {start[6]}.{start[7]} is not 1.0, 2.0 or 3.0")
-    form = _LENGTHS[start[6]]
-    field = file.read(struct.calcsize(form))
-    length = struct.unpack(form, field)[0] if len(field) == struct.calcsize(form) else 0
+    field = file.read(2 if start[6] == 1 else 4)
+    length = int.from_bytes(field, "little")
     if length > _MAX_HEADER_BYTES:
         raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_HEADER_BYTES} that are read")
     text = file.read(length)

@@ -179,20 +179,10 @@ class BuiltKernel:
 
         It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
         cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
-
-        Args:
-            arguments: as for a call of the kernel.
-            grid: as for a call of the kernel.
-            stream: as for a call of the kernel.
-            executor: as for a call of the kernel.
-
-        Raises:
-            LaunchError: as for a call of the kernel.
+        It takes what a call of the kernel takes, and raises the same.
         """
         chosen = self._executor(executor)
-        prepare = getattr(chosen, "prepare", None)
-        if prepare is None:  # an executor need not offer it
-            return partial(chosen.launch, self, arguments, grid=grid, stream=stream)
+        prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
         return prepared
 
