@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,22 +38,13 @@ def ptxas_path() -> str | None:
         if folder and Path(folder, "ptxas").exists():
             return str(Path(folder, "ptxas"))
     spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or []) if spec is not None else []:
-        for path in sorted(Path(root).glob("*/bin/ptxas")):
-            return str(path)
-    return None
+    roots = (spec.submodule_search_locations or []) if spec is not None else []
+    return next((str(path) for root in roots for path in sorted(Path(root).glob("*/bin/ptxas"))), None)
 
 
 def available_assemblers() -> dict[str, str]:
     """Assembler -> its version or path, for those that answer here when asked for their version."""
-    found = {}
-    for name in ASSEMBLERS:
-        try:
-            version = version_of(name)
-        except AssemblerError:
-            continue
-        found[name] = version if name == "nvjitlink" else _ptxas_path()
-    return found
+    return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
@@ -86,16 +77,21 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
     raise AssemblerError(f"assembler {assembler!r} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
 
 
-def _first_that_works() -> str:
-    """The first assembler that gives its version, or an error with the reason for each."""
-    reasons = []
+def _tried() -> Iterator[tuple[str, str, str]]:
+    """Each assembler with its version, or why it does not work."""
     for name in ASSEMBLERS:
         try:
-            version_of(name)
+            yield name, version_of(name), ""
         except AssemblerError as error:
-            reasons.append(str(error))
-        else:
+            yield name, "", str(error)
+
+
+def _first_that_works() -> str:
+    reasons = []
+    for name, version, reason in _tried():
+        if version:
             return name
+        reasons.append(reason)
     raise AssemblerError("no assembler works here: " + "; ".join(reasons))
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import pluggy
 
 from .errors import PluginError, RequestError, did_you_mean
 from .hookcalls import Hooks, Plugin, Stage, hook_manager
@@ -90,7 +89,6 @@ class Registry:
         self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
         self._said: set[tuple[Any, ...]] = set()
-        self._probe: pluggy.PluginManager | None = None
 
     # ------------------------------------------------------------------------------------------- contents
 
@@ -192,32 +190,11 @@ class Registry:
             variant, hooks = getattr(plugin, "variant", None), Hooks(plugin)
             if variant is not None:
                 _check_record(source, variant)
-            self._check_hooks(hooks, wrapper=variant is None)
+            _check_hooks(hooks, wrapper=variant is None)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
             return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
         return Plugin(source, "wrapper" if variant is None else "ready", variant=variant, hooks=hooks)
-
-    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
-        """Demand that a plugin implements the hooks that there are, as they are.
-
-        Raises:
-            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
-        """
-        probe, self._probe = self._probe or hook_manager(), None  # a manager that refuses a plugin is not used again:
-        probe.register(hooks, name="probe")  # pluggy 1.6 leaves it half registered
-        probe.check_pending()
-        for caller in probe.get_hookcallers(hooks) or ():
-            hooks.impls[caller.name] = next(impl for impl in caller.get_hookimpls() if impl.plugin is hooks)
-        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
-        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
-            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
-            raise PluginError(f"it does not implement {', '.join(missing)}")
-        if not wrapper and wrapping:
-            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
-        probe.unregister(hooks)
-        self._probe = probe
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -331,6 +308,26 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
     if why := variant.why_unusable():
         raise PluginError(why)
+
+
+def _check_hooks(hooks: Hooks, *, wrapper: bool) -> None:
+    """Demand that a plugin implements the hooks that there are, as they are.
+
+    Raises:
+        PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
+    """
+    manager = hook_manager()
+    manager.register(hooks)
+    manager.check_pending()
+    for caller in manager.get_hookcallers(hooks) or ():
+        hooks.impls[caller.name] = caller.get_hookimpls()[0]
+    wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
+    if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
+        raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+    if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
+        raise PluginError(f"it does not implement {', '.join(missing)}")
+    if not wrapper and wrapping:
+        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
 _default_lock = threading.Lock()

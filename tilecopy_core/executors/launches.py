@@ -25,11 +25,13 @@ class Block:
         memory: addresses of arrays first, then the other parameters.
         table: for each parameter where it is.
         address: of the table.
+        keeps: what must live as long.
     """
 
     memory: Any
     table: Any
     address: int
+    keeps: Any = None
 
 
 @attrs.frozen(eq=False)
@@ -41,8 +43,7 @@ class ReadyLaunch:
         kernel: its name.
         ordinal: the GPU.
         call: the driver's launch with everything but stream and arguments.
-        masks: of each array, the bits of its address that must be zero.
-        mask: all of them.
+        masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         pack: puts the addresses into a block's memory.
         fixed: the initial content of a block's memory.
         places: where each parameter is in it.
@@ -75,9 +76,10 @@ class ReadyLaunch:
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
         """
         block = self.new_block(addresses)
+        block.keeps = arguments
         call = partial(self.call, stream, block.address, 0)
 
-        def launch(_keep: Any = arguments) -> None:
+        def launch() -> None:
             (code,) = call()
             if code:
                 self.launch_elsewhere(block, stream, code)
