@@ -48,16 +48,9 @@ def _gpus(usable: list[Finding]) -> list[Finding]:
     except TilecopyError as error:
         why, devices = str(error), []
     if why is not None:
-        instead = (
-            f"kernels run on the {others[0]}"
-            if others
-            else f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
-        )
-        return [Finding("GPU", "missing", f"{why}; {instead}")]
-    return [
-        Finding(f"GPU {device.ordinal}", "found", "{}, sm_{}{}".format(device.name, *device.capability))
-        for device in devices
-    ]
+        nothing = f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
+        return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
+    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in devices]
 
 
 def _assemblers() -> list[Finding]:
@@ -74,19 +67,18 @@ def _assemblers() -> list[Finding]:
 
 
 def _executors() -> list[Finding]:
-    installed = executors()
-    found = []
+    installed, found = executors(), []
     for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
         if name not in installed:
-            found.append(Finding(f"executor {name}", "missing", f"pip install {KNOWN_EXECUTORS[name]}"))
-            continue
-        try:
-            why = executor_named(name).why_unavailable()
-        except TilecopyError as error:
-            found.append(Finding(f"executor {name}", "unusable", f"{installed[name]}: {error}"))
-            continue
-        detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
-        found.append(Finding(f"executor {name}", "found" if why is None else "unusable", detail))
+            state, detail = "missing", f"pip install {KNOWN_EXECUTORS[name]}"
+        else:
+            try:
+                why = executor_named(name).why_unavailable()
+            except TilecopyError as error:
+                why = str(error)
+            state = "found" if why is None else "unusable"
+            detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
+        found.append(Finding(f"executor {name}", state, detail))
     return found
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import attrs
 import click
 
-from ..errors import PluginError, TilecopyError, did_you_mean
+from ..errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
 from ..loading import by_name, load_only
-from .errors import DONE, FAILED, WRONG_USAGE, status_of
 from .streams import (
     Stopped,
     emit,
@@ -28,6 +27,8 @@ from .streams import (
     stop_signals,
 )
 
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+"""Exit statuses: it was done; it was understood and failed; it was asked wrongly."""
 COMMANDS_GROUP = "tilecopy.commands.v1"
 """Entry points of this group are subcommands: their name, and a click.Command."""
 
@@ -173,8 +174,10 @@ def _guarded(call: Callable[[], None], report: _Report) -> int:
         return report(type(error).__name__, error.format_message(), error.exit_code)
     except click.Abort:
         return report("Abort", "aborted", FAILED)
+    except (LayoutError, RequestError, TargetError) as error:  # the words alone are at fault
+        return report(type(error).__name__, str(error), WRONG_USAGE)
     except TilecopyError as error:
-        return report(type(error).__name__, str(error), status_of(error))
+        return report(type(error).__name__, str(error), FAILED)
     except MemoryError:
         return report("MemoryError", "not enough memory", FAILED)
     except BrokenPipeError:

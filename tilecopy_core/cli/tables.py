@@ -57,8 +57,5 @@ def _wrapped(text: str) -> str:
 
 def _part_text(part: Part) -> str:
     tiles = f"{part.count} {'tile' if part.count == 1 else 'tiles'} of {part.tile[0]}x{part.tile[1]}"
-    rows = [
-        ("{} -> {}".format(*found.request.spaces), found.variant, found.partition.summary())
-        for found in part.kernel.plans
-    ]
+    rows = [("{} -> {}".format(*found.request.spaces), found.variant, found.summary) for found in part.kernel.plans]
     return f"{part.where}: {tiles}, {part.kernel.threads} threads each\n" + table(rows, indent=2)

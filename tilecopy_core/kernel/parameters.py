@@ -206,10 +206,10 @@ class ArrayParameter(Parameter):
                 f'pass a.astype(a.dtype.newbyteorder("="))'
             )
         try:
-            dtype = _dtype_of(found)
+            dtype: Any = _dtype_of(found)
         except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
-            raise LaunchError(f"{where}: dtype {found}, declared {self.dtype}; {_convert(found, self.dtype)}") from None
-        if dtype != self.dtype:
+            dtype = found
+        if not isinstance(dtype, DType) or dtype != self.dtype:
             raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
 
 
