@@ -132,7 +132,7 @@ def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:
     with pytest.raises(tc.LaunchError, match="no grid"):
         cuda.launch(kernel, (2, a, 1, b))
     for grid in (True, 1.0, (1.0,), [True], (1, None), "1", [[1]], np.array([1, 1])):
-        with pytest.raises(tc.TilecopyError, match="grid is one to three positive integers"):
+        with pytest.raises(tc.LaunchError, match="grid is one to three positive integers"):
             cuda.launch(kernel, (2, a, 1, b), grid=grid)
     assert len(fake.launches) == 1
     for grid in (1, (1,), [1], np.int64(1), (np.int64(1), 1)) * 2:

@@ -307,6 +307,11 @@ def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, cwd=Path("/"))
 
 
+def test_what_authors_and_users_of_plugins_name_is_public() -> None:
+    assert tc.Option is Option and tc.PluginWarning is PluginWarning
+    assert {"Option", "PluginWarning"} <= set(tc.__all__)
+
+
 # ------------------------------------------------------------------------------------------------ isolation
 
 

@@ -48,8 +48,9 @@ from .layout import (
     wgid,
     wid_in_wg,
 )
+from .loading import PluginWarning
 from .memory import SPACES, Buffer, Region
-from .request import Accept, CopyRequest, Decline, Variant, Verdict
+from .request import Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
 from .target import TARGETS, Target, target_of
 
@@ -104,8 +105,10 @@ __all__ = [
     "LayoutError",
     "Mbarrier",
     "NoVariantError",
+    "Option",
     "Plan",
     "PluginError",
+    "PluginWarning",
     "PtxError",
     "R",
     "Region",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,21 +38,13 @@ def ptxas_path() -> str | None:
         if folder and Path(folder, "ptxas").exists():
             return str(Path(folder, "ptxas"))
     spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or []) if spec is not None else []:
-        for path in sorted(Path(root).glob("*/bin/ptxas")):
-            return str(path)
-    return None
+    roots = (spec.submodule_search_locations or []) if spec is not None else []
+    return next((str(path) for root in roots for path in sorted(Path(root).glob("*/bin/ptxas"))), None)
 
 
 def available_assemblers() -> dict[str, str]:
     """Assembler -> its version or path, for those that answer here when asked for their version."""
-    found = {}
-    for name in ASSEMBLERS:
-        try:
-            found[name] = _version_of(name)
-        except AssemblerError:
-            continue
-    return found
+    return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
@@ -84,38 +77,42 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
     raise AssemblerError(f"assembler {assembler!r} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
 
 
-def _first_that_works() -> str:
-    """The first assembler that gives its version, or an error with the reason for each."""
-    reasons = []
+def _tried() -> Iterator[tuple[str, str, str]]:
+    """Each assembler with its version, or why it does not work."""
     for name in ASSEMBLERS:
         try:
-            _version_of(name)
+            yield name, version_of(name), ""
         except AssemblerError as error:
-            reasons.append(str(error))
-        else:
+            yield name, "", str(error)
+
+
+def _first_that_works() -> str:
+    reasons = []
+    for name, version, reason in _tried():
+        if version:
             return name
+        reasons.append(reason)
     raise AssemblerError("no assembler works here: " + "; ".join(reasons))
 
 
-def _version_of(name: str) -> str:
-    """The version of nvJitLink or the path of ptxas.
+def version_of(name: str) -> str:
+    """The version of an assembler, as it tells it when it is asked.
 
     Raises:
         AssemblerError: it is not there, or does not run; the message says what to do.
     """
     if name == "nvjitlink":
         return "{}.{}".format(*_nvjitlink_bindings().version())
-    path = ptxas_path()
-    if path is None:
-        raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    path = _ptxas_path()
     done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
-    if done.returncode or "release" not in done.stdout:
+    release = re.search(r"release.*", done.stdout)
+    if done.returncode or release is None:
         said = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
         raise AssemblerError(
             f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {said[0][:120]!r}; "
             + _REMEDY
         )
-    return path
+    return release[0].rstrip()
 
 
 # ------------------------------------------------------------------------------------------------------ nvJitLink
@@ -159,10 +156,15 @@ def _nvjitlink(ptx: bytes, target: Target) -> bytes:
 _REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({INSTALL['ptxas']} brings one)"
 
 
-def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+def _ptxas_path() -> str:
     path = ptxas_path()
     if path is None:
         raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    return path
+
+
+def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+    path = _ptxas_path()
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")

@@ -1,7 +1,7 @@
 """Checks that predicates are made of: each looks at a request and gives a reason to decline, or None.
 
 A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. What the record
-declares (op, spaces, architecture, threads, options) dispatch has checked already, with :func:`not_as_declared`.
+declares (op, spaces, architecture, threads, options) dispatch has checked already, by the first functions here.
 """
 
 from __future__ import annotations
@@ -24,64 +24,45 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
     return Accept()
 
 
-def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
-    """Why a request does not fit a variant's record, or None: what dispatch asks before the variant's predicate."""
+def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a record's op, spaces and architecture do not fit a request, or None."""
     if variant.op != request.op:
         return f"it lowers {variant.op}, this is a {request.op}"
-    checks = (
-        spaces_in(*variant.spaces),
-        architecture(variant),
-        threads(variant),
-        options(variant),
-        no_option_missing(variant),
-    )
-    return next((why for check in checks if (why := check(request))), None)
+    if request.spaces not in variant.spaces:
+        found, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
+        return f"memory pair {found} is not one of {taken}"
+    if request.target.arch < variant.min_arch:
+        lacks = f"has no {variant.instructions}" if variant.instructions else "is too old"
+        return f"target {request.target} {lacks}: {variant.name} needs sm_{variant.min_arch} or newer"
+    return None
 
 
-def threads(variant: Variant) -> Check:
-    """The threads that the record asks for reach the copy: all of the scope, one alone, or any."""
-    return {"all": all_threads_active, "one": single_thread, "any": lambda request: None}[variant.threads]
+def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
+    """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None."""
+    if variant.threads == "all" and (why := all_threads_active(request)):
+        return why
+    if variant.threads == "one" and (why := single_thread(request)):
+        return why
+    names = [option.name for option in variant.options]
+    if unknown := sorted(
+        set(request.options) - set(names)
+    ):  # one that a variant does not know would be lost in silence
+        near = did_you_mean(unknown[0], names)
+        return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
+    for option in variant.options:
+        value = request.options.get(option.name)
+        if value is not None and not option.fits(value):
+            return f"option {option.name} is {option.meaning}, not {shown(value)}"
+    return None
 
 
-def options(variant: Variant) -> Check:
-    """Every option that is given is declared, and of one of its types."""
-    known = options_in(*(option.name for option in variant.options))
-
-    def check(request: CopyRequest) -> str | None:
-        if why := known(request):
-            return why
-        for option in variant.options:
-            value = request.options.get(option.name)
-            if value is not None and not option.fits(value):
-                return f"option {option.name} is {option.meaning}, not {shown(value)}"
-        return None
-
-    return check
-
-
-def no_option_missing(variant: Variant) -> Check:
-    """Every option that the record requires is given."""
-
-    def check(request: CopyRequest) -> str | None:
-        for option in variant.options:
-            if option.missing_in(request):
-                where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
-                return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
-        return None
-
-    return check
-
-
-def architecture(variant: Variant) -> Check:
-    """The target is new enough for the variant's instructions."""
-
-    def check(request: CopyRequest) -> str | None:
-        if request.target.arch < variant.min_arch:
-            lacks = f"has no {variant.instructions}" if variant.instructions else "is too old"
-            return f"target {request.target} {lacks}: {variant.name} needs sm_{variant.min_arch} or newer"
-        return None
-
-    return check
+def option_missing(variant: Variant, request: CopyRequest) -> str | None:
+    """The option that a record requires and a request does not give, or None."""
+    for option in variant.options:
+        if option.missing_in(request):
+            where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
+            return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
+    return None
 
 
 def scope_in(*kinds: str) -> Check:
@@ -90,31 +71,6 @@ def scope_in(*kinds: str) -> Check:
     def check(request: CopyRequest) -> str | None:
         if request.scope.kind not in kinds:
             return f"scope {request.scope.kind} is not one of {', '.join(kinds)}"
-        return None
-
-    return check
-
-
-def spaces_in(*pairs: tuple[str, str]) -> Check:
-    """The (source, destination) spaces are one of these pairs."""
-
-    def check(request: CopyRequest) -> str | None:
-        if request.spaces not in pairs:
-            found, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in pairs)
-            return f"memory pair {found} is not one of {taken}"
-        return None
-
-    return check
-
-
-def options_in(*names: str) -> Check:
-    """No option but these is given: one that a variant does not know would be lost in silence."""
-
-    def check(request: CopyRequest) -> str | None:
-        unknown = sorted(set(request.options) - set(names))
-        if unknown:
-            near = did_you_mean(unknown[0], names)
-            return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
         return None
 
     return check
@@ -139,9 +95,8 @@ def single_thread(request: CopyRequest) -> str | None:
     return None
 
 
-def valid_copy(request: CopyRequest) -> str | None:
-    """Equal dtypes and equal extents once those of 1 are dropped."""
-    return why_invalid(request)
+valid_copy: Check = why_invalid
+"""Equal dtypes and equal extents once those of 1 are dropped."""
 
 
 def whole_byte_elements(request: CopyRequest) -> str | None:

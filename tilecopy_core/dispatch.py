@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from . import checks
+from .checks import not_as_declared, of_another_kind, option_missing
 from .errors import NoVariantError, PluginError, RequestError, TilecopyError, UnknownOptionError, did_you_mean
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, said, shown
+from .loading import PluginWarning, WrapperError, said, shown
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -17,7 +17,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .ptx import PtxBuilder
-    from .registry import Ready, Registry, Table
+    from .registry import Plugin, Registry, Table
 
 OutcomeKind: TypeAlias = Literal[
     "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"
@@ -93,17 +93,17 @@ class Plan:
             PluginError: the variant is not there any more, or its emit hook raised something that is not a
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
-        from .registry import WrapperError
-
         registry = _registry(registry)
-        plugin = registry.table().ready(self.variant)
-        if plugin is None:
+        plugin = registry.table().named(self.variant)
+        if plugin is None or plugin.variant is None:
+            known = KNOWN_VARIANTS.get(self.variant)
+            absent = f"pip install {known.package}" if known is not None else "it is not installed"
             raise PluginError(
                 f"variant {self.variant} ({self.package}) made this plan and is not to be had here: "
-                + _why_absent(registry.table(), self.variant)
+                f"{plugin.reason if plugin is not None else absent}"
             )
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
-        for option in plugin.variant.options:
+        for option in plugin.record.options:
             if option.required and request.options.get(option.name) is None:
                 raise RequestError(
                     f"{who}: option {option.name} is {option.meaning}; a plan may leave it out, instructions cannot"
@@ -118,11 +118,11 @@ class Plan:
         except PluginWarning:  # ours, where somebody asks for warnings to be raised
             raise
         except (Exception, SystemExit) as error:
-            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {_advice(plugin)}") from error
+            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
                 f"{who}: tilecopy_emit answered {shown(answer)}; it writes instructions and answers nothing "
-                f"(tilecopy_partition is the last that may decline); {_advice(plugin)}"
+                f"(tilecopy_partition is the last that may decline); {plugin.source.advice}"
             )
 
     def explain(self) -> str:
@@ -219,18 +219,20 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
     table = registry.table()
     candidates, others = _sifted(table, request, variant)
-    if variant is not None and table.ready(variant) is None:
-        _refuse_unusable(table, variant)
-    accepted: list[Ready] = []
+    named = table.named(variant) if variant is not None else None
+    if named is not None and named.variant is None and named.status != "disabled":
+        reason = named.reason or "it wraps the hooks of others and lowers nothing"
+        raise PluginError(f"variant {variant!r} was asked for by name and cannot be used: {reason}")
+    accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     for plugin in candidates:
-        outcome = _not_a_candidate(plugin, request) or _asked(plugin, request, variant, registry)
-        if outcome is None:
-            accepted.append(plugin)
-        else:
+        outcome = _against(plugin, request) or _answer(plugin, "tilecopy_predicate", request, variant, registry)
+        if isinstance(outcome, Outcome):
             outcomes.append(outcome)
+        else:
+            accepted.append(plugin)
     for place, plugin in enumerate(accepted):
-        partition = _partition(plugin, request, variant, registry)
+        partition = _answer(plugin, "tilecopy_partition", request, variant, registry)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
@@ -239,10 +241,10 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
             request=request,
             variant=plugin.name,
             package=plugin.source.owner,
-            priority=plugin.variant.priority,
+            priority=plugin.record.priority,
             partition=partition,
-            completion=plugin.variant.completion,
-            completion_steps=plugin.variant.completion_steps,
+            completion=plugin.record.completion,
+            completion_steps=plugin.record.completion_steps,
             demanded=variant is not None,
             outcomes=(*outcomes, *others),
         )
@@ -252,19 +254,13 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
 # ---------------------------------------------------------------------------------------------- candidates
 
 
-def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
+def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[list[Plugin], list[Outcome]]:
     """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
     key = (request.op, request.spaces, request.target, demanded)
-    found = table.sifted.get(key)
-    if found is None:
-        found = _sift(table, request, demanded)
-        if demanded is None or found[0]:  # a name that nobody has is not worth keeping
-            table.sifted[key] = found
-    return found
-
-
-def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tuple[Ready, ...], tuple[Outcome, ...]]:
-    candidates: list[Ready] = []
+    if key in table.sifted:
+        found: tuple[list[Plugin], list[Outcome]] = table.sifted[key]
+        return found
+    candidates: list[Plugin] = []
     others: list[Outcome] = []
     taken = {plugin.name for plugin in table.plugins if plugin.variant is not None}
     for plugin in table.plugins:
@@ -273,87 +269,56 @@ def _sift(table: Table, request: CopyRequest, demanded: str | None) -> tuple[tup
         if plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
-        elif plugin.variant.op != request.op:
-            reason = f"it lowers {plugin.variant.op}, this is a {request.op}"
-            others.append(Outcome(plugin.name, "other", reason))
-        elif demanded is not None and plugin.name != demanded:
+        elif demanded not in (None, plugin.name) and plugin.variant.op == request.op:
             others.append(Outcome(plugin.name, "not asked", f"not asked: variant={demanded!r} was demanded"))
-        elif why := checks.spaces_in(*plugin.variant.spaces)(request) or checks.architecture(plugin.variant)(request):
-            others.append(Outcome(plugin.name, "declined", why))
+        elif why := of_another_kind(plugin.variant, request):
+            others.append(Outcome(plugin.name, "declined" if plugin.variant.op == request.op else "other", why))
         else:
             candidates.append(plugin)
-    return tuple(candidates), tuple(others)
+    if demanded is None or candidates:  # a name that nobody has is not worth keeping
+        table.sifted[key] = candidates, others
+    return candidates, others
 
 
-def _not_a_candidate(plugin: Ready, request: CopyRequest) -> Outcome | None:
+def _against(plugin: Plugin, request: CopyRequest) -> Outcome | None:
     """Why this request's threads or options do not fit a variant's record, or None."""
-    record = plugin.variant
-    if why := checks.threads(record)(request) or checks.options(record)(request):
+    if why := not_as_declared(plugin.record, request):
         return Outcome(plugin.name, "declined", why)
-    if why := checks.no_option_missing(record)(request):
+    if why := option_missing(plugin.record, request):
         return Outcome(plugin.name, "lacks option", why)
     return None
 
 
-def _asked(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Outcome | None:
-    """What a variant's predicate says against a request; None when it accepts."""
-    verdict = _ask(plugin, "tilecopy_predicate", request, demanded, registry)
-    if isinstance(verdict, Accept):
-        return None
-    if isinstance(verdict, Outcome):
-        return verdict
-    if isinstance(verdict, Decline):
-        return Outcome(plugin.name, "declined", verdict.reason)
-    fault = f"tilecopy_predicate answered {shown(verdict)}, not Accept() or Decline(reason)"
-    return _faulty(plugin, "tilecopy_predicate", fault, demanded, registry)
+def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+    """What a hook answers: an Accept, a partition, or the outcome of a variant that declines or fails.
 
-
-def _partition(plugin: Ready, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
-    """A variant's partition, or the outcome that says why there is none."""
-    partition = _ask(plugin, "tilecopy_partition", request, demanded, registry)
-    if isinstance(partition, Decline):
-        return Outcome(plugin.name, "declined", partition.reason)
-    if partition is None:
-        fault = "tilecopy_partition returned None"
-        return _faulty(plugin, "tilecopy_partition", fault, demanded, registry)
-    return partition
-
-
-def _ask(plugin: Ready, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
-    """A hook's answer; an exception in it declines this one request, unless the variant was demanded by name."""
-    from .registry import WrapperError
-
+    A fault declines this one request, unless the variant was demanded by name.
+    """
+    cause: BaseException | None = None
     try:
-        return registry.call(plugin, hook, request=request)
+        answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
         raise
     except (Exception, SystemExit) as error:
-        return _faulty(plugin, hook, f"{hook} raised {said(error)}", demanded, registry, error)
-
-
-def _faulty(
-    plugin: Ready,
-    hook: str,
-    fault: str,
-    demanded: str | None,
-    registry: Registry,
-    cause: BaseException | None = None,
-) -> Outcome:
-    reason = f"{plugin.source.owner} is faulty: {fault}; {_advice(plugin)}"
+        fault, cause = f"{hook} raised {said(error)}", error
+    else:
+        if isinstance(answer, Decline):
+            return Outcome(plugin.name, "declined", answer.reason)
+        if hook == "tilecopy_predicate" and not isinstance(answer, Accept):
+            fault = f"{hook} answered {shown(answer)}, not Accept() or Decline(reason)"
+        elif answer is None:
+            fault = f"{hook} returned None"
+        else:
+            return answer
+    reason = f"{plugin.source.owner} is faulty: {fault}; {plugin.source.advice}"
     if registry.strict or plugin.name == demanded:
         raise PluginError(f"variant {plugin.name}: {reason}") from cause
     registry.report_fault(plugin, hook, reason)
     return Outcome(plugin.name, "faulty", reason)
 
 
-def _advice(plugin: Ready) -> str:
-    from .registry import advice
-
-    return advice(plugin.source)
-
-
-def _outranked(other: Ready, chosen: Ready) -> Outcome:
-    ours, theirs = chosen.variant.priority, other.variant.priority
+def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
+    ours, theirs = chosen.record.priority, other.record.priority
     if ours == theirs:
         why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
         return Outcome(other.name, "tied", why)
@@ -363,32 +328,13 @@ def _outranked(other: Ready, chosen: Ready) -> Outcome:
 # ---------------------------------------------------------------------------------------------------- errors
 
 
-def _refuse_unusable(table: Table, demanded: str) -> None:
-    """Raise where the variant that was asked for by name is there and cannot be used."""
-    for plugin in table.plugins:
-        if plugin.name == demanded and plugin.variant is None and plugin.status != "disabled":
-            reason = plugin.reason or "it wraps the hooks of others and lowers nothing"
-            raise PluginError(f"variant {demanded!r} was asked for by name and cannot be used: {reason}")
-
-
-def _why_absent(table: Table, name: str) -> str:
-    for plugin in table.plugins:
-        if plugin.name == name:
-            return plugin.reason
-    known = KNOWN_VARIANTS.get(name)
-    return f"pip install {known.package}" if known is not None else "it is not installed"
-
-
 def _no_variant(
     request: CopyRequest, demanded: str | None, outcomes: tuple[Outcome, ...], table: Table
 ) -> NoVariantError:
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    lines = [f"no installed variant lowers this copy: {request}"]
-    if demanded is not None:
-        lines[0] = f"variant {demanded!r} does not lower this copy: {request}"
+    who = "no installed variant lowers" if demanded is None else f"variant {demanded!r} does not lower"
     unknown = _unknown_option(request, demanded, table)
-    if unknown:
-        lines.insert(0, unknown)
+    lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
     for name, known in KNOWN_VARIANTS.items():
         fits = known.op == request.op and request.spaces in known.spaces
@@ -405,21 +351,17 @@ def _no_variant(
 
 def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
     """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
-    if demanded is not None and table.ready(demanded) is None:
+    op, named = request.op, table.named(demanded) if demanded is not None else None
+    if demanded is not None and (named is None or named.variant is None):
         return ""
     takers: dict[str, set[str]] = {}
-    for plugin in table.plugins:
-        if plugin.variant is not None and plugin.variant.op == request.op:
-            for option in plugin.variant.options:
-                takers.setdefault(option.name, set()).add(plugin.name)
-    for name, known in KNOWN_VARIANTS.items():
-        if known.op == request.op:
-            for option_name in known.options:
-                takers.setdefault(option_name, set()).add(name)
+    installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]
+    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in KNOWN_VARIANTS.items())):
+        for option in options if lowers == op else ():
+            takers.setdefault(option, set()).add(name)
     for given in request.options:
         if given not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
-            return f"option {given!r} is not known to any variant of {request.op}; they take {taken}" + did_you_mean(
-                given, takers
-            )
+            near = did_you_mean(given, takers)
+            return f"option {given!r} is not known to any variant of {op}; they take {taken}{near}"
     return ""

@@ -37,7 +37,7 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
         One sentence that quotes the statement: no instruction at all, a ``ret`` or ``exit``, a brace without its
         partner, a statement without its end, or a register that nobody declares.
     """
-    known = {name.lstrip("%") for name in registers}
+    known = {name.lstrip("%") for name in registers} | SPECIAL_REGISTERS
     instructions = 0
     scopes: list[set[str]] = [set()]
     for statement in _statements(lines):
@@ -56,17 +56,13 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
             if ends := _ENDS_KERNEL.match(statement):
                 return f"it emits '{statement}': {ends[1]} ends the kernel, and a copy may not"
             for name in _REGISTER.findall(statement):
-                if name not in known and not _special(name) and not any(name in scope for scope in scopes):
+                if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
                     return f"it emits '{statement}', and no register %{name} is declared"
     if len(scopes) > 1:
         return "it emits a '{' that it does not close"
     if not instructions and not may_be_empty:
         return "it emits no instruction"
     return None
-
-
-def _special(name: str) -> bool:
-    return name in SPECIAL_REGISTERS or _NUMBERED.match(name) is not None
 
 
 def _declared(text: str) -> set[str]:

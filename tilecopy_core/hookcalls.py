@@ -7,18 +7,16 @@ them at each call), and what a wrapper does is told from what the variant did.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Generator, Mapping
+from typing import Any
 
 import attrs
 import pluggy
 
 from . import hookspecs
-from .hookspecs import HOOKS, PROJECT
+from .hookspecs import HOOKS, PROJECT, hookimpl
 from .loading import Source, said, shown
 from .request import Accept, Decline, Variant
 
@@ -43,70 +41,34 @@ class Hooks:
 
 
 @attrs.frozen(eq=False)
-class Ready:
-    """A variant that can be asked.
+class Plugin:
+    """A plugin and what became of it.
 
     Attributes:
         source: where it comes from.
-        variant: its record.
-        hooks: its hook implementations.
-    """
-
-    source: Source
-    variant: Variant
-    hooks: Hooks
-    status = "ready"
-    reason = ""
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-
-@attrs.frozen(eq=False)
-class Wrapper:
-    """A plugin without a record, whose hooks run around those of every variant.
-
-    Attributes:
-        source: where it comes from.
-        hooks: its hook implementations.
-    """
-
-    source: Source
-    hooks: Hooks
-    status = "wrapper"
-    reason = ""
-    variant = None
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-
-@attrs.frozen(eq=False)
-class SetAside:
-    """A plugin that is not used.
-
-    Attributes:
-        source: where it comes from.
-        status: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
-        reason: why, and what to do about it.
+        status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
+            it is not used: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
+        reason: why it is not used and what to do about it, or "".
+        variant: its record, where it is ready.
+        hooks: its hook implementations, where it is ready or a wrapper.
     """
 
     source: Source
     status: str
-    reason: str
-    variant = None
+    reason: str = ""
+    variant: Variant | None = None
+    hooks: Hooks = attrs.field(factory=lambda: Hooks(None), repr=False)
 
     @property
     def name(self) -> str:
         """The entry-point name."""
         return self.source.name
 
-
-Plugin: TypeAlias = Ready | Wrapper | SetAside
+    @property
+    def record(self) -> Variant:
+        """The record of a plugin that is ready."""
+        assert self.variant is not None
+        return self.variant
 
 
 def hook_manager() -> pluggy.PluginManager:
@@ -137,43 +99,37 @@ class HookCall:
     result: Any = None
     fault: str = ""
     cause: BaseException | None = None
-    blamed: list[Wrapper] = attrs.field(factory=list)
+    blamed: list[Plugin] = attrs.field(factory=list)
 
 
 class Stage:
     """One variant's hooks with every wrapper around them, and nobody else's."""
 
-    def __init__(self, plugin: Ready, wrappers: list[Wrapper]) -> None:
+    def __init__(self, plugin: Plugin, wrappers: list[Plugin]) -> None:
         self._wrappers = sorted(wrappers, key=lambda w: w.name)
         self._calls = threading.local()
-        manager = hook_manager()
-        for wrapper in reversed(self._wrappers):  # the last registered is the outermost
-            manager.register(wrapper.hooks, name=f"wrapper {wrapper.name}")
-        watched = Hooks(None)
+        watcher = Hooks(None)
         for hook in HOOKS:
-            setattr(watched, hook, self._watched(hook, plugin.hooks.impls[hook]))
-        manager.register(watched, name=plugin.name)
+            setattr(watcher, hook, self._watcher())
+        manager = hook_manager()
+        # The last that is registered is the outermost; of those that ask to be tried last it is the innermost.
+        for hooks in (plugin.hooks, *(wrapper.hooks for wrapper in reversed(self._wrappers)), watcher):
+            manager.register(hooks)
         self._callers = {hook: getattr(manager.hook, hook) for hook in HOOKS}
 
-    def wrapping(self, hook: str) -> list[Wrapper]:
+    def wrapping(self, hook: str) -> list[Plugin]:
         """The wrappers of a hook."""
         return [wrapper for wrapper in self._wrappers if hook in wrapper.hooks.impls]
 
-    def _watched(self, hook: str, impl: pluggy.HookImpl) -> Callable[..., Any]:
-        """A hook that remembers what the variant itself did, which a wrapper may change afterwards."""
-        specification = getattr(hookspecs, hook)
-        names = tuple(inspect.signature(specification).parameters)
+    def _watcher(self) -> Any:
+        """The innermost wrapper of a hook: it remembers what the variant itself did, which others may change."""
 
-        @hookspecs.hookimpl
-        @functools.wraps(specification)
-        def watched(*values: Any) -> Any:
+        @hookimpl(wrapper=True, trylast=True)
+        def watch() -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            given = dict(zip(names, values, strict=True))
             started = time.perf_counter()
             try:
-                call.value = impl.function(
-                    *(given[name] for name in impl.argnames), **{name: given[name] for name in impl.kwargnames}
-                )
+                call.value = yield
                 call.done = True
                 return call.value
             except (Exception, SystemExit) as error:
@@ -182,7 +138,7 @@ class Stage:
             finally:
                 call.seconds = time.perf_counter() - started
 
-        return watched
+        return watch
 
     def call(self, hook: str, arguments: Mapping[str, Any]) -> HookCall:
         """Run a hook and find out who did what."""
@@ -208,21 +164,14 @@ class Stage:
             if isinstance(call.result, Decline) and hook != "tilecopy_emit":
                 names = ", ".join(f"{w.name} ({w.source.owner})" for w in wrappers)
                 call.result = Decline(f"{call.result.reason} (said by the wrapper {names})")
-            elif not _may_replace(hook, call.value, call.result):
+            elif not isinstance(call.result, Accept if hook == "tilecopy_predicate" else type(call.value)):
                 call.fault = f"gave {shown(call.result)} in place of the variant's {shown(call.value)}"
                 call.blamed = wrappers
 
 
-def _may_replace(hook: str, value: Any, result: Any) -> bool:
-    """Whether a wrapper may put a result in the place of a variant's own; of the hooks that may decline, a Decline always may."""
-    if hook == "tilecopy_predicate":
-        return isinstance(result, Accept)
-    return type(result) is type(value)
-
-
-def _raised_in(error: BaseException, hook: str, wrappers: list[Wrapper]) -> list[Wrapper]:
+def _raised_in(error: BaseException, hook: str, wrappers: list[Plugin]) -> list[Plugin]:
     """The wrapper in whose code an exception began; it may have passed through others on its way."""
-    found: list[Wrapper] = []
+    found: list[Plugin] = []
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 CORE = "tilecopy-core"
+THIS_PROCESS = "this process"
+"""The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes longer is named: it delays the first copy of every process."""
 _OURS = ("tilecopy_core", "pluggy")
@@ -31,6 +33,10 @@ _SHOWN_CHARACTERS = 200
 
 class PluginWarning(UserWarning):
     """A plugin was set aside, failed in a hook, or is slow."""
+
+
+class WrapperError(PluginError):
+    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
@@ -58,6 +64,13 @@ class Source:
         """Distribution and version, for messages."""
         return f"{self.package} {self.version}"
 
+    @property
+    def advice(self) -> str:
+        """What somebody can do about the plugin."""
+        if self.package == THIS_PROCESS:
+            return f"registry.unregister({self.name!r}) removes it"
+        return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
+
 
 # ------------------------------------------------------------------------------------------------- discovery
 
@@ -76,7 +89,7 @@ def installed(group: str) -> list[Source]:
     found: dict[tuple[str, str], Source] = {}
     seen: set[str] = set()
     for distribution in distributions():
-        text = _entry_points_text(distribution)
+        text = _text(distribution, "entry_points.txt")
         if family not in text:
             continue
         package, version, requirements = _about(distribution)
@@ -95,32 +108,21 @@ def installed(group: str) -> list[Source]:
     return [found[key] for key in sorted(found)]
 
 
-def _entry_points_text(distribution: Distribution) -> str:
+def _text(distribution: Distribution, name: str) -> str:
     try:
-        return distribution.read_text("entry_points.txt") or ""
+        return distribution.read_text(name) or ""
     except (OSError, ValueError):  # unreadable, or not UTF-8: somebody else's
         return ""
 
 
 def _about(distribution: Distribution) -> tuple[str, str, list[str]]:
-    """Name, version and requirements, read from the header lines: parsing all metadata takes ten times as long."""
-    try:
-        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    except (OSError, ValueError):
-        text = ""
-    name, version, requirements = "unknown", "0", []
-    for line in text.splitlines():
-        if not line:
-            break
-        field, _, value = line.partition(":")
-        match field.lower():
-            case "name":
-                name = value.strip()
-            case "version":
-                version = value.strip()
-            case "requires-dist":
-                requirements.append(value.strip())
-    return name, version, requirements
+    """Name, version and requirements, from the header alone: parsing all metadata takes ten times as long."""
+    from email.parser import HeaderParser
+
+    text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO")
+    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
+    name, version = str(headers.get("Name", "unknown")), str(headers.get("Version", "0"))
+    return name.strip(), version.strip(), [str(line).strip() for line in headers.get_all("Requires-Dist", [])]
 
 
 def canonical(package: str) -> str:
@@ -177,6 +179,34 @@ def load(source: Source) -> Any:
     if seconds > SLOW_IMPORT_SECONDS:
         warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
     return plugin
+
+
+def by_name(group: str) -> dict[str, list[Source]]:
+    """The installed sources of a group that this core can load, by name."""
+    found: dict[str, list[Source]] = {}
+    for source in installed(group):
+        if not source.incompatible:
+            found.setdefault(source.name, []).append(source)
+    return found
+
+
+def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
+    """What the one source of a name gives, or what ``make`` makes of it.
+
+    Raises:
+        PluginError: several packages have the name, the one needs a newer core, or it fails.
+    """
+    first, *others = sources
+    if others:
+        owners = " and by ".join(source.owner for source in sources)
+        raise PluginError(f"the name {first.name!r} is registered by {owners}; pip uninstall one of them")
+    remedy = f"pip install --upgrade {first.package}, or pip uninstall {first.package}"
+    if first.needs:
+        raise PluginError(f"{first.owner}: {first.needs}; {remedy}")
+    try:
+        return load(attrs.evolve(first, load=lambda: make(first.load())))
+    except PluginError as error:
+        raise PluginError(f"{error}; {remedy}") from error
 
 
 # -------------------------------------------------------------------------------------------------- messages

@@ -7,6 +7,7 @@ record or claims a taken name is set aside with its reason and never takes the o
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -14,24 +15,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import pluggy
 
 from .errors import PluginError, RequestError, did_you_mean
-from .hookcalls import Hooks, Plugin, Ready, SetAside, Stage, Wrapper, hook_manager
+from .hookcalls import Hooks, Plugin, Stage, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, Source, canonical, installed, load, said, shown, warn
+from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, shown, warn
 from .request import Variant
 
 __all__ = [
     "EXECUTORS_GROUP",
     "Plugin",
     "PluginWarning",
-    "Ready",
     "Registry",
-    "SetAside",
     "Source",
-    "Wrapper",
     "WrapperError",
     "default_registry",
     "installed",
@@ -41,12 +38,7 @@ EXECUTORS_GROUP = "tilecopy.executors.v1"
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what a busy
 machine makes of that, and of the text of the largest copies."""
-THIS_PROCESS = "this process"
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
-
-
-class WrapperError(PluginError):
-    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
@@ -63,16 +55,9 @@ class Table:
     environment: tuple[str | None, ...]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
-    def ready(self, name: str) -> Ready | None:
-        """The variant of that name, where it can be asked."""
-        return next((p for p in self.plugins if isinstance(p, Ready) and p.name == name), None)
-
-
-def advice(source: Source) -> str:
-    """What somebody can do about a plugin."""
-    if source.package == THIS_PROCESS:
-        return f"registry.unregister({source.name!r}) removes it"
-    return f"TILECOPY_DISABLE={source.name} leaves it out, pip uninstall {source.package} removes it"
+    def named(self, name: str) -> Plugin | None:
+        """The plugin of that name, or None; of several the one that can be asked."""
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 class Registry:
@@ -89,23 +74,21 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        elif isinstance(sources, str) or not isinstance(sources, Iterable):
+        if isinstance(sources, str) or not isinstance(sources, Iterable):
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list(sources)
-        for source in self._installed:
-            if not isinstance(source, Source):
-                raise RequestError(f"Registry: sources holds Source records, not {shown(source)}")
-        if environ is not None and not isinstance(environ, Mapping):
+        if odd := [source for source in self._installed if not isinstance(source, Source)]:
+            raise RequestError(f"Registry: sources holds Source records, not {shown(odd[0])}")
+        if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
         self._lock = threading.RLock()
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
-        self._stages: dict[Ready, Stage] = {}
+        self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
         self._said: set[tuple[Any, ...]] = set()
-        self._probe: pluggy.PluginManager | None = None
 
     # ------------------------------------------------------------------------------------------- contents
 
@@ -131,12 +114,13 @@ class Registry:
         with self._lock:
             if self._loading:
                 raise PluginError("a plugin asked for the installed variants while it was being imported")
-            sources = self._sources()
+            kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
+            sources = [*kept, *self._registered.values()]
             by_name: dict[str, list[Source]] = {}
             for source in sources:
                 if not source.incompatible and not source.needs:
                     by_name.setdefault(source.name, []).append(source)
-            disabled = self._disabled(sources)
+            disabled = self._disabled({source.name for source in sources})
             self._loading = True
             try:
                 plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
@@ -144,44 +128,41 @@ class Registry:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                self._report(plugin)
+                if plugin.status in ("broken", "duplicate") or (
+                    plugin.source.needs and plugin.status == "incompatible"
+                ):
+                    if self.strict:
+                        raise PluginError(f"variant {plugin.name}: {plugin.reason}")
+                    self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             self._table = table = Table(tuple(plugins), environment)
             self._stages = {}
             return table
 
-    def _sources(self) -> list[Source]:
-        """The installed ones that nothing of this process replaces, and those of this process."""
-        kept = [s for s in self._installed if s.name not in self._registered or _first_party(s)]
-        return [*kept, *self._registered.values()]
-
-    def _disabled(self, sources: list[Source]) -> dict[str, str]:
-        names = {source.name for source in sources}
+    def _disabled(self, names: set[str]) -> dict[str, str]:
+        """The variants that the environment leaves out, and which variable does."""
         found: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
-            text = self._environ.get(variable)
-            if text is None:
+            if (text := self._environ.get(variable)) is None:
                 continue
-            listed = [name.strip() for name in text.split(",") if name.strip()]
-            for name in listed:
-                if name not in names and name not in KNOWN_VARIANTS:
-                    hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
-                    raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
-            for name in names:
-                if (name in listed) == (variable == "TILECOPY_DISABLE"):
-                    found[name] = f"disabled by {variable}={text}"
+            listed = {name.strip() for name in text.split(",")} - {""}
+            for name in sorted(listed - names - set(KNOWN_VARIANTS)):
+                hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
+                raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
+            left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
+            found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
         return found
 
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
         """What became of a source; decided without importing it where that can be."""
         if source.incompatible:
-            return SetAside(source, "incompatible", source.incompatible)
+            return Plugin(source, "incompatible", source.incompatible)
         if source.name in disabled:
-            return SetAside(source, "disabled", disabled[source.name])
+            return Plugin(source, "disabled", disabled[source.name])
         if source.needs:
-            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {advice(source)}"
-            return SetAside(source, "incompatible", reason)
+            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {source.advice}"
+            return Plugin(source, "incompatible", reason)
         if clash := self._clash(source, claimants):
-            return SetAside(source, "duplicate", clash)
+            return Plugin(source, "duplicate", clash)
         if source not in self._loaded:
             self._loaded[source] = self._load(source)
         return self._loaded[source]
@@ -189,62 +170,31 @@ class Registry:
     @staticmethod
     def _clash(source: Source, claimants: list[Source]) -> str:
         """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
-        rivals = [claimant for claimant in claimants if claimant is not source]
-        if not rivals or _first_party(source):
+        if len(claimants) < 2 or _first_party(source):
             return ""
-        for rival in rivals:
+        for rival in claimants:
             if _first_party(rival):
                 return (
                     f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
                     f"pip uninstall {source.package}, or ask its author for another name"
                 )
-        owners = " and by ".join(sorted(s.owner for s in (source, *rivals)))
+        owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
         return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
 
     def _load(self, source: Source) -> Plugin:
         try:
             plugin = load(source)
         except PluginError as error:
-            return SetAside(source, "broken", f"{error}; {advice(source)}")
+            return Plugin(source, "broken", f"{error}; {source.advice}")
         try:
-            variant = getattr(plugin, "variant", None)
+            variant, hooks = getattr(plugin, "variant", None), Hooks(plugin)
             if variant is not None:
                 _check_record(source, variant)
-            hooks = Hooks(plugin)
-            self._check_hooks(hooks, wrapper=variant is None)
-            return Wrapper(source, hooks) if variant is None else Ready(source, variant, hooks)
+            _check_hooks(hooks, wrapper=variant is None)
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
-            return SetAside(source, "broken", f"{source.owner} is no variant: {why}; {advice(source)}")
-
-    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
-        """Demand that a plugin implements the hooks that there are, as they are.
-
-        Raises:
-            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
-        """
-        probe, self._probe = self._probe or hook_manager(), None  # a manager that refuses a plugin is not used again:
-        probe.register(hooks, name="probe")  # pluggy 1.6 leaves it half registered
-        probe.check_pending()
-        for caller in probe.get_hookcallers(hooks) or ():
-            hooks.impls[caller.name] = next(impl for impl in caller.get_hookimpls() if impl.plugin is hooks)
-        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
-        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
-            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
-            raise PluginError(f"it does not implement {', '.join(missing)}")
-        if not wrapper and wrapping:
-            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
-        probe.unregister(hooks)
-        self._probe = probe
-
-    def _report(self, plugin: Plugin) -> None:
-        """Say once that a plugin is set aside by nobody's wish; raise where that is asked for."""
-        if plugin.status in ("ready", "wrapper", "disabled") or plugin.source.incompatible:
-            return
-        if self.strict:
-            raise PluginError(f"variant {plugin.name}: {plugin.reason}")
-        self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
+            return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
+        return Plugin(source, "wrapper" if variant is None else "ready", variant=variant, hooks=hooks)
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -294,7 +244,7 @@ class Registry:
 
     # ------------------------------------------------------------------------------------------- calls
 
-    def call(self, plugin: Ready, hook: str, **arguments: Any) -> Any:
+    def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
         """Call one hook of one variant; wrappers registered by others run around it.
 
         What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
@@ -305,8 +255,8 @@ class Registry:
         """
         stage = self._stages.get(plugin)
         if stage is None:
-            wrappers = [p for p in self.table().plugins if isinstance(p, Wrapper)]
-            stage = self._stages[plugin] = Stage(plugin, wrappers)
+            stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
+            self._stages[plugin] = stage
         started = time.perf_counter()
         own = stage.call(hook, arguments)
         seconds = time.perf_counter() - started
@@ -322,29 +272,26 @@ class Registry:
             return own.value if own.done else self.call(plugin, hook, **arguments)
         return own.result
 
-    def _report_slow(self, plugin: Ready, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
-        slow: list[Plugin] = [plugin] if own_seconds > SLOW_SECONDS[hook] else []
-        if seconds - own_seconds > SLOW_SECONDS[hook]:
-            slow += stage.wrapping(hook)
-        for one in slow:
-            took = own_seconds if one is plugin else seconds - own_seconds
-            self._say(
-                ("slow", one, hook),
-                f"{one.status if one is not plugin else 'variant'} {one.name} ({one.source.owner}): {hook} took "
-                f"{took:.1f} s for one copy; {advice(one.source)}",
-            )
+    def _report_slow(self, plugin: Plugin, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
+        for who, took in [(plugin, own_seconds), *((w, seconds - own_seconds) for w in stage.wrapping(hook))]:
+            if took > SLOW_SECONDS[hook]:
+                kind = "variant" if who is plugin else "wrapper"
+                self._say(
+                    ("slow", who, hook),
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {took:.1f} s for one copy; {who.source.advice}",
+                )
 
-    def _set_aside(self, wrapper: Wrapper, hook: str, fault: str, cause: BaseException | None) -> None:
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {advice(wrapper.source)}"
+    def _set_aside(self, wrapper: Plugin, hook: str, fault: str, cause: BaseException | None) -> None:
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {wrapper.source.advice}"
         if self.strict:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
         with self._lock:
-            self._loaded[wrapper.source] = SetAside(wrapper.source, "broken", reason)
+            self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._said.add((wrapper.source,))
             self._table, self._stages = None, {}
         warn(f"wrapper {wrapper.name} is set aside: {reason}")
 
-    def report_fault(self, plugin: Ready, hook: str, fault: str) -> None:
+    def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
         self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
 
@@ -363,13 +310,35 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(why)
 
 
-_default: list[Registry] = []
+def _check_hooks(hooks: Hooks, *, wrapper: bool) -> None:
+    """Demand that a plugin implements the hooks that there are, as they are.
+
+    Raises:
+        PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
+    """
+    manager = hook_manager()
+    manager.register(hooks)
+    manager.check_pending()
+    for caller in manager.get_hookcallers(hooks) or ():
+        hooks.impls[caller.name] = caller.get_hookimpls()[0]
+    wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
+    if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
+        raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+    if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
+        raise PluginError(f"it does not implement {', '.join(missing)}")
+    if not wrapper and wrapping:
+        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
+
+
 _default_lock = threading.Lock()
+
+
+@functools.cache
+def _make_default() -> Registry:
+    return Registry()
 
 
 def default_registry() -> Registry:
     """The registry of this process, made at the first call: the one global state of tilecopy."""
     with _default_lock:
-        if not _default:
-            _default.append(Registry())
-        return _default[0]
+        return _make_default()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -53,29 +53,40 @@ THREADS = ("all", "one", "any")
 IN_A_KERNEL = "in a kernel"
 
 
-def _is_a_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_word(value: object, words: tuple[str, ...]) -> bool:
+def _is_word(value: object, words: Collection[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
-def _is_a_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(s, str) and s for s in value)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_tuple_of(value: object, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, tuple) and all(map(fits, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return _is_tuple_of(value, _is_text) and len(value) == 2
+
+
+def _tuple(value: Any) -> Any:
     """A list as a tuple; anything else as it is, for the record to judge."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(_tuple(pair) for pair in value) if isinstance(value, (list, tuple)) else value
+def _field(rule: str, fits: Callable[[Any], bool], **more: Any) -> Any:
+    """A field of a record of the contract: what it is in words, and whether a value is that."""
 
+    def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not fits(value):
+            named = f" {shown(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
+            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {shown(value)}")
 
-def _types(value: Any) -> tuple[type, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    return attrs.field(validator=check, **more)
 
 
 def _default_completion(variant: Variant) -> str:
@@ -86,16 +97,6 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
     if _is_word(variant.completion, (UNDECLARED,)):
         return ("its record does not say; see the documentation of the package",)
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
-
-
-def _text(what: str) -> Callable[[Any, Any, Any], None]:
-    """An attrs validator: a text that is not empty, on one line where it is a name."""
-
-    def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, str) or not value.strip():
-            raise PluginError(f"{type(record).__name__}: {attribute.name} is {what}, not {shown(value)}")
-
-    return check
 
 
 @attrs.frozen
@@ -117,7 +118,7 @@ class Decline:
         PluginError: the reason is not a text.
     """
 
-    reason: str = attrs.field(validator=_text("a text: operand, value and rule"))
+    reason: str = _field("a text: operand, value and rule", _is_text)
 
     def __bool__(self) -> bool:
         return False
@@ -142,27 +143,21 @@ class Option:
         PluginError: a field is malformed.
     """
 
-    name: str = attrs.field()
-    types: tuple[type, ...] = attrs.field(converter=_types)
-    meaning: str = attrs.field(validator=_text("a text that says what the value is"))
-    required: bool | str = False
+    name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
+    types: tuple[type, ...] = _field(
+        "a type or a tuple of types",
+        lambda value: value != () and _is_tuple_of(value, lambda one: isinstance(one, type)),
+        converter=lambda value: value if isinstance(value, tuple) else (value,),
+    )
+    meaning: str = _field("a text that says what the value is", _is_text)
+    required: bool | str = _field(
+        f"True, False or {IN_A_KERNEL!r}",
+        lambda value: isinstance(value, bool) or _is_word(value, (IN_A_KERNEL,)),
+        default=False,
+    )
     default: Any = None
 
-    @name.validator
-    def _check_name(self, _: Any, value: object) -> None:
-        if not isinstance(value, str) or not value.isidentifier():
-            raise PluginError(f"Option: name is a keyword such as 'mbar', not {shown(value)}")
-
-    @types.validator
-    def _check_types(self, _: Any, value: tuple[object, ...]) -> None:
-        if not value or not all(isinstance(one, type) for one in value):
-            raise PluginError(f"Option {self.name}: types is a type or a tuple of types, not {shown(value)}")
-
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.required, bool) and not _is_word(self.required, (IN_A_KERNEL,)):
-            raise PluginError(
-                f"Option {self.name}: required is True, False or {IN_A_KERNEL!r}, not {shown(self.required)}"
-            )
         if self.default is not None and (self.required or not self.fits(self.default)):
             rule = "an option that is required has none" if self.required else "it is of one of the option's types"
             raise PluginError(f"Option {self.name}: default is {shown(self.default)}, and {rule}")
@@ -203,48 +198,42 @@ class Variant:
         PluginError: a field is malformed; the message names the field, the value and the rule.
     """
 
-    name: str = attrs.field(validator=_text("the name of the entry point"))
-    op: str = attrs.field(validator=_text(f"one of {', '.join(OPS)}"))
-    priority: int = attrs.field()
-    summary: str = attrs.field(validator=_text("one line that says what it does"))
-    spaces: tuple[tuple[str, str], ...] = attrs.field(converter=_pairs)
-    min_arch: int = attrs.field(default=75)
-    options: tuple[Option, ...] = attrs.field(default=(), converter=_tuple)
-    completion: str = attrs.field(
-        default=attrs.Factory(_default_completion, takes_self=True),
-        validator=_text("a word such as 'mbarrier'"),
+    name: str = _field("the name of the entry point", _is_text)
+    op: str = _field(f"one of {', '.join(OPS)}", _is_text)
+    priority: int = _field("an integer", _is_number)
+    summary: str = _field("one line that says what it does", _is_text)
+    spaces: tuple[tuple[str, str], ...] = _field(
+        "pairs of names, (source, destination)",
+        lambda value: value != () and _is_tuple_of(value, _is_pair),
+        converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
-    completion_steps: tuple[str, ...] = attrs.field(
+    min_arch: int = _field(
+        "the number of an architecture, such as 90", lambda value: _is_number(value) and value >= 1, default=75
+    )
+    options: tuple[Option, ...] = _field(
+        "a tuple of Option records",
+        lambda value: _is_tuple_of(value, lambda one: isinstance(one, Option)),
+        default=(),
+        converter=_tuple,
+    )
+    completion: str = _field(
+        "a word such as 'mbarrier'", _is_text, default=attrs.Factory(_default_completion, takes_self=True)
+    )
+    completion_steps: tuple[str, ...] = _field(
+        "what the caller does after the copy (for a completion of the variant's own), as texts in order",
+        lambda value: value != () and _is_tuple_of(value, _is_text),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    threads: str = attrs.field(default="all")
-    instructions: str = ""
-
-    def _refuse(self, field: str, rule: str) -> PluginError:
-        return PluginError(f"Variant {shown(self.name)}: {field} is {rule}, not {shown(getattr(self, field))}")
+    threads: str = _field(f"one of {', '.join(THREADS)}", lambda value: _is_word(value, THREADS), default="all")
+    instructions: str = _field("a text", lambda value: isinstance(value, str), default="")
 
     def __attrs_post_init__(self) -> None:
-        if not _is_a_number(self.priority):
-            raise self._refuse("priority", "an integer")
-        if not _is_a_number(self.min_arch) or self.min_arch < 1:
-            raise self._refuse("min_arch", "the number of an architecture, such as 90")
-        if not isinstance(self.spaces, tuple) or not self.spaces or not all(_is_a_pair(pair) for pair in self.spaces):
-            raise self._refuse("spaces", "pairs of names, (source, destination)")
-        if not _is_word(self.threads, THREADS):
-            raise self._refuse("threads", f"one of {', '.join(THREADS)}")
-        if not isinstance(self.instructions, str):
-            raise self._refuse("instructions", "a text")
-        if not isinstance(self.options, tuple) or not all(isinstance(option, Option) for option in self.options):
-            raise self._refuse("options", "a tuple of Option records")
         names = [option.name for option in self.options]
         if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
             raise PluginError(
                 f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
             )
-        steps = self.completion_steps
-        if not isinstance(steps, tuple) or not steps or not all(isinstance(s, str) and s.strip() for s in steps):
-            raise self._refuse("completion_steps", f"what the caller does after {self.completion!r}, as texts in order")
 
     def why_unusable(self) -> str | None:
         """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,21 +18,29 @@ from ..errors import RequestError, did_you_mean
 from ..executors import executors
 from ..kernel import KernelBuilder
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from ..layout import TileLayout
 from ..memory import Region
 from ..registry import default_registry
+from ..request import OPS
+from ..scope import Scope
 from ..target import TARGETS
 from .copying import copy_file
 from .doctor import findings
 from .expressions import parse_region, parse_scope
 from .group import Answer, TilecopyGroup
 from .job import Job, Outcome
-from .tables import rate, run_text, table
+from .tables import run_text, table
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
 _TARGET = Name("target", TARGETS)
+_ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
+    "priority": None
+}
+"""What `tilecopy variants` tells of each, and nothing of it yet."""
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
-_OPS = Name("op", ("copy", "copy_async"))
+_SPLIT = ("outer", "threads", "vec", "vec_bits")
+"""What is told of a partition that has it."""
 
 
 @click.group(cls=TilecopyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -43,20 +53,20 @@ def tilecopy() -> None:
     """
 
 
-def _check_name(option: str, value: str | None, names: Iterable[str]) -> None:
-    """A name that only the installed plugins can tell: wrong usage if nobody has it."""
-    known = sorted(names)
-    if value is not None and value not in known:
-        near = did_you_mean(value, known)
-        raise click.UsageError(
-            f"{option} {value!r}: there is none of that name; there are {', '.join(known)}{near}",
-            click.get_current_context(),
-        )
-
-
-def _check_variant(name: str | None) -> None:
-    if name is not None:
-        _check_name("--variant", name, {*KNOWN_VARIANTS, *(plugin.name for plugin in default_registry().plugins())})
+def _check_names(**given: str | None) -> None:
+    """Names that only the installed plugins can tell: wrong usage where nobody has one."""
+    for option, value in given.items():
+        if value is None:
+            continue
+        first_party = KNOWN_VARIANTS if option == "variant" else KNOWN_EXECUTORS
+        others = (plugin.name for plugin in default_registry().plugins()) if option == "variant" else executors()
+        known = sorted({*first_party, *others})
+        if value not in known:
+            raise click.UsageError(
+                f"--{option} {value!r}: there is none of that name; there are {', '.join(known)}"
+                f"{did_you_mean(value, known)}",
+                click.get_current_context(),
+            )
 
 
 @tilecopy.command(short_help="Copy an array file tile by tile, and verify it.")
@@ -77,8 +87,7 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     SOURCE is a .npy file of any rank, shape, dtype and memory order; DESTINATION is written when every byte of the
     result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one.
     """
-    _check_variant(options["variant"])
-    _check_name("--executor", options["executor"], {*KNOWN_EXECUTORS, *executors()})
+    _check_names(variant=options["variant"], executor=options["executor"])
     columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     terminal = sys.stderr is not None and sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
@@ -90,83 +99,69 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
 
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
-    return {
-        "output": str(destination),
-        "shape": list(outcome.shape),
-        "dtype": outcome.dtype,
-        "order": outcome.order,
-        "bytes": outcome.nbytes,
-        "seconds": outcome.seconds,
-        "runs": outcome.runs,
-        "gb_per_s_read_and_written": rate(outcome),
-        "executor": outcome.executor,
-        "target": outcome.target,
-        "verified": outcome.verified,
-        "parts": [
-            {
-                "where": part.where,
-                "tile": list(part.tile),
-                "tiles": part.count,
-                "threads": part.kernel.threads,
-                "plans": [_plan_data(found) for found in part.kernel.plans],
-            }
-            for part in outcome.parts
-        ],
-    }
+    parts = [
+        {
+            "where": part.where,
+            "tile": part.tile,
+            "tiles": part.count,
+            "threads": part.kernel.threads,
+            "plans": [_plan_data(found) for found in part.kernel.plans],
+        }
+        for part in outcome.parts
+    ]
+    told = {"output": str(destination), "gb_per_s_read_and_written": outcome.gb_per_s, "parts": parts}
+    return attrs.asdict(outcome, recurse=False) | told
 
 
 def _plan_data(found: Plan) -> dict[str, Any]:
-    partition = found.partition
-    named = {
-        name: getattr(partition, name) for name in ("outer", "threads", "vec", "vec_bits") if hasattr(partition, name)
-    }
     return {
         "copy": str(found.request),
         "variant": found.variant,
         "package": found.package,
         "priority": found.priority,
-        "summary": partition.summary() if hasattr(partition, "summary") else str(partition),
-        "declined": dict(found.declined),
-        **named,
+        "summary": found.summary,
+        "declined": found.declined,
+        **{name: getattr(found.partition, name) for name in _SPLIT if hasattr(found.partition, name)},
     }
 
 
-def _copy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that describe one copy in words."""
-    for option in reversed(
-        (
-            click.argument("source"),
-            click.argument("destination"),
-            click.option("--src-layout", help="Layout of the source buffer; row-major by default."),
-            click.option("--dst-layout", help="Layout of the destination buffer."),
-            click.option(
-                "--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."
-            ),
-            click.option("--op", type=_OPS, default="copy", show_default=True),
-            click.option("--target", type=_TARGET, default="sm_90a", show_default=True),
-            click.option("--variant", help="Demand this variant."),
-        )
-    ):
-        command = option(command)
-    return command
+@attrs.frozen(eq=False)
+class _Words:
+    """One copy as it is described in words."""
+
+    src: Region
+    dst: Region
+    scope: Scope
+    op: str
+    target: str
+    variant: str | None
 
 
-def _regions(source: str, destination: str, src_layout: str | None, dst_layout: str | None) -> tuple[Region, Region]:
-    return parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
+def _copy_in_words(command: Callable[[_Words], Answer]) -> Callable[..., Answer]:
+    """A command of one copy, with the options that describe it."""
+
+    @click.argument("source")
+    @click.argument("destination")
+    @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
+    @click.option("--dst-layout", help="Layout of the destination buffer.")
+    @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
+    @click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
+    @click.option("--target", type=_TARGET, default="sm_90a", show_default=True)
+    @click.option("--variant", help="Demand this variant.")
+    @functools.wraps(command)
+    def described(
+        source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
+    ) -> Answer:
+        src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
+        _check_names(variant=words["variant"])
+        return command(_Words(src, dst, parse_scope(scope), **words))
+
+    return described
 
 
 @tilecopy.command("plan")
-@_copy_options
-def plan_command(
-    source: str,
-    destination: str,
-    src_layout: str | None,
-    dst_layout: str | None,
-    scope: str,
-    op: str,
-    target: str,
-    variant: str | None,
-) -> Answer:
+@_copy_in_words
+def plan_command(copy: _Words) -> Answer:
     """Say how one copy would be lowered, and why.
 
     SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region:
@@ -175,95 +170,58 @@ def plan_command(
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
           --dst-layout 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
     """
-    src, dst = _regions(source, destination, src_layout, dst_layout)
-    _check_variant(variant)
-    found = plan(dst, src, op=op, scope=parse_scope(scope), target=target, variant=variant)
+    found = plan(copy.dst, copy.src, op=copy.op, scope=copy.scope, target=copy.target, variant=copy.variant)
     return Answer(_plan_data(found), lambda: f"{found.explain()}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
-@_copy_options
-def ptx_command(
-    source: str,
-    destination: str,
-    src_layout: str | None,
-    dst_layout: str | None,
-    scope: str,
-    op: str,
-    target: str,
-    variant: str | None,
-) -> Answer:
+@_copy_in_words
+def ptx_command(copy: _Words) -> Answer:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
-    src, dst = _regions(source, destination, src_layout, dst_layout)
-    _check_variant(variant)
-    who = parse_scope(scope)
-    threads = {"thread": 32, "warp": 32, "warpgroup": 128}.get(who.kind, who.threads)
+    threads = {"thread": 32, "warp": 32, "warpgroup": 128}.get(copy.scope.kind, copy.scope.threads)
     kernel = KernelBuilder("copy", threads=threads)
-    regions = []
-    for region in (src, dst):
-        buffer = region.buffer
-        if buffer.space == "global":
-            declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=_strides(region))
-        elif buffer.space == "shared":
-            declared = kernel.shared(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
-        elif buffer.space == "local":
-            if buffer.span_bytes > _MAX_LOCAL_BYTES:
-                raise RequestError(
-                    f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers"
-                )
-            declared = kernel.local(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
-        else:
-            raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
-        box = tuple(slice(start, start + extent) for start, extent in zip(region.starts, region.extents, strict=True))
-        regions.append(declared[box])
-    copies = getattr(kernel, who.kind)
-    getattr(copies, op)(regions[1], regions[0], variant=variant)
-    built = kernel.build(target=target)
+    src, dst = (_declared(kernel, region) for region in (copy.src, copy.dst))
+    getattr(getattr(kernel, copy.scope.kind), copy.op)(dst, src, variant=copy.variant)
+    built = kernel.build(target=copy.target)
     return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
 
 
-def _strides(region: Region) -> tuple[Any, ...]:
-    layout: Any = region.buffer.layout
-    if len(getattr(layout, "shard", ())) != len(region.buffer.shape):
-        raise RequestError(
-            f"{region.buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}"
-        )
-    return tuple(it.stride for it in layout.shard)
+def _declared(kernel: KernelBuilder, region: Region) -> Region:
+    """The same region of a buffer of a kernel."""
+    buffer, layout = region.buffer, region.buffer.layout
+    if buffer.space == "global":
+        if not isinstance(layout, TileLayout) or len(layout.shard) != len(buffer.shape):
+            raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
+        strides = tuple(it.stride for it in layout.shard)
+        declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=strides)
+    elif buffer.space == "shared":
+        declared = kernel.shared(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
+    elif buffer.space == "local":
+        if buffer.span_bytes > _MAX_LOCAL_BYTES:
+            raise RequestError(f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers")
+        declared = kernel.local(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
+    else:
+        raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
+    return declared[
+        tuple(slice(start, start + extent) for start, extent in zip(region.starts, region.extents, strict=True))
+    ]
 
 
 @tilecopy.command(short_help="List the variants and what became of each.")
 def variants() -> Answer:
     """List the variants: installed, set aside and why, and those that could be installed."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for plugin in default_registry().plugins():
-        record = plugin.variant
-        rows.append(
-            {
-                "name": plugin.name,
-                "op": record.op if record else "",
-                "priority": record.priority if record else None,
-                "package": plugin.source.package,
-                "version": plugin.source.version,
-                "needs": f"sm_{record.min_arch}" if record else "",
-                "status": plugin.status,
-                "about": record.summary if record else plugin.reason,
-            }
-        )
-    names = {row["name"] for row in rows}
-    rows += [
-        {
-            "name": name,
-            "op": known.op,
-            "priority": None,
-            "package": known.package,
-            "version": "",
-            "needs": "",
-            "status": "not installed",
-            "about": f"pip install {known.package}",
-        }
-        for name, known in KNOWN_VARIANTS.items()
-        if name not in names
-    ]
+        source, record = plugin.source, plugin.variant
+        told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
+        rows.append(_ROW | told | {"about": plugin.reason})
+        if record is not None:
+            needs = f"sm_{record.min_arch}"
+            rows[-1] |= {"op": record.op, "priority": record.priority, "needs": needs, "about": record.summary}
+    for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
+        known = KNOWN_VARIANTS[name]
+        told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
+        rows.append(_ROW | told | {"about": f"pip install {known.package}"})
     return Answer(rows, lambda: _variants_text(rows))
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ..errors import TilecopyError
@@ -21,6 +22,15 @@ from .output import output_file
 
 Progress = Callable[[int, int], None]
 """Called with tiles done and tiles in all."""
+
+
+@attrs.frozen(eq=False)
+class Piece:
+    """A part of the array as rows of words, the same part of the result, and the kernels that copy it."""
+
+    source: Any
+    result: Any
+    parts: list[Part]
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
@@ -36,7 +46,7 @@ def choose_target(job: Job) -> tuple[Target, str]:
     return target_of("sm_90"), name
 
 
-def copy_file(source: Path, destination: Path, job: Job, progress: Progress | None = None) -> Outcome:
+def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
     """Copy an array file tile by tile; the result is verified before the output file appears or changes.
 
     The header of the output is that of the input, byte for byte: the two files compare equal.
@@ -50,12 +60,15 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress | No
     with output_file(destination) as write:
         over_itself = destination.exists() and destination.samefile(source)
         target, executor = choose_target(job)
-        pieces = as_rows(array, job.tile[1])
-        built = [(piece, build_parts(job, piece.shape, str(piece.dtype), target)) for piece in pieces]
         result = np.empty_like(array, order="K")
-        results = as_rows(result, job.tile[1])
+        pieces = [
+            Piece(words, made, build_parts(job, words.shape, str(words.dtype), target))
+            for words, made in zip(as_rows(array, job.tile[1]), as_rows(result, job.tile[1]), strict=True)
+        ]
+        for piece in pieces:
+            np.invert(piece.source, out=piece.result)  # every byte of the result is wrong until it is copied
         run = _run_cuda if executor == "cuda" else _run_here
-        seconds, runs = run(executor, built, results, progress)
+        seconds, runs = run(executor, pieces, progress)
         wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))
         if wrong:
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
@@ -64,7 +77,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress | No
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
     verified = f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before"
-    parts = tuple(part for _, found in built for part in found)
+    parts = tuple(part for piece in pieces for part in piece.parts)
     return Outcome(
         array.shape, str(array.dtype), order, parts, array.nbytes, seconds, runs, executor, str(target), verified
     )
@@ -77,40 +90,25 @@ def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
         return True
 
 
-def _run_here(
-    name: str, built: Sequence[tuple[Any, list[Part]]], results: Sequence[Any], progress: Progress | None
-) -> tuple[float, int]:
-    total = sum(part.count for _, parts in built for part in parts)
-    done, seconds = 0, 0.0
-    for (piece, parts), result in zip(built, results, strict=True):
-        np.invert(piece, out=result)  # every byte of the result is wrong until it is copied
-        for part in parts:
-            executor = _reporting(name, _shifted(progress, done, total))
+def _run_here(name: str, pieces: Sequence[Piece], progress: Progress) -> tuple[float, int]:
+    """Run on host arrays, once; where the executor's class takes ``progress=`` (of CTAs, each a tile) it reports them."""
+    total = sum(part.count for piece in pieces for part in piece.parts)
+    executor, done, seconds = executor_named(name), 0, 0.0
+    reports: Any = type(executor) if "progress" in inspect.signature(type(executor)).parameters else None
+    for piece in pieces:
+        for part in piece.parts:
+            if reports is not None:
+                executor = reports(progress=lambda ctas, _, before=done: progress(before + ctas, total))
             started = time.perf_counter()
-            executor.launch(part.kernel, (piece, result))
+            executor.launch(part.kernel, (piece.source, piece.result))
             seconds += time.perf_counter() - started
             done += part.count
-            if progress is not None:
-                progress(done, total)
+            progress(done, total)
     return seconds, 1
 
 
-def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """Progress of one kernel (a CTA copies one tile) as that of all."""
-    return None if progress is None else lambda ctas, _: progress(done + ctas, total)
-
-
-def _reporting(name: str, progress: Progress | None) -> Any:
-    """An executor; where its class takes ``progress=``, a function of CTAs done and CTAs in all, one that calls ours."""
-    executor = executor_named(name)
-    if progress is not None and "progress" in inspect.signature(type(executor)).parameters:
-        return type(executor)(progress=progress)  # type: ignore[call-arg]
-    return executor
-
-
-def _run_cuda(
-    name: str, built: Sequence[tuple[Any, list[Part]]], results: Sequence[Any], progress: Progress | None
-) -> tuple[float, int]:
+def _run_cuda(name: str, pieces: Sequence[Piece], progress: Progress) -> tuple[float, int]:
+    """Run on device arrays, some times."""
     from ..executors.cuda import CudaExecutor
     from ..executors.device_array import DeviceArray, time_on_device
 
@@ -119,24 +117,24 @@ def _run_cuda(
     runs = 10
     with ExitStack() as stack:
         launches: list[Callable[[], None]] = []
-        copies = []
-        for (piece, parts), result in zip(built, results, strict=True):
-            source = stack.enter_context(DeviceArray(piece.shape, piece.dtype, executor=executor))
-            target = stack.enter_context(DeviceArray(piece.shape, piece.dtype, executor=executor))
-            source.copy_from(piece)
-            target.copy_from(np.invert(piece))
-            copies.append((target, result))
-            for part in parts:
-                launches.append(lambda k=part.kernel, a=source, b=target: executor.launch(k, (a, b)))  # type: ignore[misc]
+        results = []
+        for piece in pieces:
+            arrays = [
+                stack.enter_context(DeviceArray(host.shape, host.dtype, executor=executor))
+                for host in (piece.source, piece.result)
+            ]
+            for array, host in zip(arrays, (piece.source, piece.result), strict=True):
+                array.copy_from(host)
+            results.append((arrays[1], piece.result))
+            launches += [executor.prepare(part.kernel, arrays) for part in piece.parts]
 
         def copy_once() -> None:
             for launch in launches:
                 launch()
 
         seconds = time_on_device(executor, copy_once, runs=runs) if launches else 0.0
-        for target, result in copies:
-            target.copy_to(result)
-        total = sum(part.count for _, parts in built for part in parts)
-        if progress is not None:
-            progress(total, total)
+        for array, host in results:
+            array.copy_to(host)
+        total = sum(part.count for piece in pieces for part in piece.parts)
+        progress(total, total)
     return seconds, runs

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import attrs
 
-from ..assemblers import ASSEMBLERS, INSTALL, available_assemblers, ptxas_path
-from ..errors import TilecopyError
+from ..assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from ..errors import AssemblerError, TilecopyError
 from ..executors import executor_named, executors
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from ..registry import default_registry
@@ -49,60 +48,37 @@ def _gpus(usable: list[Finding]) -> list[Finding]:
     except TilecopyError as error:
         why, devices = str(error), []
     if why is not None:
-        instead = (
-            f"kernels run on the {others[0]}"
-            if others
-            else f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
-        )
-        return [Finding("GPU", "missing", f"{why}; {instead}")]
-    return [
-        Finding(f"GPU {device.ordinal}", "found", "{}, sm_{}{}".format(device.name, *device.capability))
-        for device in devices
-    ]
+        nothing = f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
+        return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
+    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in devices]
 
 
 def _assemblers() -> list[Finding]:
-    there = available_assemblers()
     found = []
     for name in ASSEMBLERS:
-        state, detail = ("found", there[name]) if name in there else ("missing", INSTALL[name])
         path = ptxas_path() if name == "ptxas" else None
-        if path is not None:
-            version, why = _ptxas_version(path)
-            state = "unusable" if version is None else "found"
-            detail = f"{path} does not run ({why}): {INSTALL[name]}" if version is None else f"{path}, {version}"
+        try:
+            version = version_of(name)
+            state, detail = "found", f"{path}, {version}" if path else version
+        except AssemblerError as error:
+            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", INSTALL[name])
         found.append(Finding(f"assembler {name}", state, detail))
     return found
 
 
-def _ptxas_version(path: str) -> tuple[str | None, str]:
-    """The release that a ptxas names, or None and why it names none."""
-    try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, getattr(error, "strerror", None) or type(error).__name__
-    lines = [line.strip() for line in done.stdout.splitlines() if "release" in line]
-    if done.returncode or not lines:
-        return None, f"exit status {done.returncode}, no release named"
-    return lines[-1][lines[-1].index("release") :], ""
-
-
 def _executors() -> list[Finding]:
-    installed = executors()
-    found = []
+    installed, found = executors(), []
     for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
         if name not in installed:
-            found.append(Finding(f"executor {name}", "missing", f"pip install {KNOWN_EXECUTORS[name]}"))
-            continue
-        try:
-            why = executor_named(name).why_unavailable()
-        except TilecopyError as error:
-            found.append(Finding(f"executor {name}", "unusable", f"{installed[name]}: {error}"))
-            continue
-        detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
-        found.append(Finding(f"executor {name}", "found" if why is None else "unusable", detail))
+            state, detail = "missing", f"pip install {KNOWN_EXECUTORS[name]}"
+        else:
+            try:
+                why = executor_named(name).why_unavailable()
+            except TilecopyError as error:
+                why = str(error)
+            state = "found" if why is None else "unusable"
+            detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
+        found.append(Finding(f"executor {name}", state, detail))
     return found
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from ..dtypes import DTYPES
 from ..errors import RequestError, TilecopyError, did_you_mean
@@ -19,12 +22,7 @@ MAX_DEPTH = 40
 MAX_INTEGER = 2**63 - 1
 
 
-_FUNCTIONS: dict[str, Any] = {
-    "TileLayout": TileLayout,
-    "SwizzledLayout": SwizzledLayout,
-    "Swizzle": Swizzle,
-    "swizzle": swizzle,
-}
+_FUNCTIONS: dict[str, Any] = {made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle)}
 _LAYOUT_NAMES: dict[str, Any] = {"S": S, "R": R, **_FUNCTIONS, **AXES}
 _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
@@ -62,12 +60,12 @@ def _faults_of(text: str) -> Iterator[None]:
 
 
 _OPERATORS: dict[type[ast.operator], Any] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.MatMult: lambda a, b: a @ b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.MatMult: operator.matmul,
 }
 
 
@@ -149,16 +147,9 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     shape = evaluate_expression(match[3], {})
     extents = shape if isinstance(shape, tuple) else (shape,)
     placed = None if layout is None else parse_layout(layout)
-    box = evaluate_expression(f"box{match[4] or '[:]'}", {"box": _Box(), **_BLOCK_IDS})
+    box = evaluate_expression(f"box{match[4] or '[:]'}", {"box": np.s_, **_BLOCK_IDS})
     with _faults_of(text):
         return Buffer(extents, match[2], space=match[1], layout=placed, name=name)[box]
-
-
-class _Box:
-    """Subscripting it gives the subscript."""
-
-    def __getitem__(self, key: Any) -> Any:
-        return key
 
 
 _SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}

@@ -8,14 +8,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import attrs
 import click
 
-from ..errors import PluginError, TilecopyError, did_you_mean
-from .errors import DONE, FAILED, WRONG_USAGE, status_of
+from ..errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
+from ..loading import by_name, load_only
 from .streams import (
     Stopped,
     emit,
@@ -28,6 +27,8 @@ from .streams import (
     stop_signals,
 )
 
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+"""Exit statuses: it was done; it was understood and failed; it was asked wrongly."""
 COMMANDS_GROUP = "tilecopy.commands.v1"
 """Entry points of this group are subcommands: their name, and a click.Command."""
 
@@ -71,22 +72,26 @@ class TilecopyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Ours, then those that are installed, each in the order of names."""
-        return [*super().list_commands(ctx), *sorted(set(_installed()) - set(self.commands))]
+        return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A subcommand; one that fails to load is left out with one line (an error where it was asked for)."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        points = _installed().get(cmd_name, [])
-        if not points:
+        sources = by_name(COMMANDS_GROUP).get(cmd_name)
+        if sources is None:
             return None
         try:
-            return _load(points)
+            with prints_to_stderr():
+                command = load_only(sources)
+            if not isinstance(command, click.Command):
+                raise PluginError(f"{sources[0].owner} gives {type(command).__name__}, not a click.Command")
         except PluginError as error:
             if ctx.meta.get("tilecopy.asked") == cmd_name:
-                raise
-            say(f"tilecopy: {error}")
+                raise PluginError(f"command {cmd_name}: {error}") from error
+            say(f"tilecopy: command {cmd_name} is left out: {error}")
             return None
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,9 +105,10 @@ class TilecopyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of the help; a name of ours that a package also wants is told, and stays ours."""
-        for name, points in _installed().items():
+        for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
-                say(f"tilecopy: command {name} ({', '.join(_owners(points))}) is left out: the name is tilecopy's own")
+                owners = ", ".join(source.owner for source in sources)
+                say(f"tilecopy: command {name} ({owners}) is left out: the name is tilecopy's own")
         super().format_commands(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -133,32 +139,6 @@ class TilecopyGroup(click.Group):
                 self.invoke(ctx)
 
         return sys.exit(_run(call, words))
-
-
-def _installed() -> dict[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=COMMANDS_GROUP):
-        found.setdefault(point.name, []).append(point)
-    return found
-
-
-def _owners(points: list[EntryPoint]) -> list[str]:
-    return sorted(point.dist.name if point.dist is not None else "an unknown package" for point in points)
-
-
-def _load(points: list[EntryPoint]) -> click.Command:
-    name, owners = points[0].name, _owners(points)
-    if len(points) > 1:
-        raise PluginError(f"command {name}: the name is registered by {' and by '.join(owners)}; uninstall one")
-    try:
-        with prints_to_stderr():
-            command = points[0].load()
-    except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise PluginError(f"command {name} ({owners[0]}) failed to load: {reason}") from error
-    if not isinstance(command, click.Command):
-        raise PluginError(f"command {name} ({owners[0]}) is {type(command).__name__}, not a click.Command")
-    return command
 
 
 def _run(call: Callable[[], None], words: list[str]) -> int:
@@ -194,8 +174,10 @@ def _guarded(call: Callable[[], None], report: _Report) -> int:
         return report(type(error).__name__, error.format_message(), error.exit_code)
     except click.Abort:
         return report("Abort", "aborted", FAILED)
+    except (LayoutError, RequestError, TargetError) as error:  # the words alone are at fault
+        return report(type(error).__name__, str(error), WRONG_USAGE)
     except TilecopyError as error:
-        return report(type(error).__name__, str(error), status_of(error))
+        return report(type(error).__name__, str(error), FAILED)
     except MemoryError:
         return report("MemoryError", "not enough memory", FAILED)
     except BrokenPipeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import Any
 
 import attrs
@@ -58,7 +60,7 @@ class Outcome:
         dtype: of the array.
         order: ``C`` or ``F``.
         parts: one for each size of tile.
-        nbytes: bytes of the array.
+        bytes: of the array.
         seconds: of the copy alone (a median on the GPU).
         runs: how many copies that is the median of.
         executor: which ran it.
@@ -69,12 +71,17 @@ class Outcome:
     dtype: str
     order: str
     parts: tuple[Part, ...]
-    nbytes: int
+    bytes: int
     seconds: float
     runs: int
     executor: str
     target: str
     verified: str
+
+    @property
+    def gb_per_s(self) -> float:
+        """Read and written."""
+        return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
 def as_rows(array: Any, width: int) -> list[Any]:
@@ -89,16 +96,11 @@ def as_rows(array: Any, width: int) -> list[Any]:
     unit = next(width_bytes for width_bytes in (8, 4, 2, 1) if size % width_bytes == 0)
     columns = (flat.shape[-1] if flat.ndim else 1) * (size // unit)
     words = flat.reshape(-1).view(_UNITS[unit])
-    if len(words) == 0:
-        return []
     if columns < len(words):
         return [words.reshape(-1, columns)]
     whole = len(words) // width * width
-    return [
-        part.reshape(-1, cols)
-        for part, cols in ((words[:whole], width), (words[whole:], len(words) - whole))
-        if len(part)
-    ]
+    parts = words[:whole].reshape(-1, width), words[whole:].reshape(1, -1)
+    return [part for part in parts if part.size]
 
 
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
@@ -114,22 +116,18 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
 
 def build_parts(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> list[Part]:
     """The kernels of a 2-D array: one for the inner tiles, one for each edge that the tile does not divide."""
-    (rows, columns), (height, width) = shape, job.tile
-    splits = [
-        [("inner", 0, extent // step, step), ("edge", extent // step * step, 1, extent % step)]
-        for extent, step in ((rows, height), (columns, width))
+    inner_and_edge = [
+        [(0, extent // step, step), (extent // step * step, 1, extent % step)]
+        for extent, step in zip(shape, job.tile, strict=True)
     ]
-    names = {("inner", "inner"): "inner", ("inner", "edge"): "right edge", ("edge", "inner"): "bottom edge"}
+    names = ("inner", "right edge", "bottom edge", "corner")
     parts = []
-    for row_kind, row_start, row_count, tile_rows in splits[0]:
-        for column_kind, column_start, column_count, tile_columns in splits[1]:
-            if not (row_count and column_count and tile_rows and tile_columns):
-                continue
-            tile = (tile_rows, tile_columns)
-            where = names.get((row_kind, column_kind), "corner")
-            counts, starts = (row_count, column_count), (row_start, column_start)
-            kernel = _tile_kernel(job, shape, dtype, target, tile, starts, counts, where)
-            parts.append(Part(where, tile, row_count * column_count, kernel))
+    for where, (rows, columns) in zip(names, product(*inner_and_edge), strict=True):
+        starts, counts, tile = zip(rows, columns, strict=True)
+        if all(counts) and all(tile):
+            parts.append(
+                Part(where, tile, prod(counts), _tile_kernel(job, shape, dtype, target, tile, starts, counts, where))
+            )
     return parts
 
 
@@ -154,14 +152,13 @@ def _tile_kernel(
     column = starts[1] + block % counts[1] * tile[1]
     box = (slice(row, row + tile[0]), slice(column, column + tile[1]))
     forced = next((p.variant for p in default_registry().plugins() if p.variant and p.name == job.variant), None)
-    if forced is not None and forced.op == "copy_async":
+    asynchronous = forced is not None and forced.op == "copy_async"
+    if asynchronous:
         kernel.cta.copy_async(staging[:, :], source[box], variant=job.variant)
         kernel.cp_async_commit()
         kernel.cp_async_wait(0)
-        kernel.cta_sync()
-        kernel.cta.copy(result[box], staging[:, :])
     else:
         kernel.cta.copy(staging[:, :], source[box], variant=job.variant)
-        kernel.cta_sync()
-        kernel.cta.copy(result[box], staging[:, :], variant=job.variant)
+    kernel.cta_sync()
+    kernel.cta.copy(result[box], staging[:, :], variant=None if asynchronous else job.variant)
     return kernel.build(target=target, grid=(counts[0] * counts[1],))

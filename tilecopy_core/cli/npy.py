@@ -11,17 +11,16 @@ import math
 import os
 import re
 import stat
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
 
+from ..loading import shown as value_shown
 from .errors import FileError, shown
 
 _MAGIC = b"\x93NUMPY"
-_LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 _MAX_HEADER_BYTES = 1 << 16
 """Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
 
@@ -78,7 +77,7 @@ def _read(file: BinaryIO, size_bytes: int, name: str) -> tuple[bytes, Any]:
     claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - len(header)
     if claimed > there:
         raise FileError(
-            f"{name}: the header claims {_number(claimed)} bytes of elements (shape {_short(shape)}, {dtype}), "
+            f"{name}: the header claims {_number(claimed)} bytes of elements (shape {value_shown(shape)}, {dtype}), "
             f"the file has {there}"
         )
     try:
@@ -90,7 +89,7 @@ def _read(file: BinaryIO, size_bytes: int, name: str) -> tuple[bytes, Any]:
     except MemoryError:
         raise FileError(f"{name}: {claimed} bytes of elements do not fit into memory") from None
     except (ValueError, OverflowError) as error:  # more dimensions, or larger ones beside a zero, than NumPy has
-        raise FileError(f"{name}: shape {_short(shape)} is not possible: {error}") from None
+        raise FileError(f"{name}: shape {value_shown(shape)} is not possible: {error}") from None
 
 
 def _header(file: BinaryIO, name: str) -> tuple[bytes, dict[str, Any]]:
@@ -101,9 +100,8 @@ def _header(file: BinaryIO, name: str) -> tuple[bytes, dict[str, Any]]:
         raise FileError(f"{name}: not a whole .npy file (it ends in its header)")
     if (start[6], start[7]) not in ((1, 0), (2, 0), (3, 0)):
         raise FileError(f"{name}: .npy version {start[6]}.{start[7]} is not 1.0, 2.0 or 3.0")
-    form = _LENGTHS[start[6]]
-    field = file.read(struct.calcsize(form))
-    length = struct.unpack(form, field)[0] if len(field) == struct.calcsize(form) else 0
+    field = file.read(2 if start[6] == 1 else 4)
+    length = int.from_bytes(field, "little")
     if length > _MAX_HEADER_BYTES:
         raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_HEADER_BYTES} that are read")
     text = file.read(length)
@@ -120,7 +118,7 @@ def _fields(text: str, name: str) -> dict[str, Any]:
         raise FileError(f"{name}: its header is no dictionary of descr, fortran_order and shape")
     shape = fields["shape"]
     if type(shape) is not tuple or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise FileError(f"{name}: shape {_short(shape)} is no tuple of integers of at least 0")
+        raise FileError(f"{name}: shape {value_shown(shape)} is no tuple of integers of at least 0")
     if type(fields["fortran_order"]) is not bool:
         raise FileError(f"{name}: fortran_order is neither True nor False")
     return fields
@@ -137,18 +135,10 @@ def _dtype(descr: Any, name: str) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(descr)
     except Exception:
-        raise FileError(f"{name}: its header has no dtype that NumPy knows: {_short(descr)}") from None
+        raise FileError(f"{name}: its header has no dtype that NumPy knows: {value_shown(descr)}") from None
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
-        raise FileError(f"{name}: not a .npy file of plain elements (dtype {_short(dtype)})")
+        raise FileError(f"{name}: not a .npy file of plain elements (dtype {value_shown(dtype)})")
     return dtype
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # integers of thousands of digits, nested thousands deep
-        return "that is too long to print"
-    return text if len(text) <= 80 else f"{text[:60]}..."
 
 
 def _number(value: int) -> str:

@@ -59,48 +59,49 @@ def output_file(path: Path) -> Iterator[Callable[[Parts], None]]:
     """
     place = _place(path)
     folder, handle = place.path.parent, None
+    kept = "; it is as it was" if place.old is not None else "; nothing was written"
     replaceable = place.old is None or (place.old.st_nlink == 1 and os.access(folder, os.W_OK | os.X_OK))
     try:
         if replaceable:
-            with _errors_of(place):
+            with _errors(place.name, kept):
                 handle = _unnamed_file(folder)
-        yield lambda parts: _commit(place, replaceable, handle, parts)
+
+        def write(parts: Parts) -> None:
+            with _errors(place.name, kept):
+                if not (replaceable and _replace(place, handle, parts)):
+                    _write_through(place.path, parts)
+
+        yield write
     finally:
         if handle is not None:
             os.close(handle)
 
 
 @contextmanager
-def _errors_of(place: _Place) -> Iterator[None]:
+def _errors(name: str, kept: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kept = "it is as it was" if place.old is not None else "nothing was written"
-        raise FileError(f"{place.name}: the output cannot be written: {error.strerror}; {kept}") from None
+        raise FileError(f"{name}: the output cannot be written: {error.strerror}{kept}") from None
 
 
 def _place(path: Path) -> _Place:
     name, target = shown(path), Path(os.path.realpath(path))
-    try:
-        old = target.stat()
-    except FileNotFoundError:
-        if not target.parent.is_dir():
-            raise FileError(f"{name}: the directory {shown(target.parent)} does not exist") from None
-        return _Place(name, target, None)
-    except OSError as error:
-        raise FileError(f"{name}: the output cannot be written: {error.strerror}") from None
-    kind = _KINDS.get(stat.S_IFMT(old.st_mode))
-    if kind is not None:
-        raise FileError(f"{name}: the output is {kind}; give the name of a file")
-    # The system lets root write everything. Bits that keep its owner from writing a file are a wish to be kept.
-    writable = old.st_mode & (0o200 if old.st_uid == os.geteuid() else 0o222)
-    try:
+    with _errors(name):
+        try:
+            old = target.stat()
+        except FileNotFoundError:
+            if not target.parent.is_dir():
+                raise FileError(f"{name}: the directory {shown(target.parent)} does not exist") from None
+            return _Place(name, target, None)
+        kind = _KINDS.get(stat.S_IFMT(old.st_mode))
+        if kind is not None:
+            raise FileError(f"{name}: the output is {kind}; give the name of a file")
+        # The system lets root write everything. Bits that keep its owner from writing a file are a wish to be kept.
+        if not old.st_mode & (0o200 if old.st_uid == os.geteuid() else 0o222):
+            raise FileError(f"{name}: the output cannot be written: its mode is {stat.S_IMODE(old.st_mode):04o}")
         os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except OSError as error:
-        raise FileError(f"{name}: the output cannot be written: {error.strerror}") from None
-    if not writable:
-        raise FileError(f"{name}: the output cannot be written: its mode is {stat.S_IMODE(old.st_mode):04o}")
-    return _Place(name, target, old)
+        return _Place(name, target, old)
 
 
 def _unnamed_file(folder: Path) -> int | None:
@@ -119,12 +120,6 @@ def _unnamed_file(folder: Path) -> int | None:
 
 def _named_file(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-
-
-def _commit(place: _Place, replaceable: bool, unnamed: int | None, parts: Parts) -> None:
-    with _errors_of(place):
-        if not (replaceable and _replace(place, unnamed, parts)):
-            _write_through(place.path, parts)
 
 
 def _replace(place: _Place, unnamed: int | None, parts: Parts) -> bool:

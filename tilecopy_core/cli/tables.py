@@ -27,7 +27,7 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
     grid = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="", padding=(0, 2, 0, 0))
     for number in range(len(cells[0])):
         name = Text(columns[number]) if columns else Text()
-        grid.add_column(name, overflow="fold", no_wrap=False, min_width=_narrowest(cells, number, width))
+        grid.add_column(name, overflow="fold", no_wrap=number < len(cells[0]) - 1)
     for line in cells:
         grid.add_row(*(Text(cell) for cell in line))
     text = io.StringIO()
@@ -35,20 +35,14 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
     return "".join(f"{' ' * indent}{printed}".rstrip() + "\n" for printed in text.getvalue().splitlines())
 
 
-def _narrowest(rows: list[list[str]], number: int, width: int) -> int | None:
-    """All but the last column stay whole, unless they alone would fill the width."""
-    longest = [max(len(row[column]) for row in rows) + 2 for column in range(len(rows[0]))]
-    return None if number == len(longest) - 1 or sum(longest[:-1]) > width * 0.6 else longest[number] - 2
-
-
 def run_text(outcome: Outcome, destination: object) -> str:
     """What `tilecopy run` did."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
-    head = _wrapped(f"{array}, {outcome.nbytes} bytes, {outcome.target}")
+    head = _wrapped(f"{array}, {outcome.bytes} bytes, {outcome.target}")
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
     moved = (
-        f"moved {2 * outcome.nbytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {rate(outcome):.2f} GB/s"
+        f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
+        f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
     tail = (moved, f"verified: {outcome.verified}", f"wrote {shown(destination)}")
     return "".join([head, *map(_part_text, outcome.parts), *map(_wrapped, tail)])
@@ -63,13 +57,5 @@ def _wrapped(text: str) -> str:
 
 def _part_text(part: Part) -> str:
     tiles = f"{part.count} {'tile' if part.count == 1 else 'tiles'} of {part.tile[0]}x{part.tile[1]}"
-    rows = [
-        ("{} -> {}".format(*found.request.spaces), found.variant, found.partition.summary())
-        for found in part.kernel.plans
-    ]
+    rows = [("{} -> {}".format(*found.request.spaces), found.variant, found.summary) for found in part.kernel.plans]
     return f"{part.where}: {tiles}, {part.kernel.threads} threads each\n" + table(rows, indent=2)
-
-
-def rate(outcome: Outcome) -> float:
-    """GB/s, read and written."""
-    return 2 * outcome.nbytes / outcome.seconds / 1e9 if outcome.seconds else 0.0

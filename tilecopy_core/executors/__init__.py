@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import attrs
-
 from ..errors import LaunchError, PluginError, TilecopyError, did_you_mean
 from ..kernel.built import BuiltKernel
 from ..known import KNOWN_EXECUTORS
-from ..loading import Source, canonical, installed, load, said, shown
+from ..loading import Source, by_name, canonical, load_only, said, shown
 from ..registry import EXECUTORS_GROUP
 from .arguments import HostArguments, HostArray
 
@@ -18,7 +16,11 @@ __all__ = ["Executor", "HostArguments", "HostArray", "choose_executor", "executo
 
 
 class Executor(Protocol):
-    """What an entry point of the group gives when called: something that runs kernels."""
+    """What an entry point of the group gives when called: something that runs kernels.
+
+    It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
+    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``.
+    """
 
     name: str
 
@@ -37,18 +39,14 @@ class Executor(Protocol):
 
 
 _made: dict[str, Executor] = {}
-_WHAT_IT_DOES = ("why_unavailable", "launch")
 
 
 def _claimants() -> dict[str, list[Source]]:
     """The installed executors that this core can load, by name; of a first-party name only the first party."""
-    found: dict[str, list[Source]] = {}
-    for source in installed(EXECUTORS_GROUP):
-        if not source.incompatible:
-            found.setdefault(source.name, []).append(source)
+    found = by_name(EXECUTORS_GROUP)
     for name, sources in found.items():
         found[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
-    return dict(sorted(found.items()))
+    return found
 
 
 def executors() -> dict[str, str]:
@@ -66,35 +64,25 @@ def executor_named(name: str) -> Executor:
     if not isinstance(name, str):
         raise LaunchError(f"executor is the name of one, such as 'cuda', not {shown(name)}")
     if name not in _made:
-        sources = _claimants().get(name, [])
-        if not sources:
+        found = _claimants()
+        if name not in found:
             known = f": pip install {KNOWN_EXECUTORS[name]}" if name in KNOWN_EXECUTORS else ""
-            found = executors()
-            hint = did_you_mean(name, found)
+            there = ", ".join(found) or "none"
             raise LaunchError(
-                f"executor {name!r} is not installed{known} (installed: {', '.join(found) or 'none'}){hint}"
+                f"executor {name!r} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
             )
-        if len(sources) > 1:
-            owners = " and by ".join(source.owner for source in sources)
-            raise PluginError(f"the executor name {name!r} is registered by {owners}; pip uninstall one of them")
-        _made[name] = _make(sources[0])
+        try:
+            made = load_only(found[name], lambda plugin: plugin())
+        except PluginError as error:
+            raise PluginError(f"executor {name}: {error}") from error
+        if missing := [each for each in ("why_unavailable", "launch") if not callable(getattr(made, each, None))]:
+            source = found[name][0]
+            raise PluginError(
+                f"executor {name} ({source.owner}) has no {' and no '.join(missing)}; pip install --upgrade "
+                f"{source.package}, or pip uninstall {source.package}"
+            )
+        _made[name] = made
     return _made[name]
-
-
-def _make(source: Source) -> Executor:
-    """What an entry point gives when called, held against :class:`Executor`."""
-    remedy = f"pip install --upgrade {source.package}, or pip uninstall {source.package}"
-    if source.needs:
-        raise PluginError(f"executor {source.name} ({source.owner}): {source.needs}; {remedy}")
-    try:
-        made = load(attrs.evolve(source, load=lambda: source.load()()))
-    except PluginError as error:
-        raise PluginError(f"executor {source.name}: {error}; {remedy}") from error
-    missing = [name for name in _WHAT_IT_DOES if not callable(getattr(made, name, None))]
-    if missing:
-        raise PluginError(f"executor {source.name} ({source.owner}) has no {' and no '.join(missing)}; {remedy}")
-    executor: Executor = made
-    return executor
 
 
 def choose_executor(name: str | None, kernel: BuiltKernel) -> Executor:

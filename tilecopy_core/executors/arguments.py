@@ -72,7 +72,7 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
     """
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
-    if is_tensor(type(argument)):
+    if _is_tensor(type(argument)):
         return _tensor_facts(where, argument)
     try:
         interface = argument.__cuda_array_interface__
@@ -111,12 +111,12 @@ def numpy_facts(where: str, array: Any) -> ArrayFacts:
     return ArrayFacts(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
 
 
-def is_tensor(kind: type) -> bool:
+def _is_tensor(kind: type) -> bool:
     """Whether a type describes its memory as torch.Tensor does."""
     return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
 
 
-def tensor_key(tensor: Any) -> tuple[Any, int]:
+def _tensor_key(tensor: Any) -> tuple[Any, int]:
     """What decides whether a tensor is fit for a kernel, and its address; cheap reads alone."""
     key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
     return key, tensor.data_ptr()
@@ -124,7 +124,7 @@ def tensor_key(tensor: Any) -> tuple[Any, int]:
 
 def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     try:
-        (shape, strides, dtype, device, conjugated, negated), pointer = tensor_key(tensor)
+        (shape, strides, dtype, device, conjugated, negated), pointer = _tensor_key(tensor)
     except Exception as error:  # a sparse or traced tensor has no strides or no memory
         raise LaunchError(f"{where}: a {type(tensor).__name__} that is not dense memory: {error}") from error
     if conjugated or negated:
@@ -139,15 +139,19 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     return ArrayFacts(tuple(shape), tuple(strides), dtype, int(pointer), readonly=False, device=ordinal, owner=tensor)
 
 
-def is_cupy(kind: type) -> bool:
-    """Whether a type describes its memory as cupy.ndarray does."""
-    return kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__")
-
-
-def cupy_key(array: Any) -> tuple[Any, int]:
-    """What decides whether a CuPy array is fit for a kernel, and its address; cheap reads alone."""
+def _cupy_key(array: Any) -> tuple[Any, int]:
+    """:func:`_tensor_key` of a CuPy array."""
     memory = array.data
     return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+
+
+def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
+    """What reads from arrays of a type what decides whether they fit a kernel, and the address; None: not cheaply."""
+    if _is_tensor(kind):
+        return _tensor_key
+    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+        return _cupy_key
+    return None
 
 
 def _interface_facts(

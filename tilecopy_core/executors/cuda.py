@@ -10,44 +10,21 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
+from math import prod
 from typing import Any
-
-import attrs
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .arguments import array_facts, bind, cupy_key, flat_bytes, is_cupy, is_tensor, tensor_key
+from .arguments import array_facts, bind, flat_bytes, reader_of
 from .driver import Device, Driver
-from .launches import PreparedLaunch, ReadyLaunch, ready_launch
+from .launches import ReadyLaunch, ready_launch
 
 _LOG_BYTES = 16384
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
-
-
-@attrs.frozen(eq=False)
-class _Checked:
-    """Checked arguments of a launch.
-
-    Attributes:
-        kernel: what is launched.
-        binding: its parameters and grid, with the arrays' addresses.
-        ordinal: the GPU.
-        staged: the arrays that are in host memory.
-    """
-
-    kernel: BuiltKernel
-    binding: Binding
-    ordinal: int
-    staged: tuple[str, ...]
-
-    @property
-    def addresses(self) -> list[int]:
-        """Of the arrays, in order."""
-        return [self.binding.addresses[parameter.name] for parameter in self.kernel.arrays]
 
 
 class CudaExecutor:
@@ -85,48 +62,8 @@ class CudaExecutor:
         if not devices:
             return "the driver finds no GPU"
         if kernel is not None and not any(kernel.target.runs_on(*device.capability) for device in devices):
-            names = ", ".join(f"{d.name} (sm_{d.capability[0]}{d.capability[1]})" for d in devices)
-            return f"no GPU of this machine runs {kernel.target}: {names}"
+            return f"no GPU of this machine runs {kernel.target}: {', '.join(map(str, devices))}"
         return None
-
-    def active(self, ordinal: int) -> AbstractContextManager[None]:
-        """Make a device's primary context the current one."""
-        return self.driver.active(ordinal)
-
-    # ------------------------------------------------------------------------------------------- memory, events
-
-    def allocate(self, nbytes: int) -> int:
-        """Device memory in the active context."""
-        return int(self.driver.call(f"{nbytes} bytes of device memory", self.driver.api.cuMemAlloc(nbytes)))
-
-    def release(self, pointer: int) -> None:
-        """Give device memory back."""
-        self.driver.call("cuMemFree", self.driver.api.cuMemFree(pointer))
-
-    def to_device(self, pointer: int, host: Any) -> None:
-        """Copy a contiguous host array to device memory."""
-        self.driver.call("cuMemcpyHtoD", self.driver.api.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
-
-    def to_host(self, host: Any, pointer: int) -> None:
-        """Copy device memory to a contiguous host array."""
-        self.driver.call("cuMemcpyDtoH", self.driver.api.cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes))
-
-    def fill(self, pointer: int, byte: int, nbytes: int) -> None:
-        """Set bytes of device memory."""
-        self.driver.call("cuMemsetD8", self.driver.api.cuMemsetD8(pointer, byte, nbytes))
-
-    def elapsed(self, work: Callable[[], None]) -> float:
-        """Seconds that launches on the legacy stream take, by two events."""
-        api, call = self.driver.api, self.driver.call
-        start, stop = (call("cuEventCreate", api.cuEventCreate(0)) for _ in range(2))
-        call("cuEventRecord", api.cuEventRecord(start, 0))
-        work()
-        call("cuEventRecord", api.cuEventRecord(stop, 0))
-        call("cuEventSynchronize", api.cuEventSynchronize(stop))
-        seconds = call("cuEventElapsedTime", api.cuEventElapsedTime(start, stop)) * 1e-3
-        for event in (start, stop):
-            api.cuEventDestroy(event)
-        return float(seconds)
 
     # ------------------------------------------------------------------------------------------- loading
 
@@ -145,23 +82,15 @@ class CudaExecutor:
     def _load(self, kernel: BuiltKernel, ordinal: int) -> Any:
         device = next((d for d in self.devices() if d.ordinal == ordinal), None)
         if device is None or not kernel.target.runs_on(*device.capability):
-            found = (
-                "no such device"
-                if device is None
-                else f"{device.name} is sm_{device.capability[0]}{device.capability[1]}"
-            )
+            found = "no such device" if device is None else f"the device is {device}"
             raise LaunchError(
                 f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
         api, call, log = self.driver.api, self.driver.call, bytearray(_LOG_BYTES)
+        options = [api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
         with self.driver.outside_capture():
-            code, module = api.cuModuleLoadDataEx(
-                kernel.ptx.encode() + b"\0",
-                2,
-                [api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES],
-                [log, _LOG_BYTES],
-            )
+            code, module = api.cuModuleLoadDataEx(kernel.ptx.encode() + b"\0", 2, options, [log, _LOG_BYTES])
             if int(code):
                 error = self.driver.error(f"loading kernel {kernel.name}", code)
                 if self.driver.ended is not None:
@@ -170,20 +99,16 @@ class CudaExecutor:
                 raise LaunchError(
                     f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{text}"
                 )
-            function = call("cuModuleGetFunction", api.cuModuleGetFunction(module, kernel.name.encode()))
+            function = call("cuModuleGetFunction", module, kernel.name.encode())
             attribute = api.CUfunction_attribute
             if kernel.dynamic_shared:
-                which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                call(
-                    f"kernel {kernel.name}: {kernel.shared_bytes} bytes of shared memory",
-                    api.cuFuncSetAttribute(function, which, kernel.shared_bytes),
-                )
-            if kernel.cluster is not None and kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2] > 8:
+                which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
+                what = f"kernel {kernel.name}: {size} bytes of shared memory"
+                call("cuFuncSetAttribute", function, which, size, what=what)
+            if kernel.cluster is not None and prod(kernel.cluster) > 8:
                 which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-                call(
-                    f"kernel {kernel.name}: a cluster of more than 8 CTAs",
-                    api.cuFuncSetAttribute(function, which, 1),
-                )
+                what = f"kernel {kernel.name}: a cluster of more than 8 CTAs"
+                call("cuFuncSetAttribute", function, which, 1, what=what)
         return function
 
     # ------------------------------------------------------------------------------------------- launching
@@ -204,11 +129,11 @@ class CudaExecutor:
         handle = self._stream(stream)
         recalled = self._recall(kernel, arguments, grid)
         if recalled is None:
-            checked = self._check(kernel, arguments, grid)
-            if checked.staged:
-                self._launch_staged(checked, handle)
+            binding = self._check(kernel, arguments, grid)
+            if binding.on_host:
+                self._launch_staged(kernel, binding, handle)
                 return
-            recalled = self._ready(checked), checked.addresses
+            recalled = self._ready(kernel, binding), list(binding.addresses.values())
             self._remember(kernel, arguments, grid, recalled[0])
         ready, addresses = recalled
         try:
@@ -237,11 +162,10 @@ class CudaExecutor:
             LaunchError: as for :meth:`launch`.
         """
         handle = self._stream(stream)
-        checked = self._check(kernel, arguments, grid)
-        if checked.staged:
+        binding = self._check(kernel, arguments, grid)
+        if binding.on_host:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
-        ready = self._ready(checked)
-        return PreparedLaunch(ready, ready.new_block(checked.addresses), handle, arguments)
+        return self._ready(kernel, binding).prepared(list(binding.addresses.values()), handle, arguments)
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
@@ -267,7 +191,7 @@ class CudaExecutor:
             return None
         return ready, addresses
 
-    def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> _Checked:
+    def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> Binding:
         """Check everything that does not need the device."""
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
@@ -276,16 +200,13 @@ class CudaExecutor:
         if len(set(where.values())) > 1:
             found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
             raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
-        binding.addresses.update({name: facts.pointer for name, facts in binding.arrays.items()})
-        staged = tuple(name for name in binding.arrays if name not in where)
-        return _Checked(kernel, binding, next(iter(where.values()), 0), staged)
+        binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
+        return binding
 
-    def _ready(self, checked: _Checked) -> ReadyLaunch:
+    def _ready(self, kernel: BuiltKernel, binding: Binding) -> ReadyLaunch:
         """A launch of the kernel, which is loaded where it is not yet."""
-        kernel, binding = checked.kernel, checked.binding
-        with self.driver.active(checked.ordinal):
-            function = self.load(kernel, checked.ordinal)
-        return ready_launch(self.driver, kernel, binding, function, checked.ordinal)
+        with self.driver.active(binding.device):
+            return ready_launch(self.driver, kernel, binding, self.load(kernel, binding.device))
 
     def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: ReadyLaunch) -> None:
         """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
@@ -298,7 +219,7 @@ class CudaExecutor:
                 key.append(argument)
                 continue
             if kind not in self._readers:
-                reader = tensor_key if is_tensor(kind) else cupy_key if is_cupy(kind) else None
+                reader = reader_of(kind)
                 if reader is None:
                     return
                 self._readers[kind] = reader
@@ -308,34 +229,36 @@ class CudaExecutor:
             remembered.clear()
         remembered[tuple(key)] = ready
 
-    def _launch_staged(self, checked: _Checked, stream: Any) -> None:
+    def _launch_staged(self, kernel: BuiltKernel, binding: Binding, stream: Any) -> None:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
-        kernel, binding, api, call = checked.kernel, checked.binding, self.driver.api, self.driver.call
-        what = f"kernel {kernel.name}"
-        with self.driver.active(checked.ordinal), ExitStack() as cleanup:
-            if int(call("cuStreamIsCapturing", api.cuStreamIsCapturing(stream))):
+        call, what = self.driver.call, f"kernel {kernel.name}"
+        with self.driver.active(binding.device), ExitStack() as cleanup:
+            if int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
-                    f"{what}: the stream is being captured into a graph, and {', '.join(checked.staged)} is in host "
+                    f"{what}: the stream is being captured into a graph, and {', '.join(binding.on_host)} is in host "
                     "memory; pass device arrays"
                 )
-            self.load(kernel, checked.ordinal)
+            self.load(kernel, binding.device)
             copied: list[tuple[str, Any, Any]] = []
             for parameter in kernel.arrays:
-                if parameter.name in checked.staged:
+                if parameter.name in binding.on_host:
                     data = flat_bytes(binding.arrays[parameter.name], parameter.dtype.bytes)
                     where = f"{what}, argument {parameter.name}"
-                    memory = call(f"{where}: {data.nbytes} bytes of device memory", api.cuMemAlloc(max(1, data.nbytes)))
-                    cleanup.callback(api.cuMemFree, memory)
-                    call(where, api.cuMemcpyHtoDAsync(memory, data.ctypes.data, data.nbytes, stream))
+                    size = f"{where}: {data.nbytes} bytes of device memory"
+                    memory = call("cuMemAlloc", max(1, data.nbytes), what=size)
+                    cleanup.callback(self.driver.api.cuMemFree, memory)
+                    call("cuMemcpyHtoDAsync", memory, data.ctypes.data, data.nbytes, stream, what=where)
                     copied.append((parameter.name, data, memory))
                     binding.addresses[parameter.name] = int(memory)
-            ready = self._ready(checked)
-            block = ready.new_block(checked.addresses)
-            call(f"launch of {what}", ready.call(stream, block.address, 0))
+            ready = self._ready(kernel, binding)
+            block = ready.new_block(list(binding.addresses.values()))
+            (code,) = ready.call(stream, block.address, 0)
+            if code:
+                raise self.driver.error(f"launch of {what}", code)
             for name, data, memory in copied:
                 if name in kernel.written:
-                    call(what, api.cuMemcpyDtoHAsync(data.ctypes.data, memory, data.nbytes, stream))
-            call(what, api.cuStreamSynchronize(stream))
+                    call("cuMemcpyDtoHAsync", data.ctypes.data, memory, data.nbytes, stream, what=what)
+            call("cuStreamSynchronize", stream, what=what)
 
     def _stream(self, stream: Any) -> Any:
         """The driver's handle of a stream."""
@@ -365,19 +288,15 @@ def stream_pointer(stream: Any) -> int:
         LaunchError: none of these.
     """
     try:
-        if type(stream) is int:
-            number = stream
-        elif hasattr(stream, "cuda_stream"):
-            number = operator.index(stream.cuda_stream)
+        given: Any = None if isinstance(stream, bool) else stream
+        if hasattr(stream, "cuda_stream"):
+            given = stream.cuda_stream
         elif hasattr(stream, "__cuda_stream__"):
             protocol = stream.__cuda_stream__
-            number = operator.index((protocol() if callable(protocol) else protocol)[1])
+            given = (protocol() if callable(protocol) else protocol)[1]
         elif hasattr(stream, "ptr"):
-            number = operator.index(stream.ptr)
-        elif isinstance(stream, bool):
-            number = -1
-        else:
-            number = operator.index(stream)
+            given = stream.ptr
+        number = operator.index(given)
     except Exception:  # an object's own
         number = -1
     if not 0 <= number < 2**64:

@@ -37,8 +37,9 @@ class DeviceArray:
         self.dtype, self.pointer = dtype_of(dtype).numpy(), 0
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         self._executor, self._device = executor or CudaExecutor(), device
-        with self._executor.active(device):
-            self.pointer = self._executor.allocate(self.nbytes)
+        with self._executor.driver.active(device):
+            what = f"{self.nbytes} bytes of device memory"
+            self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -53,25 +54,25 @@ class DeviceArray:
 
     def copy_from(self, host: Any) -> None:
         """Fill from a C-contiguous host array of the same size."""
-        with self._executor.active(self._device):
-            self._executor.to_device(self.pointer, _contiguous(host, self.nbytes))
+        self._call("cuMemcpyHtoD", self.pointer, _contiguous(host, self.nbytes).ctypes.data, self.nbytes)
 
     def copy_to(self, host: Any) -> None:
         """Copy into a C-contiguous host array of the same size."""
-        with self._executor.active(self._device):
-            self._executor.to_host(_contiguous(host, self.nbytes), self.pointer)
+        self._call("cuMemcpyDtoH", _contiguous(host, self.nbytes).ctypes.data, self.pointer, self.nbytes)
 
     def fill(self, byte: int) -> None:
         """Set every byte."""
-        with self._executor.active(self._device):
-            self._executor.fill(self.pointer, byte, self.nbytes)
+        self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
 
     def free(self) -> None:
         """Give the memory back; once is enough."""
         pointer, self.pointer = self.pointer, 0
         if pointer:
-            with self._executor.active(self._device):
-                self._executor.release(pointer)
+            self._call("cuMemFree", pointer)
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        with self._executor.driver.active(self._device):
+            self._executor.driver.call(function, *arguments)
 
     def __enter__(self) -> DeviceArray:
         return self
@@ -90,5 +91,16 @@ def time_on_device(executor: CudaExecutor, work: Callable[[], None], *, runs: in
     """Median seconds of some launches on the legacy stream, by device events."""
     for _ in range(warm_up):
         work()
-    with executor.active(0):
-        return statistics.median(executor.elapsed(work) for _ in range(runs))
+    times: list[float] = []
+    call = executor.driver.call
+    with executor.driver.active(0):
+        start, stop = call("cuEventCreate", 0), call("cuEventCreate", 0)
+        for _ in range(runs):
+            call("cuEventRecord", start, 0)
+            work()
+            call("cuEventRecord", stop, 0)
+            call("cuEventSynchronize", stop)
+            times.append(call("cuEventElapsedTime", start, stop) * 1e-3)
+        for event in (start, stop):
+            call("cuEventDestroy", event)
+    return statistics.median(times)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import attrs
@@ -24,15 +25,6 @@ _NOT_CURRENT = frozenset({201, 400, 709})
 function's context is not the current one."""
 
 
-def _bindings() -> Any:
-    """cuda-python's driver module."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
-    return driver
-
-
 def is_not_current(code: Any) -> bool:
     """Whether a launch was refused since the function's context (or the stream's) is not the current one."""
     return int(code) in _NOT_CURRENT
@@ -45,6 +37,9 @@ class Device:
     ordinal: int
     capability: tuple[int, int]
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]})"
 
 
 class Driver:
@@ -75,34 +70,40 @@ class Driver:
         return self._started if self._started is not None else self._start()
 
     def _start(self) -> Any:
-        api = self._given if self._given is not None else _bindings()
-        with self._lock:
-            if self._started is None:
-                try:
-                    result = api.cuInit(0)[0]
-                except RuntimeError as error:
-                    raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
-                if int(result):
-                    raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
-                self._started = api
-        return self._started
+        try:
+            api = self._given or import_module("cuda.bindings.driver")
+            result = api.cuInit(0)[0]
+        except ImportError as error:
+            raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
+        except RuntimeError as error:
+            raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
+        if int(result):
+            raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
+        self._started = api
+        return api
 
     # -------------------------------------------------------------------------------------------- results
 
-    def call(self, what: str, result: tuple[Any, ...]) -> Any:
-        """The values of a driver call.
+    def call(self, function: str, *arguments: Any, what: str = "") -> Any:
+        """The value of a driver call.
+
+        Args:
+            function: such as ``"cuMemAlloc"``.
+            arguments: what it takes.
+            what: what it is for, in the message of an error; by default its name.
 
         Raises:
-            LaunchError: the call failed; the message names it, and says so where no other can succeed.
+            LaunchError: the call failed; the message says so where no other can succeed.
         """
-        code, *values = result
+        code, *values = getattr(self.api, function)(*arguments)
         if int(code):
-            raise self.error(what, code)
-        return values[0] if len(values) == 1 else values
+            raise self.error(what or function, code)
+        return values[0] if values else None
 
     def error(self, what: str, code: Any) -> LaunchError:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
-        said = f"{code.name} ({int(code)}): {self._describe(code)}"
+        found, text = self.api.cuGetErrorString(code)
+        said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
         if int(code) in _CONTEXT_ENDED:
             if self.ended is None:
                 self.ended = f"{said}, reported by {what}"
@@ -123,13 +124,6 @@ class Driver:
             "Nothing more can run on the GPU in this process; start a new one"
         )
 
-    def _describe(self, code: Any) -> str:
-        try:
-            found, text = self.api.cuGetErrorString(code)
-        except LaunchError:
-            return "unknown error"
-        return text.decode() if not int(found) and text else "unknown error"
-
     # -------------------------------------------------------------------------------------------- devices
 
     def devices(self) -> list[Device]:
@@ -139,18 +133,18 @@ class Driver:
             LaunchError: there is no driver.
         """
         if self._devices is None:
-            api, attribute = self.api, self.api.CUdevice_attribute
             found = []
-            for ordinal in range(self.call("cuDeviceGetCount", api.cuDeviceGetCount())):
-                device = self.call("cuDeviceGet", api.cuDeviceGet(ordinal))
+            for ordinal in range(self.call("cuDeviceGetCount")):
+                device = self.call("cuDeviceGet", ordinal)
                 major, minor = (
-                    self.call("cuDeviceGetAttribute", api.cuDeviceGetAttribute(which, device))
-                    for which in (
-                        attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                        attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                    self.call(
+                        "cuDeviceGetAttribute",
+                        getattr(self.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"),
+                        device,
                     )
+                    for part in ("MAJOR", "MINOR")
                 )
-                name = self.call("cuDeviceGetName", api.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
+                name = self.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode()
                 found.append(Device(ordinal, (major, minor), name))
             self._devices = found
         return self._devices
@@ -164,17 +158,15 @@ class Driver:
         """
         if self.ended is not None:
             raise self.gone(f"device {ordinal}")
-        api = self.api
         with self._lock:
             if ordinal not in self._contexts:
-                device = self.call(f"device {ordinal}", api.cuDeviceGet(ordinal))
-                context = self.call("cuDevicePrimaryCtxRetain", api.cuDevicePrimaryCtxRetain(device))
-                self._contexts[ordinal] = context
-        self.call("cuCtxPushCurrent", api.cuCtxPushCurrent(self._contexts[ordinal]))
+                device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
+                self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
+        self.call("cuCtxPushCurrent", self._contexts[ordinal])
         try:
             yield
         finally:
-            api.cuCtxPopCurrent()
+            self.api.cuCtxPopCurrent()
 
     def device_of(self, pointer: int) -> int:
         """The GPU of a device address.
@@ -183,8 +175,7 @@ class Driver:
             LaunchError: it is no device address.
         """
         attribute = self.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        found = self.api.cuPointerGetAttribute(attribute, pointer)
-        return int(self.call(f"0x{pointer:x} as a device pointer", found))
+        return int(self.call("cuPointerGetAttribute", attribute, pointer, what=f"0x{pointer:x} as a device pointer"))
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:
@@ -192,10 +183,9 @@ class Driver:
 
         They take no part in the capture (cuThreadExchangeStreamCaptureMode, relaxed).
         """
-        api = self.api
-        relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        before = self.call("cuThreadExchangeStreamCaptureMode", api.cuThreadExchangeStreamCaptureMode(relaxed))
+        relaxed = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
         try:
             yield
         finally:
-            api.cuThreadExchangeStreamCaptureMode(before)
+            self.api.cuThreadExchangeStreamCaptureMode(before)

@@ -25,11 +25,13 @@ class Block:
         memory: addresses of arrays first, then the other parameters.
         table: for each parameter where it is.
         address: of the table.
+        keeps: what must live as long.
     """
 
     memory: Any
     table: Any
     address: int
+    keeps: Any = None
 
 
 @attrs.frozen(eq=False)
@@ -41,8 +43,7 @@ class ReadyLaunch:
         kernel: its name.
         ordinal: the GPU.
         call: the driver's launch with everything but stream and arguments.
-        masks: of each array, the bits of its address that must be zero.
-        mask: all of them.
+        masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         pack: puts the addresses into a block's memory.
         fixed: the initial content of a block's memory.
         places: where each parameter is in it.
@@ -69,6 +70,22 @@ class ReadyLaunch:
             self.pack(memory, 0, *addresses)
         return Block(memory, table, ctypes.addressof(table))
 
+    def prepared(self, addresses: Sequence[int], stream: Any, arguments: Any) -> Callable[[], None]:
+        """This launch with its addresses and stream: calling it is the driver's call and little else.
+
+        It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
+        """
+        block = self.new_block(addresses)
+        block.keeps = arguments
+        call = partial(self.call, stream, block.address, 0)
+
+        def launch() -> None:
+            (code,) = call()
+            if code:
+                self.launch_elsewhere(block, stream, code)
+
+        return launch
+
     def launch_elsewhere(self, block: Block, stream: Any, code: Any) -> None:
         """After a launch that the driver refused: once more where only the current context was wrong.
 
@@ -81,12 +98,12 @@ class ReadyLaunch:
                 (code,) = self.call(stream, block.address, 0)
         if code:
             error = self.driver.error(what, code)
-            if self.driver.ended is None and is_not_current(code):
+            if is_not_current(code) and self.driver.ended is None:
                 raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
             raise error
 
 
-def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any, ordinal: int) -> ReadyLaunch:
+def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any) -> ReadyLaunch:
     """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
@@ -100,7 +117,7 @@ def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function
     return ReadyLaunch(
         driver=driver,
         kernel=kernel.name,
-        ordinal=ordinal,
+        ordinal=binding.device,
         call=partial(driver.api.cuLaunchKernel, function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,
         mask=max(masks, default=0),
@@ -108,26 +125,3 @@ def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function
         fixed=bytes(first) + b"".join(padded),
         places=tuple(place[parameter.name] for parameter in kernel.parameters),
     )
-
-
-class PreparedLaunch:
-    """One launch of a kernel, made ready: calling it is the driver's call and little else.
-
-    It keeps its arguments alive. What it launches with is their memory as it was when it was prepared.
-    """
-
-    __slots__ = ("_arguments", "_block", "_call", "_ready", "_stream")
-
-    def __init__(self, ready: ReadyLaunch, block: Block, stream: Any, arguments: Any) -> None:
-        self._ready, self._block, self._stream, self._arguments = ready, block, stream, arguments
-        self._call = partial(ready.call, stream, block.address, 0)
-
-    def __call__(self) -> None:
-        """Launch.
-
-        Raises:
-            LaunchError: the driver refuses.
-        """
-        (code,) = self._call()
-        if code:
-            self._ready.launch_elsewhere(self._block, self._stream, code)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import attrs
 
 from ..dispatch import Plan
-from ..errors import LaunchError, RequestError
+from ..errors import LaunchError, RequestError, TilecopyError
 from ..expr import Int, Symbol, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
@@ -121,8 +122,7 @@ class BuiltKernel:
         for dim, count in zip("xyz", grid, strict=True):
             replacements[only_symbol(block_index(dim))] = block_index(dim, count)
         if self.cluster is not None:
-            ranks = self.cluster[0] * self.cluster[1] * self.cluster[2]
-            replacements[only_symbol(cluster_rank())] = cluster_rank(ranks)
+            replacements[only_symbol(cluster_rank())] = cluster_rank(prod(self.cluster))
         for bound in self.bounds:
             bound.check(replacements)
 
@@ -130,9 +130,9 @@ class BuiltKernel:
         """The grid of a launch: the argument, else the one given at build.
 
         Raises:
-            LaunchError: neither is given, both are and differ, or the cluster does not divide it.
+            LaunchError: it is no grid, neither is given, both are and differ, or the cluster does not divide it.
         """
-        chosen = self.grid if grid is None else dim3(grid, "grid")
+        chosen = self.grid if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
         if self.grid is not None and chosen != self.grid:
@@ -179,20 +179,10 @@ class BuiltKernel:
 
         It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
         cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
-
-        Args:
-            arguments: as for a call of the kernel.
-            grid: as for a call of the kernel.
-            stream: as for a call of the kernel.
-            executor: as for a call of the kernel.
-
-        Raises:
-            LaunchError: as for a call of the kernel.
+        It takes what a call of the kernel takes, and raises the same.
         """
         chosen = self._executor(executor)
-        prepare = getattr(chosen, "prepare", None)
-        if prepare is None:  # an executor need not offer it
-            return partial(chosen.launch, self, arguments, grid=grid, stream=stream)
+        prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
         return prepared
 
@@ -206,19 +196,18 @@ class BuiltKernel:
         return chosen
 
 
-def dim3(value: Sequence[int] | int, what: str) -> Dim3:
+def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
     """One to three counts as three.
 
     Raises:
-        RequestError: not one to three positive integers.
+        RequestError: not one to three positive integers, or more than the hardware counts (or the ``error`` given).
     """
-    counts = [integer(count) for count in (value if isinstance(value, (tuple, list)) else (value,))]
-    known = [count for count in counts if count is not None and count >= 1]
-    if not 1 <= len(known) <= 3 or len(known) != len(counts):
-        raise RequestError(f"{what} is one to three positive integers, not {value!r}")
-    x, y, z = (*known, 1, 1)[:3]
+    counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
+    if not 1 <= len(counts) <= 3 or min(counts) < 1:
+        raise error(f"{what} is one to three positive integers, not {value!r}")
+    x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise RequestError(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
+        raise error(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z
 
 
@@ -297,7 +286,7 @@ def lower_kernel(
 
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
     cluster = dim3(value, "cluster")
-    size = cluster[0] * cluster[1] * cluster[2]
+    size = prod(cluster)
     if target.arch < 90:
         raise RequestError(f"a cluster of {size} CTAs needs sm_90 or newer; the target is {target}")
     if size > 16 or size & (size - 1):

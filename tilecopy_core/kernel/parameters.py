@@ -77,6 +77,16 @@ class Binding:
     addresses: dict[str, int] = attrs.field(factory=dict)
     grid: tuple[int, int, int] = (1, 1, 1)
 
+    @property
+    def on_host(self) -> list[str]:
+        """The arrays that are in host memory."""
+        return [name for name, facts in self.arrays.items() if facts.device is None]
+
+    @property
+    def device(self) -> int:
+        """The number of the GPU that the first device array is on; 0 where there is none."""
+        return next((facts.device for facts in self.arrays.values() if facts.device is not None), 0)
+
 
 @attrs.frozen
 class Parameter(ABC):
@@ -196,10 +206,10 @@ class ArrayParameter(Parameter):
                 f'pass a.astype(a.dtype.newbyteorder("="))'
             )
         try:
-            dtype = _dtype_of(found)
+            dtype: Any = _dtype_of(found)
         except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
-            raise LaunchError(f"{where}: dtype {found}, declared {self.dtype}; {_convert(found, self.dtype)}") from None
-        if dtype != self.dtype:
+            dtype = found
+        if not isinstance(dtype, DType) or dtype != self.dtype:
             raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
 
 
@@ -238,8 +248,8 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 
 @attrs.frozen
-class ScalarParameter(Parameter):
-    """An integer that the caller passes.
+class NumberParameter(Parameter):
+    """An integer within what was declared of it.
 
     Attributes:
         type: ``b32`` or ``b64``.
@@ -254,6 +264,27 @@ class ScalarParameter(Parameter):
     upper: int
 
     is_number: ClassVar[bool] = True
+
+    def take(self, number: int, binding: Binding, where: str, *, found: str = "", remedy: str = "") -> None:
+        """Bind a value that is as declared.
+
+        Raises:
+            LaunchError: it is not.
+        """
+        if not self.lower <= number <= self.upper:
+            raise LaunchError(f"{where}: {number}{found} is outside its declared {self.lower} to {self.upper}{remedy}")
+        if number % self.multiple_of:
+            raise LaunchError(f"{where}: {number}{found} is not a multiple of {self.multiple_of}, as it was declared")
+        binding.numbers[self.name] = number
+
+    def encode(self, binding: Binding) -> bytes:
+        """Two's complement of 4 or 8 bytes."""
+        return binding.numbers[self.name].to_bytes(4 if self.type == "b32" else 8, "little", signed=True)
+
+
+@attrs.frozen
+class ScalarParameter(NumberParameter):
+    """An integer that the caller passes."""
 
     @classmethod
     def declare(
@@ -291,41 +322,24 @@ class ScalarParameter(Parameter):
     def read(self, argument: Any, binding: Binding) -> None:
         """An integer of Python or a framework (of no dimension); no bool, no float."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
-        number = _integer(argument, where, LaunchError)
-        if not self.lower <= number <= self.upper:
-            raise LaunchError(
-                f"{where}: {number} is outside its declared {self.lower} to {self.upper}; if it is meant, build the kernel "
-                "with wider lower= or upper="
-            )
-        if number % self.multiple_of:
-            raise LaunchError(f"{where}: {number} is not a multiple of {self.multiple_of}, as it was declared")
-        binding.numbers[self.name] = number
-
-    def encode(self, binding: Binding) -> bytes:
-        """Two's complement of 4 or 8 bytes."""
-        return _encoded(binding.numbers[self.name], self.type)
+        remedy = "; if it is meant, build the kernel with wider lower= or upper="
+        self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
 
 
 @attrs.frozen
-class SizeParameter(Parameter):
+class SizeParameter(NumberParameter):
     """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
 
     Attributes:
-        type: ``b32`` or ``b64``.
         sources: the dimensions that have this extent, as ``(array, dimension)``; they must agree.
-        multiple_of: a divisor of every value.
-        lower: smallest value.
-        upper: largest value.
     """
 
-    type: str
     sources: tuple[tuple[str, int], ...]
     multiple_of: int = 1
     lower: int = 1
     upper: int = _B32[1]
 
     takes_argument: ClassVar[bool] = False
-    is_number: ClassVar[bool] = True
 
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
@@ -340,21 +354,7 @@ class SizeParameter(Parameter):
         for other, value in others:
             if value != number:
                 raise LaunchError(f"{where}: {number} by {first}, {value} by {other}")
-        if not self.lower <= number <= self.upper:
-            raise LaunchError(f"{where}: {number} ({first}) is outside its declared {self.lower} to {self.upper}")
-        if number % self.multiple_of:
-            raise LaunchError(
-                f"{where}: {number} ({first}) is not a multiple of {self.multiple_of}, as it was declared"
-            )
-        binding.numbers[self.name] = number
-
-    def encode(self, binding: Binding) -> bytes:
-        """Two's complement of 4 or 8 bytes."""
-        return _encoded(binding.numbers[self.name], self.type)
-
-
-def _encoded(number: int, type: str) -> bytes:
-    return number.to_bytes(4 if type == "b32" else 8, "little", signed=True)
+        self.take(number, binding, where, found=f" ({first})")
 
 
 def _integer(value: Any, where: str, error: type[Exception]) -> int:
