@@ -10,7 +10,8 @@ import pytest
 
 from tilecopy_core.hookspecs import VARIANTS_GROUP
 from tilecopy_core.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
-from tilecopy_core.registry import EXECUTORS_GROUP, default_registry
+from tilecopy_core.registry import default_registry
+from tilecopy_core.running import EXECUTORS_GROUP
 
 ROOT = Path(__file__).parent.parent
 PROJECTS = {
@@ -95,3 +96,28 @@ def test_first_party_variants_import_what_third_parties_do(folder: Path) -> None
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not [n for n in names if n.startswith("tilecopy_core") and n != "tilecopy_core.plugin"], module
+
+
+def test_imports_of_the_core_have_no_circle() -> None:
+    """Over every import statement of the core, those inside functions and of type checkers included."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / "tilecopy_core").rglob("*.py")
+    }
+    edges: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parts, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    target = f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base
+                    if target in modules and target != name:
+                        edges[name].add(target)
+    while True:
+        leaves = {name for name, found in edges.items() if not found}
+        if not leaves:
+            break
+        edges = {name: found - leaves for name, found in edges.items() if name not in leaves}
+    assert not edges, edges

@@ -21,7 +21,7 @@ from .errors import (
     TargetError,
     TilecopyError,
 )
-from .expr import Expr, Int, symbol
+from .expr import Expr, Int, same, symbol
 from .layout import (
     Axis,
     Iter,
@@ -53,13 +53,13 @@ from .memory import SPACES, Buffer, Region
 from .request import Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
 from .target import TARGETS, Target, target_of
+from .version import __version__
 
 if TYPE_CHECKING:
     from .hookspecs import VariantPlugin, hookimpl
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .registry import Registry, default_registry
 
-__version__ = "0.1.0"
 
 _LATER = {
     "BuiltKernel": "kernel",
@@ -83,6 +83,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "__version__",
     "DTYPES",
     "SPACES",
     "TARGETS",
@@ -141,6 +142,7 @@ __all__ = [
     "laneid",
     "m",
     "plan",
+    "same",
     "swizzle",
     "symbol",
     "target_of",

@@ -137,7 +137,7 @@ def newer_core_needed(requirements: Iterable[str], core_version: str | None = No
     does not say that this core is missing something. Requirements with a marker are left to the installer.
     """
     if core_version is None:
-        from . import __version__ as core_version
+        from .version import __version__ as core_version
     assert core_version is not None
     have = _release(core_version)
     for requirement in requirements:

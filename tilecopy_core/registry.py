@@ -24,7 +24,6 @@ from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonica
 from .request import Variant
 
 __all__ = [
-    "EXECUTORS_GROUP",
     "Plugin",
     "PluginWarning",
     "Registry",
@@ -34,7 +33,6 @@ __all__ = [
     "installed",
 ]
 
-EXECUTORS_GROUP = "tilecopy.executors.v1"
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what a busy
 machine makes of that, and of the text of the largest copies."""

@@ -15,6 +15,7 @@ from ..expr import Int, Symbol, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
+from ..running import choose_executor
 from ..scope import block_index, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
@@ -190,8 +191,6 @@ class BuiltKernel:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
             raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
-        from ..executors import choose_executor
-
         chosen = self.executors[name] = choose_executor(name, self)
         return chosen
 
