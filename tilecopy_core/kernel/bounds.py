@@ -6,8 +6,9 @@ conditions and loops of a statement give alternatives, each a tuple of facts tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import gcd
 
 import attrs
 
@@ -22,6 +23,7 @@ from ..expr import (
     bounds_of,
     constant_of,
     is_int,
+    key_of,
     mul,
     of_atom,
     substitute,
@@ -36,6 +38,7 @@ NOTHING: Alternatives = ((),)
 
 _MOST_ALTERNATIVES = 16
 _STEPS = 4
+_MOST_GOALS = 500
 
 
 def together(left: Alternatives, right: Alternatives) -> Alternatives:
@@ -80,30 +83,40 @@ def implied(fact: Int) -> Facts:
         return (fact,)
     const = constant_of(fact)
     if coefficient > 0:
-        return fact, *implied(add(quotient.dividend, -(-const // coefficient) * quotient.by))
+        return fact, *implied(add(quotient.dividend, const // coefficient * quotient.by))
     most = const // -coefficient * quotient.by + quotient.by - 1
     return fact, *implied(add(mul(quotient.dividend, -1), most))
 
 
-def proves(facts: Sequence[Int], goal: Int, steps: int = _STEPS) -> bool:
-    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them."""
-    lower, _ = bounds_of(goal)
-    if lower is not None and lower >= 0:
-        return True
-    if steps == 0:
-        return False
-    wanted = dict(terms_of(goal))
-    for position, fact in enumerate(facts):
-        for atom, coefficient in terms_of(fact):
-            have = wanted.get(atom, 0)
-            if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
-                scaled, taken = (
-                    (goal, have // coefficient) if have % coefficient == 0 else (mul(goal, abs(coefficient)), abs(have))
-                )
-                rest = add(scaled, mul(fact, -taken))
-                if proves([*facts[:position], *facts[position + 1 :]], rest, steps - 1):
-                    return True
+def proves(facts: Sequence[Int], goal: Int) -> bool:
+    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
+
+    Short proofs are looked for first; after so many sums the goal counts as not proved.
+    """
+    goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
+    for wanted, scale, left in goals:  # it grows meanwhile
+        lower, _ = bounds_of(wanted)
+        if lower is not None and lower > -scale:  # of scale times an integer
+            return True
+        if len(left) <= len(facts) - _STEPS:
+            continue
+        for position, fact in enumerate(left):
+            for rest, factor in _without(wanted, fact):
+                if key_of(rest) not in seen and len(goals) < _MOST_GOALS:
+                    seen.add(key_of(rest))
+                    goals.append((rest, scale * factor, left[:position] + left[position + 1 :]))
     return False
+
+
+def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
+    """What is left of a goal to prove once a fact takes one of its terms away, and what the goal was multiplied by."""
+    wanted = dict(terms_of(goal))
+    for atom, coefficient in terms_of(fact):
+        have = wanted.get(atom, 0)
+        if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
+            factor = abs(coefficient) // gcd(have, coefficient)
+            taken = abs(have) // gcd(have, coefficient)
+            yield add(mul(goal, factor), mul(fact, -taken)), factor
 
 
 def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
