@@ -39,8 +39,8 @@ GUARDS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "u < 1": lambda e: e["u"] < 1,
     "i % 2 == 1": lambda e: e["i"] % 2 == 1,
 }
-UNNARROWED = {"i % 2 == 1"}
-"""What a remainder says of a number is not used: bounds hold without it."""
+UNNARROWED = {"i % 2 == 1", "2 * i + bx < 4"}
+"""What a remainder says of a number is not used, nor that several numbers together are whole: bounds hold without."""
 
 
 @st.composite
@@ -120,8 +120,10 @@ class Drawn:
         self.shapes: dict[str, tuple[int, ...]] = {}
         for side, functions in case["functions"].items():
             made, sizes = [], []
-            for function, extent in zip(functions, self.box, strict=True):
+            for text, function, extent in zip(case["starts"][side], functions, self.box, strict=True):
                 values = [function(e) for e in known] or [0]
+                if "%" in text:  # every remainder counts, whether or not it comes up
+                    values = [0, 3 * int(text.rpartition(" ")[2])]
                 low, high = min(values), max(values)
                 made.append(lambda e, function=function, low=low: function(e) - low)
                 sizes.append(high - low + extent)
