@@ -83,9 +83,15 @@ def places_of(side: dict[str, Any], box: tuple[int, ...], number: int) -> Any:
     """Element addresses of a box whose start is ``base + number * step``."""
     extents, strides, offset, swizzle = side["layout"]
     found = oracle.addresses(extents, strides, offset)
-    found = found if swizzle is None else oracle.swizzled(found, *swizzle)
     begin = tuple(b + number * s for b, s in zip(side["base"], side["step"], strict=True))
-    return found[oracle.box_flat(side["shape"], begin, box)] + side["own"]
+    plain = found[oracle.box_flat(side["shape"], begin, box)]
+    return plain + side["own"] if swizzle is None else oracle.swizzled(plain, *swizzle) + side["own"]
+
+
+def before_swizzles(case: dict[str, Any], number: int) -> list[Any]:
+    """The addresses before a swizzle: no vector may reach over what it keeps together, even where it changes nothing."""
+    plain = [dict(side, layout=(*side["layout"][:3], None), own=0) for side in case["sides"] if side["layout"][3] is not None]
+    return [places_of(side, case["box"], number) for side in plain]
 
 
 def check_width(case: dict[str, Any]) -> str:
@@ -98,10 +104,11 @@ def check_width(case: dict[str, Any]) -> str:
         buffer = tc.Buffer(side["shape"], dtype, space=space, name=space, layout=layout_of(side["layout"]), elem_offset=side["own"], align_bytes=align)
         regions.append(buffer[tuple(slice(b + n * s, b + n * s + e) for b, s, e in zip(side["base"], side["step"], box, strict=True))])
     places_at = [[places_of(side, box, number) for side in reversed(case["sides"])] for number in range(3)]
+    judged = [[*places, *before_swizzles(case, number)] for number, places in enumerate(places_at)]
     chunk = min(1 << side["layout"][3][0] if side["layout"][3] is not None else 128 for side in case["sides"])
     allowed = (128, 64, 32) if case["op"] == "copy_async" else (128, 64, 32, 16, 8)
     allowed = tuple(bits for bits in allowed if bits <= align * 8)
-    wanted = widest(places_at, dtype.bits, chunk, case["threads"], allowed)
+    wanted = widest(judged, dtype.bits, chunk, case["threads"], allowed)
     try:
         plan = tc.plan(regions[1], regions[0], scope=tc.cta(case["threads"]), target="sm_90a", op=case["op"])
     except tc.NoVariantError as error:
