@@ -387,6 +387,8 @@ class Condition:
     right: Any = None
 
     def _with(self, op: str, other: Any) -> Condition:
+        if isinstance(other, bool):  # a comparison that was decided, such as one on the only thread's id
+            other = Condition("==", int(other), 1)
         if not isinstance(other, Condition):
             raise RequestError(f"'{op}' joins conditions; {other!r} is none (in '{self!r} {op} ...')")
         return Condition(op, self, other)
@@ -396,6 +398,8 @@ class Condition:
 
     def __or__(self, other: Any) -> Condition:
         return self._with("or", other)
+
+    __rand__, __ror__ = __and__, __or__
 
     def __invert__(self) -> Condition:
         return Condition("not", self)
@@ -425,6 +429,10 @@ class Condition:
             elif side is not None:
                 yield side
 
+    def elects(self) -> bool:
+        """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
+        return self.op == "elect" or any(isinstance(s, Condition) and s.elects() for s in (self.left, self.right))
+
     def conjuncts(self) -> Iterator[Condition]:
         """Conditions that hold together exactly where this one does."""
         if self.op == "and":
@@ -441,7 +449,7 @@ class Condition:
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
         """The truth of the condition, given the value (an int or an array) of each operand."""
         if self.op == "not":
-            return ~self.left.evaluate(value_of)
+            return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
         if self.op in ("and", "or"):
             left, right = self.left.evaluate(value_of), self.right.evaluate(value_of)
             return left & right if self.op == "and" else left | right

@@ -196,14 +196,14 @@ class ActiveThreads:
     def _narrowed(self, condition: Condition) -> ActiveThreads:
         if condition.op == "elect" and self.count() is not None:
             return attrs.evolve(self, mask=_one_a_warp(self.mask or (True,) * (self.cta_threads or 0)))
+        if condition.elects():
+            return attrs.evolve(self, undecided=self.undecided or repr(condition))
         deciding: list[Int] = []
         for operand in condition.operands():
             sources = (operand,) if is_int(operand) else getattr(operand, "sources", lambda: None)()
             if sources is None:
                 return attrs.evolve(self, undecided=self.undecided or repr(condition))
             deciding += sources
-        if condition.op == "elect":
-            return attrs.evolve(self, undecided=self.undecided or repr(condition))
         found = set().union(*map(symbols_of, deciding))
         plain = all(map(is_int, condition.operands())) and self.cta_threads is not None
         if found and plain and all(map(is_thread_id, found)):

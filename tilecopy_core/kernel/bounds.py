@@ -6,8 +6,9 @@ conditions and loops of a statement give alternatives, each a tuple of facts tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import gcd
 
 import attrs
 
@@ -22,9 +23,11 @@ from ..expr import (
     bounds_of,
     constant_of,
     is_int,
+    key_of,
     mul,
     of_atom,
     substitute,
+    sum_of,
     terms_of,
 )
 from ..memory import Region
@@ -36,6 +39,7 @@ NOTHING: Alternatives = ((),)
 
 _MOST_ALTERNATIVES = 16
 _STEPS = 4
+_MOST_GOALS = 500
 
 
 def together(left: Alternatives, right: Alternatives) -> Alternatives:
@@ -57,9 +61,8 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
     if not (is_int(condition.left) and is_int(condition.right)):
         return NOTHING
     more = add(condition.left, mul(condition.right, -1))  # left - right
-    at_least, above = implied(more), implied(add(more, -1))
     less = mul(more, -1)
-    at_most, below = implied(less), implied(add(less, -1))
+    at_least, above, at_most, below = ((fact,) for fact in (more, add(more, -1), less, add(less, -1)))
     table: dict[str, Alternatives] = {
         "<": (below,),
         "<=": (at_most,),
@@ -72,38 +75,63 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
     return table[opposite[condition.op] if negated else condition.op]
 
 
+def tight(fact: Int) -> Int:
+    """What ``fact >= 0`` says of integers: divided by what divides all terms, the constant rounded down."""
+    if not isinstance(fact, Expr):
+        return fact
+    common = gcd(*(coefficient for _, coefficient in fact.terms))
+    return sum_of(fact.const // common, ((atom, coefficient // common) for atom, coefficient in fact.terms))
+
+
 def implied(fact: Int) -> Facts:
-    """A fact, and what it says of the dividend when it bounds a quotient: ``e // d >= q`` is ``e >= q * d``."""
-    terms = terms_of(fact)
-    quotient, coefficient = terms[0] if len(terms) == 1 else (None, 0)
-    if not isinstance(quotient, FloorDiv):
-        return (fact,)
-    const = constant_of(fact)
-    if coefficient > 0:
-        return fact, *implied(add(quotient.dividend, -(-const // coefficient) * quotient.by))
-    most = const // -coefficient * quotient.by + quotient.by - 1
-    return fact, *implied(add(mul(quotient.dividend, -1), most))
+    """A fact, and what it says of the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
+    fact = tight(fact)
+    for quotient, coefficient in terms_of(fact):
+        if isinstance(quotient, FloorDiv):
+            rest = add(fact, mul(of_atom(quotient), -coefficient))
+            slack = 0 if coefficient > 0 else -coefficient * (quotient.by - 1)  # d * q >= e - (d - 1)
+            return fact, *implied(add(add(mul(quotient.dividend, coefficient), mul(rest, quotient.by)), slack))
+    return (fact,)
 
 
-def proves(facts: Sequence[Int], goal: Int, steps: int = _STEPS) -> bool:
-    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them."""
-    lower, _ = bounds_of(goal)
-    if lower is not None and lower >= 0:
-        return True
-    if steps == 0:
-        return False
-    wanted = dict(terms_of(goal))
-    for position, fact in enumerate(facts):
-        for atom, coefficient in terms_of(fact):
-            have = wanted.get(atom, 0)
-            if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
-                scaled, taken = (
-                    (goal, have // coefficient) if have % coefficient == 0 else (mul(goal, abs(coefficient)), abs(have))
-                )
-                rest = add(scaled, mul(fact, -taken))
-                if proves([*facts[:position], *facts[position + 1 :]], rest, steps - 1):
-                    return True
+def proves(facts: Sequence[Int], goal: Int) -> bool:
+    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
+
+    Short proofs are looked for first; after so many sums the goal counts as not proved.
+    """
+    goal = tight(goal)
+    goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
+    for wanted, scale, left in goals:  # it grows meanwhile
+        lower, _ = bounds_of(wanted)
+        if lower is not None and lower > -scale:  # of scale times an integer
+            return True
+        if len(left) <= len(facts) - _STEPS:
+            continue
+        for position, fact in enumerate(left):
+            for rest, factor in _without(wanted, fact):
+                if key_of(rest) not in seen and len(goals) < _MOST_GOALS:
+                    seen.add(key_of(rest))
+                    goals.append((rest, scale * factor, left[:position] + left[position + 1 :]))
     return False
+
+
+def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
+    """What is left of a goal to prove once a fact takes one of its terms away, and what the goal was multiplied by."""
+    wanted = dict(terms_of(goal))
+    for atom, coefficient in terms_of(fact):
+        have = wanted.get(atom, 0)
+        if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
+            factor = abs(coefficient) // gcd(have, coefficient)
+            taken = abs(have) // gcd(have, coefficient)
+            yield add(mul(goal, factor), mul(fact, -taken)), factor
+
+
+def contradict(facts: Sequence[Int]) -> bool:
+    """Whether facts exclude each other: what they are known of never happens."""
+    return any(
+        proves((*facts[:position], *facts[position + 1 :]), add(mul(fact, -1), -1))
+        for position, fact in enumerate(facts)
+    )
 
 
 def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
@@ -158,13 +186,13 @@ class Bound:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
         start, limit = substitute(self.start, replacements), self.limit
         for facts in self.known:
-            found = [substitute(fact, replacements) for fact in facts]
-            if any((most := bounds_of(fact)[1]) is not None and most < 0 for fact in found):
-                continue  # this alternative never happens
-            tight = narrowed(found)
-            facts_left = [substitute(fact, tight) for fact in found]
-            inside = substitute(start, tight)
+            found = [each for fact in facts for each in implied(substitute(fact, replacements))]
+            closer = narrowed(found)
+            facts_left = [substitute(fact, closer) for fact in found]
+            inside = substitute(start, closer)
             if proves(facts_left, inside) and proves(facts_left, add(mul(inside, -1), limit)):
+                continue
+            if contradict(found):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
 import attrs
 
 from ..errors import LayoutError
-from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, same
+from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same
 from .axes import Axis, m
 
 
@@ -140,21 +139,26 @@ def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Off
 def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
     """A box that straddles blocks of ``inner`` evenly: equal pieces at places that are one step apart."""
     size = gcd(start, extent, inner)
-    found = [cut(iters, at, size) for at in range(start, start + extent, size)]
-    if any(piece is None for piece in found) or any(not same_iters(piece[0], found[0][0]) for piece in found):  # type: ignore[index]
+    first = cut(iters, start, size)
+    if first is None:
         return None
-    places = [add_offsets((), piece[1]) for piece in found if piece is not None]
-    axes = {axis for place in places for axis, _ in place}
-    if len(axes) != 1:
+
+    def step(at: int) -> Offset | None:
+        """From the piece before an index to the one that begins there, or None where they are not alike."""
+        before, after = cut(iters, at - size, size), cut(iters, at, size)
+        if before is None or after is None or not same_iters(before[0], after[0]):
+            return None
+        return add_offsets(add_offsets((), after[1]), tuple((axis, mul(value, -1)) for axis, value in before[1]))
+
+    edge = step((start // inner + 1) * inner)  # looked at first: it is where an uneven box shows
+    if edge is None or len(edge) > 1:
         return None
-    (axis,) = axes
-    values = [dict(place).get(axis, 0) for place in places]
-    step = values[1] - values[0]
-    steady = all(same(b - a, step) for a, b in pairwise(values))
-    if not steady or isinstance(step, Expr) or step < 0:
+    if any(key_of(step(at)) != key_of(edge) for at in range(start + size, start + extent, size)):
         return None
-    assert found[0] is not None
-    return [Iter(len(values), step, axis), *found[0][0]], ((axis, values[0]),)
+    axis, stride = edge[0] if edge else (iters[0].axis, 0)
+    if isinstance(stride, Expr) or stride < 0:
+        return None
+    return [Iter(extent // size, stride, axis), *first[0]], first[1]
 
 
 def same_iters(left: Sequence[Iter], right: Sequence[Iter]) -> bool:

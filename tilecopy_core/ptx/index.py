@@ -85,7 +85,10 @@ class IndexEmitter(Emitter):
 
         def compute() -> Register:
             if bits == 32 and not fits(value, 32):
-                raise PtxError(f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
+                raise PtxError(
+                    f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for "
+                    "the scalars in it (upper=, lower=)"
+                )
             return self._sum(block, value, bits, None)
 
         return block.once(("value", key_of(value), bits), compute)
@@ -156,7 +159,7 @@ class IndexEmitter(Emitter):
                 raise PtxError(f"{atom}: the dividend has no lower bound and the divisor is not a power of two")
             blocks_below = max(0, -(lower // by))
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
-        bits = 32 if fits(dividend, 32) else 64
+        bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
         divided = self.value(dividend, bits)
         result = self.reg(f"b{bits}")
         if by & (by - 1) == 0:
@@ -203,7 +206,7 @@ class IndexEmitter(Emitter):
         place = offset * size
         const, terms = constant_of(place), terms_of(place)
         lower, _ = bounds_of(sum_of(0, terms))
-        outside = whole and (lower is None or lower < 0)
+        outside = whole and (lower is None or lower < 0 or const < 0)
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
         varying = sum_of(const - immediate, terms)
         if buffer.space == "global":

@@ -1,0 +1,217 @@
+"""Index arithmetic as emitted, run word by word: the registers hold what the integers are, past 2**31 and 2**32 too."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from test_expr import INTEGERS, SYMBOLS, environments, expressions
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+from tilecopy_core.expr import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
+from tilecopy_core.plugin import PtxBuilder
+from tilecopy_core.ptx import KernelBindings, SharedPlan
+
+BASE = 1 << 44
+
+
+def signed(value: int, bits: int) -> int:
+    """The low bits as a signed number."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+def run_text(lines: list[str], given_values: dict[str, int]) -> dict[str, int]:
+    """Registers (unsigned) after straight-line PTX; ``given_values`` are special registers, parameters and variables."""
+    registers: dict[str, int] = {}
+
+    def read(word: str, bits: int, sign: str = "u") -> int:
+        raw = registers[word] if word in registers else given_values[word] if word in given_values else int(word)
+        return signed(raw, bits) if sign == "s" else raw & ((1 << bits) - 1)
+
+    for line in lines:
+        opcode, rest = line.strip().rstrip(";").split(None, 1)
+        name, *modifiers = opcode.split(".")
+        result, *operands = [word.strip() for word in rest.split(",")]
+        type = modifiers[-1]
+        bits, sign = int(type[1:]), type[0]
+        if name in ("mov", "ld", "cvta"):
+            value = read(operands[0].strip("[]"), bits)
+        elif name == "cvt":
+            value = read(operands[0], bits, sign)
+            bits = int(modifiers[0][1:])
+        elif name in ("mul", "mad"):
+            value = read(operands[0], bits, sign) * read(operands[1], bits, sign)
+            bits = 2 * bits if modifiers[0] == "wide" else bits
+            value += read(operands[2], bits) if name == "mad" else 0
+        else:
+            a, b = read(operands[0], bits, sign), read(operands[1], bits, sign)
+            amount = min(read(operands[1], 32), bits) if name in ("shl", "shr") else 0
+            value = {
+                "add": lambda a=a, b=b: a + b,
+                "and": lambda a=a, b=b: a & b,
+                "xor": lambda a=a, b=b: a ^ b,
+                "shl": lambda a=a, amount=amount: a << amount,
+                "shr": lambda a=a, amount=amount: a >> amount,
+                "div": lambda a=a, b=b: a // b,
+                "rem": lambda a=a, b=b: a % b,
+            }[name]()
+        for word in operands:
+            if name not in ("mov", "ld", "cvta") and re.fullmatch(r"-?\d+", word):
+                assert -(2**63) <= int(word) < 2**64 and (bits == 64 or -(2**31) <= int(word) < 2**32), line
+        registers[result] = value & ((1 << bits) - 1)
+    return registers
+
+
+def builder(symbols: dict[Symbol, str], *buffers: tc.Buffer) -> PtxBuilder:
+    """A builder whose symbols are parameters of 32 or 64 bits."""
+    shared = SharedPlan.of([b for b in buffers if b.space == "shared"], tc.target_of("sm_90a"))
+    names = {found: (f"p{number}", type) for number, (found, type) in enumerate(symbols.items())}
+    return PtxBuilder(tc.target_of("sm_90a"), 32, bindings=KernelBindings(shared, names))
+
+
+def lines_of(ptx: PtxBuilder) -> list[str]:
+    """What it has written."""
+    return [line for line, _ in ptx.blocks[0].head + ptx.blocks[0].body]
+
+
+def parameters(symbols: dict[Symbol, str], env: dict[Symbol, int]) -> dict[str, int]:
+    """The values as the text names them."""
+    return {f"param_p{number}": env[found] for number, found in enumerate(symbols)}
+
+
+@settings(max_examples=200)
+@given(
+    expressions(),
+    st.lists(environments(), min_size=1, max_size=4),
+    st.sampled_from([32, 64]),
+    st.sampled_from([1, 2**20 + 1, 2**33]),
+)
+def test_a_register_holds_what_the_integer_is(
+    expr: tc.Int, found: list[dict[Symbol, int]], bits: int, factor: int
+) -> None:
+    expr = expr * factor if bits == 64 else expr
+    assume(bits == 64 or fits(expr, 32))
+    lower, upper = bounds_of(expr)
+    assume(lower is not None and upper is not None and -(2**62) < lower and upper < 2**62)
+    symbols = dict.fromkeys(SYMBOLS, "b32")
+    ptx = builder(symbols)
+    register = ptx.value(expr, bits)
+    for env in found:
+        assert signed(run_text(lines_of(ptx), parameters(symbols, env))[str(register)], bits) == evaluate(expr, env)
+
+
+LARGE = [
+    (Symbol("x", 0, 2**31 - 1), "b32"),
+    (Symbol("y", 0, 2**20), "b32"),
+    (Symbol("z", -(2**31), 2**31 - 1), "b32"),
+    (Symbol("w", 0, 2**40), "b64"),
+    (Symbol("v", -(2**33), 2**33), "b64"),
+    (Symbol("u", 0, 2**32 - 1), "b64"),
+]
+
+
+@st.composite
+def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
+    """A sum of large integers, and a value for each."""
+    total: tc.Int = draw(st.sampled_from([0, 1, -1, 7, 2**22, 2**23, 2**31, -(2**31), 2**32, 2**40, -(2**40)]))
+    env = {}
+    for found, _ in LARGE:
+        low, high = bounds_of(of_atom(found))
+        env[found] = draw(st.one_of(st.sampled_from([low, high, high - 1, max(low, -1), 0, 1]), st.integers(low, high)))
+    for found in draw(st.lists(st.sampled_from([found for found, _ in LARGE]), min_size=1, max_size=3, unique=True)):
+        factor = draw(
+            st.sampled_from(
+                [
+                    1,
+                    2,
+                    3,
+                    128,
+                    2**20,
+                    2**30,
+                    2**31 - 1,
+                    2**31,
+                    2**32 - 1,
+                    2**32,
+                    2**33,
+                    -1,
+                    -128,
+                    -(2**31),
+                    -(2**31) - 1,
+                    -(2**32),
+                ]
+            )
+        )
+        term = of_atom(found)
+        kind = draw(st.sampled_from(["", "", "", "//", "%", "^"]))
+        number = draw(st.sampled_from([2, 3, 2**16, 2**31, 2**32, 2**33, 2**32 + 1, 10**10]))
+        term = (
+            term // number
+            if kind == "//"
+            else term % number
+            if kind == "%"
+            else term ^ of_atom(LARGE[0][0])
+            if kind == "^"
+            else term
+        )
+        total = total + term * factor
+    return total, env
+
+
+@settings(max_examples=400)
+@given(far(), st.sampled_from([1, 2, 4, 8]), st.integers(0, 3))
+def test_a_global_address_is_right_wherever_the_element_is_inside(
+    drawn: tuple[tc.Int, dict[Symbol, int]], size: int, room: int
+) -> None:
+    """The array ends a few elements after the one that is looked at: nothing else may be assumed of the parts."""
+    offset, env = drawn
+    at = evaluate(offset, env)
+    shift = -at if at < 0 or room == 3 else 0  # the start is what makes it fall inside
+    offset, at = offset + shift, at + shift
+    assume(0 <= at < 2**43)
+    assume(all(edge is None or abs(edge) < 2**59 for edge in (*bounds_of(offset), shift)))
+    buffer = tc.Buffer(at + 1 + room, f"uint{size * 8}", space="global", name="A", layout=TileLayout(S[at + 1 + room]))
+    symbols = dict(LARGE)
+    ptx = builder(symbols)
+    address = ptx.address(buffer, offset)
+    registers = run_text(lines_of(ptx), parameters(symbols, env) | {"param_A": BASE})
+    assert (registers[str(address.base)] + address.offset_bytes) % 2**64 == BASE + at * size
+    assert (at * size) % address.align_bytes == 0
+    assert -(2**23) <= address.offset_bytes < 2**23
+
+
+@settings(max_examples=200)
+@given(
+    expressions(),
+    environments(),
+    st.sampled_from([None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (0, 3, 3)]),
+    st.sampled_from([0, 2, 8]),
+    st.booleans(),
+)
+def test_a_shared_address_is_right_swizzled_or_not(
+    expr: tc.Int, env: dict[Symbol, int], swizzle: Any, own: int, whole: bool
+) -> None:
+    lower, upper = bounds_of(expr)
+    assume(lower is not None and upper is not None and 0 <= lower and upper < 4096)
+    chosen = None if swizzle is None else tc.Swizzle(*swizzle)
+    buffer = tc.Buffer(8192, "float32", space="shared", name="s", elem_offset=own, align_bytes=1024)
+    symbols = dict.fromkeys(SYMBOLS, "b32")
+    ptx = builder(symbols, buffer)
+    address = ptx.address(buffer, expr, chosen, whole=whole)
+    registers = run_text(lines_of(ptx), parameters(symbols, env) | {"smem_s": 1024})
+    wanted = evaluate(expr, env)
+    wanted = (wanted if chosen is None else chosen.apply(wanted)) + own
+    assert (registers[str(address.base)] + address.offset_bytes) % 2**32 == 1024 + wanted * 4
+    assert wanted * 4 % address.align_bytes == 0
+    if whole:
+        assert 1024 <= registers[str(address.base)] <= 1024 + wanted * 4
+
+
+def test_the_interpreter_tells_widths_apart() -> None:
+    text = ["mul.wide.u32 %rd0, %r, 2;", "mul.wide.s32 %rd1, %r, 2;", "shr.s32 %r2, %r, 4;", "add.s32 %r3, %r, 1;"]
+    found = run_text(text, {"%r": 2**32 - 1})
+    assert found == {"%rd0": 2**33 - 2, "%rd1": 2**64 - 2, "%r2": 2**32 - 1, "%r3": 0}
+    assert symbols_of(INTEGERS[0]) == {next(iter(SYMBOLS))}
