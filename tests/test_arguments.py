@@ -257,7 +257,9 @@ def test_a_size_is_read_from_the_shapes_and_checked() -> None:
     a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
     size = SizeParameter("M", "b32", (("A", 0), ("B", 1)), multiple_of=8)
     host = HostArguments.of(with_parameters(size), (a, b), None)
-    assert host.values(with_parameters(size), {"A": 256, "B": 512}) == {"param_A": 256, "param_B": 512, "param_M": 64}
+    assert host.encoded(with_parameters(size), {"A": 256, "B": 512}) == [
+        number.to_bytes(size_bytes, "little") for number, size_bytes in ((256, 8), (512, 8), (64, 4))
+    ]
     for wrong, message in (
         (attrs.evolve(size, multiple_of=48), r"size M: 64 \(dimension 0 of argument A\) is not a multiple of 48"),
         (attrs.evolve(size, upper=63), r"size M: 64 \(dimension 0 of argument A\) is outside its declared 1 to 63"),

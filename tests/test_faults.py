@@ -354,7 +354,7 @@ def far_rows(text: str) -> list[int]:
         registers: dict[str, int] = {}
         for line in text.splitlines():
             parts = line.strip().rstrip(";").replace(",", "").split()
-            if not parts or "{" in line and "ld" not in parts[0]:
+            if not parts or ("{" in line and "ld" not in parts[0]):
                 continue
             op, *rest = parts
 

@@ -150,7 +150,7 @@ def check_width(case: dict[str, Any]) -> str:
     assert wanted is not None
     assert partition.vec_bits <= wanted
     for number, places in enumerate(places_at):  # every element once, at the places of the definition
-        env = {found: number for found in n.symbols}
+        env = dict.fromkeys(n.symbols, number)
         moved = set()
         for turn in range(partition.outer):
             for thread in range(partition.threads):

@@ -48,12 +48,27 @@ class HazardError(TilecopyError, RuntimeError):
     Attributes:
         kind: short name of the rule that was broken, such as ``"poison"`` or ``"race"``.
         line: 1-based line of the PTX text, or 0 when no single line is at fault.
+        threads: the threads that it is about, in words; the one that executes the line first.
+        bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
+        cause: what is behind it where that can be told, such as ``"scope"`` or the state of a barrier.
     """
 
-    def __init__(self, message: str, *, kind: str = "", line: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        line: int = 0,
+        threads: tuple[str, ...] = (),
+        bytes: tuple[int, int] | None = None,
+        cause: str = "",
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.line = line
+        self.threads = threads
+        self.bytes = bytes
+        self.cause = cause
 
 
 class NoVariantError(TilecopyError, LookupError):

@@ -257,7 +257,7 @@ class HostArguments:
             arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable=not facts.readonly))
         return cls(arrays, binding)
 
-    def values(self, kernel: BuiltKernel, addresses: dict[str, int]) -> dict[str, int]:
-        """Each parameter as one little-endian number, by its PTX name, once every array has an address."""
+    def encoded(self, kernel: BuiltKernel, addresses: dict[str, int]) -> list[bytes]:
+        """The bytes of each parameter, in order, once every array has an address."""
         self.binding.addresses.update(addresses)
-        return {f"param_{p.name}": int.from_bytes(p.encode(self.binding), "little") for p in kernel.parameters}
+        return [parameter.encode(self.binding) for parameter in kernel.parameters]

@@ -4,4 +4,5 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+sys.path.insert(0, str(Path(__file__).parent))
 import profiles  # noqa: F401

@@ -4,9 +4,10 @@ Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`
 races, misaligned or outside accesses, missing waits, fences and barriers.
 """
 
+from .api import run_ptx
 from .executor import EmulatorExecutor, executor
 from .program import Program, UnsupportedPtxError, parse
 from .run import Report, run_grid
 
-__all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid"]
+__all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid", "run_ptx"]
 __version__ = "0.1.0"

@@ -1,160 +1,382 @@
-"""Loads and stores: parameters, global memory, shared memory of the CTA and of the cluster."""
+"""``ld``, ``st``, ``atom``, ``red``: what an instruction says of its access, and moving bytes between registers and memory.
+
+Source: PTX ISA 9.7.9.8 to .11 and 9.7.13.5 and .6; modifiers that only hint at caches change nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
-from .arithmetic import address_of, special
-from .machine import Machine, Step
-from .program import REGISTER_BITS, Instruction, Memory, UnsupportedPtxError, Vector
+from .access import SCOPES, Access
+from .alu.atomic import atomic_operation
+from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
+from .program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
 
-_SPACES = ("param", "global", "shared", "shared::cta", "shared::cluster")
+if TYPE_CHECKING:
+    from .machine import Machine
+
+SPACES = {
+    "global": "global",
+    "const": "const",
+    "param": "param",
+    "param::entry": "param",
+    "local": "local",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "shared::cluster": "shared::cluster",
+}
+CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
+ORDERS = {"ld": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release")}
+VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+AddressReader = Callable[["Machine", Lanes], Any]
 
 
-def access_of(instruction: Instruction) -> tuple[str, int, int]:
-    """State space, vector length and element bytes of a load or store.
+def is_hint(part: str) -> bool:
+    """Whether a part of an opcode is about caches only."""
+    return part in CACHE_HINTS or part.startswith(("L1::", "L2::"))
+
+
+def address_reader(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+    """How to read an address operand: unsigned bits of the width of its register.
 
     Raises:
-        UnsupportedPtxError: a state space or vector that is not known.
+        UnsupportedPtxError: it is not an address.
     """
-    space = next((part for part in instruction.opcode if part in _SPACES), "")
-    vector = next((int(part[1:]) for part in instruction.opcode if part in ("v2", "v4", "v8")), 1)
-    type = instruction.opcode[-1]
-    if not space or type not in REGISTER_BITS:
-        raise UnsupportedPtxError(
-            f"PTX line {instruction.line}: '{instruction.text}' is not known (its state space or type)"
-        )
-    return space, vector, REGISTER_BITS[type] // 8
+    if not isinstance(operand, Memory):
+        raise refuse(instruction, "an address in brackets is wanted")
+    base, offset = operand.base, operand.offset
+    if not base or is_constant(base):
+        value = np.full((1, 1), (int(base or 0) + offset) & (2**64 - 1), np.uint64)
+        return lambda machine, lanes: value
+    if base in program.register_bits:
+        width = program.register_bits[base]
+        if width not in (32, 64):
+            raise refuse(instruction, f"the register {base} has {width} bits where an address is wanted")
+        distance = np.array(offset & ((1 << width) - 1), f"u{width // 8}")
+        if not offset:
+            return lambda machine, lanes: machine.read(base, lanes)
+        return lambda machine, lanes: machine.read(base, lanes) + distance
+    far = np.uint64(offset & (2**64 - 1))
+    return lambda machine, lanes: machine.symbol(base, lanes) + far
 
 
-def address(machine: Machine, operand: Any, lanes: Any, width: int) -> Any:
-    """The value of an address operand in some lanes, as unsigned of ``width`` bits."""
-    assert isinstance(operand, Memory)
-    type: Any = np.uint64 if width == 64 else np.uint32
-    offset = np.array(operand.offset).astype(np.int64).astype(type)
-    if not operand.base:
-        return np.full(len(machine.lane_ids(lanes)), offset, type)
-    if operand.base[0] == "%":
-        found = special(machine, operand.base, lanes)
-        base = found if found is not None else machine.read(operand.base, lanes)
+@attrs.frozen
+class Parts:
+    """What the opcode of a load or store says."""
+
+    access: Access
+    type: str
+    count: int
+    element: int
+
+
+def parts_of(instruction: Instruction) -> Parts:
+    """The parts of the opcode of ``ld`` or ``st``.
+
+    Raises:
+        UnsupportedPtxError: a part that is not known or does not go with the others.
+    """
+    name, *rest = instruction.opcode
+    if not rest or rest[-1] not in REGISTER_BITS or rest[-1] in ("pred", "f16x2", "bf16x2", "bf16"):
+        raise refuse(instruction, f"{name} does not end in a type that memory has")
+    type = rest.pop()
+    space, order, scope, count, volatile, read_only = "", "", "", 1, False, False
+    for part in rest:
+        if part in SPACES and not space:
+            space = SPACES[part]
+        elif part in ORDERS[name] and not order:
+            order = part
+        elif part in SCOPES and not scope:
+            scope = part
+        elif part in VECTORS and count == 1:
+            count = VECTORS[part]
+        elif part == "volatile" and not order:
+            volatile = True
+        elif part == "mmio":
+            pass
+        elif part == "nc" and name == "ld":
+            read_only = True
+        elif not is_hint(part):
+            raise refuse(instruction, f"'.{part}' is not known here")
+    strong = order in ("relaxed", "acquire", "release")
+    if strong != bool(scope) or (volatile and strong):
+        raise refuse(instruction, "a scope goes with .relaxed, .acquire and .release, and with nothing else")
+    element = REGISTER_BITS[type] // 8
+    total = element * count
+    if (
+        total > 32
+        or (total > 16 and (space not in ("global", "") or program_is_narrow(type)))
+        or (count == 8 and element < 4)
+    ):
+        raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
+    access = Access(space, total, order or "weak", scope or "gpu", volatile, None, read_only)
+    return Parts(access, type, count, element)
+
+
+def program_is_narrow(type: str) -> bool:
+    """Whether a type is too narrow for accesses of 256 bits."""
+    return REGISTER_BITS[type] < 32
+
+
+def _names(operand: Any, count: int, instruction: Instruction) -> tuple[Any, ...]:
+    names = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(names) != count:
+        raise refuse(instruction, f"{count} registers are wanted")
+    return tuple(names)
+
+
+def _operands(instruction: Instruction, count: int) -> tuple[Any, ...]:
+    """The operands, a cache policy left out."""
+    operands = instruction.operands
+    if "L2::cache_hint" in instruction.opcode:
+        operands = operands[:-1]
+    if len(operands) != count:
+        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+    return operands
+
+
+def _load(instruction: Instruction, program: Program) -> Step:
+    parts = parts_of(instruction)
+    destination, source = _operands(instruction, 2)
+    names = _names(destination, parts.count, instruction)
+    writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
+    address = address_reader(source, instruction, program)
+    access, dtype = parts.access, f"u{parts.element}"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        raw = machine.load(lanes, access, address(machine, lanes))
+        elements = np.ascontiguousarray(raw).view(dtype)
+        for position, write in enumerate(writers):
+            write(machine, lanes, elements[:, :, position])
+
+    return step
+
+
+def _store(instruction: Instruction, program: Program) -> Step:
+    parts = parts_of(instruction)
+    if parts.access.space in ("param", "const"):
+        raise refuse(instruction, f".{parts.access.space} cannot be written")
+    destination, source = _operands(instruction, 2)
+    readers = [
+        reader(name, parts.type, instruction, program, wider=True) for name in _names(source, parts.count, instruction)
+    ]
+    address = address_reader(destination, instruction, program)
+    access, dtype = parts.access, np.dtype(f"u{parts.element}")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        machine.store(lanes, access, address(machine, lanes), gather(machine, lanes, readers, dtype))
+
+    return step
+
+
+MOST_ELEMENTS = 1 << 16
+"""Accesses of lanes and copies that are made at once by several instructions; past it one at a time is as fast."""
+
+
+@attrs.frozen(eq=False)
+class _Several:
+    """Loads or stores in a row that differ in registers and offset only: done as one, by as many more lanes."""
+
+    alone: list[Step]
+    base: str
+    offsets: Any
+    access: Access
+
+    def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
+        """Lanes and addresses of all."""
+        index, count = machine.index(lanes), len(self.offsets)
+        base = machine.rows(machine.read(self.base, lanes), lanes)
+        addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
+        machine.many, machine.each = np.tile(index, count), len(index)
+        return machine.many, addresses
+
+    def one_by_one(self, machine: Machine, lanes: Lanes) -> None:
+        """Too many to do at once."""
+        at = machine.at
+        for number, step in enumerate(self.alone):
+            machine.at = at + number
+            step(machine, lanes)
+        machine.at = at
+
+
+def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
+    """One step for loads or stores in a row (see :func:`runs`)."""
+    loads = instructions[0].opcode[0] == "ld"
+    parts = parts_of(instructions[0])
+    places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
+    offsets = np.array([place.offset & (2**64 - 1) for place in places], np.uint64)
+    both = _Several(steps, places[0].base, offsets, parts.access)
+    count, dtype = parts.count, np.dtype(f"u{parts.element}")
+    names = [_names(i.operands[0 if loads else 1], count, i) for i in instructions]
+    if loads:
+        writers = [
+            [writer(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
+        ]
     else:
-        base = address_of(machine, operand.base, lanes)
-    with np.errstate(over="ignore"):
-        return base.astype(type) + offset
+        readers = [
+            [reader(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
+        ]
 
+    flat = [str(name) for group in names for name in group]
+    direct = all(program.register_bits.get(name) == 8 * parts.element for name in flat)
 
-def _load(instruction: Instruction) -> Step:
-    space, vector, size = access_of(instruction)
-    destination, source = instruction.operands
-    names = destination.items if isinstance(destination, Vector) else (str(destination),)
-    if len(names) != vector or not isinstance(source, Memory):
-        raise UnsupportedPtxError(f"PTX line {instruction.line}: '{instruction.text}' has the wrong operands")
-    total, signed = vector * size, instruction.opcode[-1][0] == "s"
-
-    def step(machine: Machine, lanes: Any) -> None:
-        if space == "param":
-            machine.write(
-                names[0], lanes, np.full(len(machine.lane_ids(lanes)), machine.parameters[source.base], np.uint64)
-            )
+    def load(machine: Machine, lanes: Lanes) -> None:
+        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+            both.one_by_one(machine, lanes)
             return
-        if space == "global":
-            addresses = address(machine, source, lanes, 64)
-            count = len(addresses)
-            groups = machine.memory.locate(machine, lanes, addresses, total, write=False)
-            if len(groups) == 1:
-                array, _, offsets = groups[0]
-                raw = _read_global(machine, array, offsets, total)
-            else:
-                raw = np.empty((count, total), np.uint8)
-                for array, chosen, offsets in groups:
-                    raw[chosen] = _read_global(machine, array, offsets, total)
+        many, addresses = both.addresses(machine, lanes)
+        raw = np.ascontiguousarray(machine.load(many, parts.access, addresses))
+        machine.many = None
+        elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
+        if direct and machine.write_many(flat, lanes, elements):
+            return
+        for number, group in enumerate(writers):
+            for position, write in enumerate(group):
+                write(machine, lanes, elements[number, :, :, position])
+
+    def store(machine: Machine, lanes: Lanes) -> None:
+        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+            both.one_by_one(machine, lanes)
+            return
+        elements = machine.read_many(flat, lanes) if direct else None
+        if elements is not None:
+            elements = np.ascontiguousarray(
+                elements.reshape(len(steps), count, *elements.shape[1:]).transpose(0, 2, 3, 1)
+            )
         else:
-            remote = space == "shared::cluster"
-            places = machine.shared.place(machine, lanes, address(machine, source, lanes, 32), total, remote=remote)
-            machine.shared.check_read(machine, lanes, places, total)
-            raw = machine.shared.read(places, total)
-        if machine.profile:
-            count_access(machine, lanes, space, address(machine, source, lanes, 64 if space == "global" else 32), total)
-        elements = np.ascontiguousarray(raw).view(f"{'i' if signed else 'u'}{size}")
-        for position, name in enumerate(names):
-            values = elements[:, position]
-            if signed:
-                values = values.astype(np.int64)
-            machine.write(name, lanes, values if vector == 1 else values.copy())
+            elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
+            for number, group in enumerate(readers):
+                for position, read in enumerate(group):
+                    elements[number, :, :, position] = read(machine, lanes)
+        many, addresses = both.addresses(machine, lanes)
+        machine.store(many, parts.access, addresses, elements.view(np.uint8).reshape(len(many), machine.copies, -1))
+        machine.many = None
+
+    return load if loads else store
+
+
+def runs(program: Program) -> list[tuple[int, int]]:
+    """Where loads or stores stand in a row that can be done as one: first and how many."""
+    targets = set(program.labels.values())
+    found: list[tuple[int, int]] = []
+    first, key = 0, None
+    for at, instruction in enumerate([*program.instructions, None]):
+        this = None if instruction is None else _alike(instruction, program)
+        if this is None or this != key or at in targets or at - first >= 64:
+            if key is not None and at - first > 1:
+                found.append((first, at - first))
+            first, key = at, this
+        elif instruction is not None and instruction.opcode[0] == "ld":
+            written = {n for i in program.instructions[first:at] for n in _written(i)}
+            if key[1] in written:
+                found += [(first, at - first)] if at - first > 1 else []
+                first = at
+    return found
+
+
+def _written(instruction: Instruction) -> tuple[Any, ...]:
+    target = instruction.operands[0]
+    return target.items if isinstance(target, Vector) else (target,)
+
+
+def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:
+    """What accesses that can be done together have in common, or None."""
+    if instruction.opcode[0] not in ("ld", "st") or instruction.guard or len(instruction.operands) != 2:
+        return None
+    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+        return None
+    parts = parts_of(instruction)
+    if parts.access.strength or parts.access.space not in ("global", "shared"):
+        return None
+    place = next((x for x in instruction.operands if isinstance(x, Memory)), None)
+    if place is None or place.base not in program.register_bits:
+        return None
+    return instruction.opcode, place.base
+
+
+def gather(machine: Machine, lanes: Lanes, readers: list[Any], dtype: Any) -> Any:
+    """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
+    values = [read(machine, lanes) for read in readers]
+    if len(values) == 1:
+        return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
+    shape = np.broadcast_shapes(*(value.shape for value in values))
+    elements = np.empty((*shape, len(values)), dtype)
+    for position, value in enumerate(values):
+        elements[:, :, position] = value
+    return elements.view(np.uint8)
+
+
+def _atomic(instruction: Instruction, program: Program) -> Step:
+    name, *rest = instruction.opcode
+    type = rest.pop() if rest else ""
+    space, order, scope, operation, noftz = "", "", "", "", False
+    for part in rest:
+        if part in SPACES and not space:
+            space = SPACES[part]
+        elif part in ("relaxed", "acquire", "release", "acq_rel") and not order:
+            order = part
+        elif part in SCOPES and not scope:
+            scope = part
+        elif part == "noftz":
+            noftz = True
+        elif not is_hint(part):
+            if operation:
+                raise refuse(instruction, f"'.{part}' is not known here")
+            operation = part
+    returns = name == "atom"
+    compute = atomic_operation(operation, type, noftz=noftz) if operation else None
+    if compute is None or (not returns and operation in ("exch", "cas")) or space in ("param", "const", "local"):
+        raise refuse(instruction, f"this form of {name} is not known")
+    if not returns and order in ("acquire", "acq_rel"):
+        raise refuse(instruction, "red has no result to acquire by")
+    operands = list(_operands(instruction, (3 if operation == "cas" else 2) + returns))
+    write = writer(operands.pop(0), type, instruction, program, wider=True) if returns else None
+    address = address_reader(operands.pop(0), instruction, program)
+    readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]
+    size = REGISTER_BITS[type] // 8
+    exchange = operation in ("exch", "cas")
+    access = Access(space, size, order or "relaxed", scope or "gpu", False, np.dtype(f"u{size}"), exchange=exchange)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        values = [read(machine, lanes) for read in readers]
+
+        def update(old: Any, rows: Any, columns: Any) -> Any:
+            picked = [
+                value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0] for value in values
+            ]
+            with np.errstate(all="ignore"):
+                return compute(old, *picked)
+
+        old = machine.atomic(lanes, access, address(machine, lanes), update)
+        if write is not None:
+            write(machine, lanes, old)
 
     return step
 
 
-def _read_global(machine: Machine, array: int, offsets: Any, total: int) -> Any:
-    if total <= 16:
-        return machine.memory.read(array, offsets, total)
-    return np.concatenate([machine.memory.read(array, offsets + part, 16) for part in range(0, total, 16)], axis=1)
+def immediate(operand: Any, instruction: Instruction, what: str) -> int:
+    """A constant operand.
 
-
-def _store(instruction: Instruction) -> Step:
-    space, vector, size = access_of(instruction)
-    destination, source = instruction.operands
-    names = source.items if isinstance(source, Vector) else (str(source),)
-    if len(names) != vector or not isinstance(destination, Memory) or space == "param":
-        raise UnsupportedPtxError(f"PTX line {instruction.line}: '{instruction.text}' has the wrong operands")
-    total = vector * size
-
-    def step(machine: Machine, lanes: Any) -> None:
-        from .arithmetic import value
-
-        count = len(machine.lane_ids(lanes))
-        elements = np.empty((count, vector), f"u{size}")
-        for position, name in enumerate(names):
-            elements[:, position] = value(machine, name, lanes, f"u{size * 8}")
-        raw = elements.view(np.uint8)
-        if space == "global":
-            addresses = address(machine, destination, lanes, 64)
-            for array, chosen, offsets in machine.memory.locate(machine, lanes, addresses, total, write=True):
-                for part in range(0, total, 16):
-                    machine.memory.write(array, offsets + part, raw[chosen][:, part : part + 16])
-        else:
-            remote = space == "shared::cluster"
-            addresses = address(machine, destination, lanes, 32)
-            places = machine.shared.place(machine, lanes, addresses, total, remote=remote)
-            machine.shared.check_write(machine, lanes, places, total)
-            machine.shared.write(places, raw)
-        if machine.profile:
-            count_access(machine, lanes, space, addresses, total)
-
-    return step
-
-
-def count_access(machine: Machine, lanes: Any, space: str, addresses: Any, size: int) -> None:
-    """Count requests and what they cost: 32-byte sectors in global memory, wavefronts in shared memory.
-
-    A shared request of more than 4 bytes a thread is served 128 bytes' worth of threads at a time; each part takes as
-    many wavefronts as the most different words that fall on one of the 32 banks.
+    Raises:
+        UnsupportedPtxError: it is not one.
     """
-    warp = machine.warp_ids[lanes]
-    counters = machine.counters
-    if space == "global":
-        addresses = machine.memory.unskewed(addresses)
-        first, last = addresses >> np.uint64(5), (addresses + np.uint64(size - 1)) >> np.uint64(5)
-        reached = np.concatenate([first, last]) if size <= 32 else first
-        pairs = np.unique(np.stack([np.tile(warp, len(reached) // len(warp)).astype(np.uint64), reached]), axis=1)
-        counters["global_requests"] = counters.get("global_requests", 0) + len(np.unique(warp))
-        counters["global_sectors"] = counters.get("global_sectors", 0) + pairs.shape[1]
-        return
-    words = max(1, size // 4)
-    lane = machine.lane_ids(lanes) % machine.threads % 32
-    phase = warp.astype(np.int64) * 8 + lane * words // 32
-    word = (addresses.astype(np.int64) // 4)[:, None] + np.arange(words)
-    keys = np.unique(np.stack([np.broadcast_to(phase[:, None], word.shape).ravel(), word.ravel()]), axis=1)
-    _, per_bank = np.unique(keys[0] * 32 + keys[1] % 32, return_counts=True)
-    banks = np.unique(keys[0] * 32 + keys[1] % 32)
-    worst: dict[int, int] = {}
-    for part, found in zip((banks // 32).tolist(), per_bank.tolist(), strict=True):
-        worst[part] = max(worst.get(part, 0), found)
-    counters["shared_requests"] = counters.get("shared_requests", 0) + len(np.unique(warp))
-    counters["shared_wavefronts"] = counters.get("shared_wavefronts", 0) + sum(worst.values())
+    if not is_constant(operand):
+        raise refuse(instruction, f"{what} is a constant in the text")
+    try:
+        return constant_bits(operand, "u32", instruction)
+    except UnsupportedPtxError:
+        raise refuse(instruction, f"{what} is not {operand}") from None
 
 
-HANDLERS: dict[str, Callable[[Instruction], Step]] = {"ld": _load, "st": _store}
+def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> None:
+    """Refuse parts of an opcode that are not known."""
+    for part in instruction.opcode[1:]:
+        if part not in known and not is_hint(part):
+            raise refuse(instruction, f"'.{part}' is not known here")
+
+
+INSTRUCTIONS: dict[str, Handler] = {"ld": _load, "st": _store, "atom": _atomic, "red": _atomic}

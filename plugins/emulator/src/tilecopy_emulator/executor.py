@@ -11,10 +11,7 @@ from tilecopy_core.executors import HostArguments
 
 from .memory import GlobalMemory
 from .program import parse
-from .run import Report, run_grid
-
-MOST_CTAS = 1 << 24
-"""CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
+from .run import MOST_CTAS, Report, run_grid
 
 
 class EmulatorExecutor:
@@ -54,21 +51,22 @@ class EmulatorExecutor:
                 f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
                 "Launch a smaller grid, or run it on a GPU"
             )
-        memory = GlobalMemory()
-        addresses = {
-            array.name: memory.add(array.name, array.data, array.align_bytes, writable=array.writable)
-            for array in host.arrays
-        }
+        program, memory = parse(kernel.ptx), GlobalMemory()
+        encoded = host.encoded(
+            kernel,
+            {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
+        )
         return run_grid(
-            parse(kernel.ptx),
+            program,
             grid=host.binding.grid,
-            threads=kernel.threads,
+            block=program.block or (kernel.threads, 1, 1),
             cluster=kernel.cluster,
-            parameters=host.values(kernel, addresses),
+            parameters=dict(zip((p.name for p in program.parameters), encoded, strict=False)),
             memory=memory,
             pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations],
             profile=self._profile,
             progress=self._progress,
+            origin_of=kernel.origin_of,
         )
 
 

@@ -1,391 +1,723 @@
-"""The machine: registers as arrays over the threads of many CTAs, stepped at the lowest program counter.
+"""The machine: a batch of clusters in execution.
 
-Time is a counter that goes up with every synchronisation. Each granule of shared memory remembers when and by whom
-it was touched; a later access by another thread is ordered when a barrier of the CTA lies between (``floor``), one
-of the warp, or an mbarrier phase that the thread observed (``known``).
+Values of many, order of one: as long as the clusters of a batch do the same, there are ``U`` unit lanes (the threads
+of one cluster) times ``C`` copies. A register is an array of shape ``(U or 1, C or 1)``, never spread out where all
+lanes or all copies hold the same. Which lanes run, what they touch in shared memory, and what they know of one another
+is kept once for all copies. When copies part (:class:`Diverged`) the machine lays itself out anew, with every thread of
+the batch a unit lane of the single copy, and runs the instruction again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from bisect import bisect_right
+from collections.abc import Callable
 from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 
 from tilecopy_core import HazardError
 
-from .memory import ENGINE, SEVERAL, GlobalMemory, SharedMemory
-from .program import Instruction, Program, UnsupportedPtxError
+from . import spaces
+from .access import Access
+from .barriers import Barriers
+from .engines import Engines
+from .launch import Dim3, Launch
+from .local import LocalMemory
+from .locations import Flags
+from .mbarrier import Mbarriers
+from .order import Order
+from .program import UnsupportedPtxError
+from .progress import Watch
+from .shadow import BARRIER_ACTOR
+from .shared import SharedMemory
 
-STEP_LIMIT = 1 << 24
-"""Instructions (of however many threads at once) after which a run is taken to be endless."""
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 FULL = slice(None)
-Step = Callable[["Machine", Any], None]
+Lanes = Any
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+PATIENCE_BITS = 6
+"""A group that has branched back 2**6 times while others could run lets them go first."""
+
+
+class Diverged(Exception):  # noqa: N818 (never leaves the machine)
+    """Copies differ in what must be the same in all."""
+
+
+@attrs.frozen(eq=False)
+class Stuck:
+    """Why a machine cannot go on by itself: raises the hazard when called."""
+
+    accuse: Callable[[], NoReturn]
 
 
 class Machine:
-    """A batch of CTAs in execution.
+    """A batch of clusters.
 
     Args:
-        program: the parsed kernel.
-        steps: one function an instruction (see :mod:`.operations`).
-        blocks: ``(n, 3)`` ids of the CTAs, whole clusters in order of rank.
-        grid: CTAs of the whole grid.
-        threads: threads of a CTA.
-        cluster_size: CTAs of a cluster.
-        parameters: parameter name -> value.
-        memory: global memory.
-        shared: shared memory of the batch.
-        clocks: whether mbarriers need a clock for each pair of threads.
+        launch: what all batches share.
+        first: number of the first CTA.
+        ctas: how many, whole clusters.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        steps: Sequence[Step],
-        blocks: Any,
-        grid: tuple[int, int, int],
-        threads: int,
-        cluster_size: int,
-        parameters: dict[str, int],
-        memory: GlobalMemory,
-        shared: SharedMemory,
-        *,
-        clocks: bool = False,
-    ) -> None:
-        self.program, self.steps, self.memory, self.shared = program, steps, memory, shared
-        self.blocks, self.grid, self.threads, self.cluster_size = blocks, grid, threads, cluster_size
-        self.parameters = parameters
-        self.ctas = len(blocks)
-        self.count = self.ctas * threads
-        self.ids = np.arange(self.count)
-        self.cta_ids = self.ids // threads
+    def __init__(self, launch: Launch, first: int, ctas: int) -> None:
+        self.launch, self.program, self.first = launch, launch.program, first
+        self.threads, self.cluster_size = launch.threads, launch.cluster_size
+        self.copies = ctas // self.cluster_size
+        self.unit_ctas = self.cluster_size
         self.registers: dict[str, Any] = {}
         self.defined: dict[str, Any] = {}
-        self.pc = np.zeros(self.count, np.int32)
-        self.status = np.zeros(self.count, np.int8)
-        self.together = True
+        self.owned: dict[str, bool] = {}
+        unit = self.unit_ctas * self.threads
+        self.pc = np.zeros(unit, np.int64)
+        self.status = np.zeros(unit, np.int8)
+        self.turn = np.zeros(unit, np.int64)
+        self.lanes: Lanes = FULL
         self.at = 0
-        self.now = 1
-        self.floor = np.zeros(self.ctas, np.int64)
-        self.cluster_floor = np.zeros(self.ctas, np.int64)
-        self.warps_per_cta = -(-threads // 32)
-        self.warp_ids = self.cta_ids * self.warps_per_cta + self.ids % threads // 32
-        self.warp_floor = np.zeros(self.ctas * self.warps_per_cta, np.int64)
-        self.fence_time = np.zeros(self.count, np.int64)
-        self.fence_floor = np.zeros(self.count, np.int64)
-        # known[t, u]: up to when thread t knows what thread u of its cluster (last column: the engine) has done
-        self.cluster_threads = cluster_size * threads
-        self.known = np.zeros((self.count, self.cluster_threads + 1), np.int32) if clocks else None
-        self.barrier_of = np.full(self.count, -1, np.int16)
-        self.barrier_place = np.full(self.count, -1, np.int64)
-        self.cluster_arrived = np.zeros(self.count, bool)
-        self.copies: list[Any] = []
-        self.committed = np.zeros(self.count, np.int32)
-        self.mbarriers: dict[int, Any] = {}
-        self.engines: list[Any] = []
+        self.next_at = 0
+        self.stale = self.settled = False
+        self.others: list[int] = []
+        self.limit = 1 << 60
+        self._lay_out()
+        key = 0 if self.copies > 1 else first
+        self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
+        self.shared = SharedMemory(self)
+        self.local = LocalMemory(self)
+        self.barriers = Barriers(self)
+        self.mbarriers = Mbarriers(self)
+        self.engines = Engines(self)
+        self.flags = Flags(self)
         self.tensor: Any = None
-        self.executed = np.zeros(len(program.instructions), np.int64)
-        self.counters: dict[str, int] = {}
-        self.profile = False
+        self.watch = Watch(self)
+        self.many: Any = None
+        self.each = 1
+        self.recent: dict[str, Any] = {}
+        self.changed: set[str] = set()
+        self.converging: dict[Any, dict[int, int]] = {}
+        self.joined: Any = None
+        self.loading: set[str] = set()
 
     # ------------------------------------------------------------------------------------------- who is who
 
-    def lane_ids(self, lanes: Any) -> Any:
-        """Index in the batch of each lane."""
+    tid: tuple[Any, Any, Any]
+    block: tuple[Any, Any, Any]
+    cluster_ctaid: tuple[Any, Any, Any]
+    ntid: Dim3
+    nctaid: Dim3
+    ncluster: Dim3
+    thread: Any
+    lane: Any
+    warp: Any
+    rank: Any
+    explicit_cluster: bool
+    dynamic_shared_bytes: int
+    total_shared_bytes: int
+
+    def _lay_out(self) -> None:
+        launch, unit = self.launch, self.unit_ctas * self.threads
+        self.units = unit
+        self.ids = np.arange(unit)
+        self.cta_of = self.ids // self.threads
+        inside = self.ids % self.threads
+        self.thread = inside[:, None].astype(np.uint32)
+        x, y, _ = launch.block
+        self.tid = (self.thread % x, self.thread // x % y, self.thread // (x * y))
+        self.lane, self.warp = self.thread % np.uint32(32), self.thread // np.uint32(32)
+        self.warps_per_cta = -(-self.threads // 32)
+        self.warp_of = self.cta_of * self.warps_per_cta + inside // 32
+        rank = self.cta_of % self.cluster_size
+        self.rank = rank[:, None].astype(np.uint32)
+        if self.cluster_size == 1:
+            self.rank = self.rank[:1]
+        chosen = launch.blocks[self.first : self.first + self.unit_ctas * self.copies]
+        chosen = chosen.reshape(self.copies, self.unit_ctas, 3)
+        spread = chosen[:, self.cta_of] if self.unit_ctas > 1 else chosen
+        axes = (np.ascontiguousarray(spread[:, :, d].T).astype(np.uint32) for d in range(3))
+        bx, by, bz = (b[:1, :1] if (b == b[0, 0]).all() else b for b in axes)
+        self.block = (bx, by, bz)
+        cx, cy, _ = launch.cluster
+        self.cluster_ctaid = (self.rank % cx, self.rank // cx % cy, self.rank // (cx * cy))
+        self.ntid, self.nctaid, self.ncluster = launch.block, launch.grid, launch.cluster
+        self.explicit_cluster = launch.explicit_cluster
+        self.dynamic_shared_bytes, self.total_shared_bytes = launch.dynamic_shared_bytes, launch.total_shared_bytes
+        # grid-wide number of each thread
+        cta = self.first + np.arange(self.copies) * self.unit_ctas
+        self.grid_thread = (cta * self.threads)[None, :] + self.ids[:, None]
+
+    @property
+    def clock(self) -> int:
+        """Instructions executed so far, by however many threads at once."""
+        return int(self.launch.executed.sum())
+
+    def size(self, lanes: Lanes) -> int:
+        """How many lanes."""
+        return self.units if lanes is FULL else len(lanes)
+
+    def index(self, lanes: Lanes) -> Any:
+        """Their numbers in the unit."""
         return self.ids if lanes is FULL else lanes
 
-    def cta_of(self, lanes: Any) -> Any:
-        """Index in the batch of each lane's CTA."""
-        return self.cta_ids[lanes]
+    def rows(self, values: Any, lanes: Lanes) -> Any:
+        """Values with one row a lane."""
+        values = np.asarray(values)
+        if values.ndim == 0:
+            values = values.reshape(1, 1)
+        return (
+            values
+            if values.shape[0] == self.size(lanes)
+            else np.broadcast_to(values, (self.size(lanes), values.shape[1]))
+        )
 
-    def rank_of(self, cta: Any) -> Any:
-        """Rank in its cluster of a CTA."""
-        return cta % self.cluster_size
+    def uniform(self, values: Any, lanes: Lanes) -> Any:
+        """One value a lane, which must be the same in every copy.
 
-    def floor_of(self, lanes: Any) -> Any:
-        """Up to when each lane's CTA has seen everything of itself."""
-        return self.floor[self.cta_ids[lanes]]
+        Raises:
+            Diverged: it is not; call this before any side effect.
+        """
+        values = np.asarray(values)
+        if values.ndim == 0:
+            return np.broadcast_to(values, (self.size(lanes),))
+        first = values[:, 0]
+        if values.shape[1] > 1 and not (values == values[:, :1]).all():
+            raise Diverged
+        return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
-    def name_of(self, lane: int) -> str:
+    def demand_single(self) -> None:
+        """What follows orders threads of different clusters: keep them apart from here on."""
+        if self.copies > 1:
+            raise Diverged
+
+    def name_of(self, lane: int, copy: int = 0) -> str:
         """A thread in words."""
-        if lane == SEVERAL:
-            return "several threads"
-        if lane == ENGINE:
-            return "an asynchronous copy"
-        block = ",".join(map(str, self.blocks[lane // self.threads]))
-        return f"thread {lane % self.threads} of CTA ({block})"
+        return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
-    def warp_bit(self, lanes: Any) -> Any:
-        """A bit for each lane's warp in its CTA."""
-        return np.uint32(1) << (self.warp_ids[lanes] % self.warps_per_cta).astype(np.uint32)
+    def actor_name(self, actor: int, copy: int = 0) -> str:
+        """Who a stamp of shared or tensor memory names, in words."""
+        if actor < BARRIER_ACTOR:
+            return self.name_of(actor, copy)
+        return f"an asynchronous copy that {self.mbarriers.name_of_actor(actor)} counts"
 
-    def ordered(self, lanes: Any, other: Any, other_warps: Any, times: Any) -> Any:
-        """Whether an access by ``other`` at ``times`` comes before what ``lanes`` do now (barriers of a CTA aside).
+    def symbol(self, name: str, lanes: Lanes) -> Any:
+        """The address of a variable or parameter, in its own state space.
+
+        Raises:
+            UnsupportedPtxError: nothing of that name is declared.
+        """
+        found = self.launch.symbols.get(name)
+        if found is None:
+            line = self.program.instructions[self.at].line
+            raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
+        space, address = found
+        if space == "shared":
+            rank = self.rank if len(self.rank) == 1 or lanes is FULL else self.rank[lanes]
+            return (rank.astype(np.uint64) << np.uint64(24)) + np.uint64(address)
+        return np.full((1, 1), address, np.uint64)
+
+    # ------------------------------------------------------------------------------------------- hazards
+
+    def hazard(self, kind: str, message: str, lanes: Lanes = None, position: int = 0, **more: Any) -> NoReturn:
+        """Raise :class:`HazardError` for a lane of the instruction that is being executed.
 
         Args:
-            lanes: who accesses now.
-            other: who accessed then: a thread, several, or the engine; shape (lanes, granules).
-            other_warps: for readers, the mask of their warps.
-            times: when.
+            kind: see the kinds in the README.
+            message: what is wrong, without the thread and the line.
+            lanes: those that execute it; None where no thread is meant.
+            position: which of them.
+            more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``address``, ``cause``, ``threads``.
         """
-        me = self.lane_ids(lanes)[:, None]
-        single = other >= 0
-        mine = self.warp_ids[lanes][:, None]
-        same_warp = single & (self.warp_ids[np.where(single, other, 0)] == mine)
-        if other_warps is not None:
-            same_warp |= ~single & (other_warps == self.warp_bit(lanes)[:, None])
-        result = same_warp & (times <= self.warp_floor[mine])
-        if self.known is None:
-            return result
-        first = me // self.cluster_threads * self.cluster_threads
-        column = np.where(other == ENGINE, self.cluster_threads, np.clip(other - first, 0, self.cluster_threads - 1))
-        one = single | (other == ENGINE)
-        result |= one & (self.known[me, column] >= times)
-        if other_warps is not None and (~one & ~result).any():
-            rows = np.broadcast_to(me, other.shape)
-            for index in map(tuple, np.argwhere(~one & ~result)):
-                result[index] = self._knows_warps(int(rows[index]), int(other_warps[index]), int(times[index]))
-        return result
-
-    def _knows_warps(self, lane: int, warps: int, time: int) -> bool:
-        """Whether a lane knows what every other thread of some warps of its CTA did up to a time."""
-        assert self.known is not None
-        start = lane // self.threads * self.threads % self.cluster_threads
-        row = self.known[lane, start : start + self.threads]
-        inside = (warps >> (np.arange(self.threads) // 32)) & 1 == 1
-        inside[lane % self.threads] = False
-        return bool((row[inside] >= time).all())
-
-    def hazard(self, kind: str, message: str, lanes: Any, position: int = 0) -> NoReturn:
-        """Raise :class:`HazardError` for one lane of the instruction that is being executed."""
-        instruction = self.program.instructions[self.at]
-        ids = self.lane_ids(lanes)
-        who = f"{self.name_of(int(ids[position]))}: " if len(ids) else ""
-        source = f"\n  in: {instruction.source}" if instruction.source else ""
-        raise HazardError(
-            f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}{source}",
-            kind=kind,
-            line=instruction.line,
-        )
+        at = more.pop("at", self.at)
+        if lanes is not None and lanes is self.many:
+            at += position // self.each
+        instructions = self.program.instructions
+        copy = int(more.pop("copy", 0))
+        who, threads = "", tuple(more.pop("threads", ()))
+        if lanes is not None and self.size(lanes):
+            name = self.name_of(int(self.index(lanes)[position]), copy)
+            who, threads = f"{name}: ", (name, *threads)
+        if not instructions:
+            raise HazardError(f"{kind}: {who}{message}", kind=kind)
+        instruction = instructions[min(at, len(instructions) - 1)]
+        origin = self.launch.origin_of(instruction.line)
+        text = f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}"
+        if origin:
+            text += f"\n  in: {origin}"
+        raise HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
 
     # ------------------------------------------------------------------------------------------- registers
 
-    def read(self, name: str, lanes: Any) -> Any:
-        """A register of some lanes, as unsigned bits.
+    def read(self, name: str, lanes: Lanes) -> Any:
+        """A register as unsigned bits, shape ``(n or 1, C or 1)``.
 
         Raises:
-            HazardError: it was never written in one of them.
+            HazardError: it was never written in one of the lanes.
         """
+        group = lanes is self.lanes and lanes is not FULL
+        if group:
+            values = self.recent.get(name)
+            if values is not None:
+                return values
+        elif name in self.changed:
+            self.spill(name)
         values = self.registers.get(name)
         if values is None:
             if name not in self.program.register_bits:
-                raise UnsupportedPtxError(
-                    f"PTX line {self.program.instructions[self.at].line}: operand '{name}' is not known"
-                )
-            self.hazard("poison", f"register {name} is read and was never written", lanes)
+                line = self.program.instructions[self.at].line
+                raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
+            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes)
         defined = self.defined[name]
-        if defined is not None and not defined[lanes].all():
-            at = int(np.argmax(~defined[lanes]))
-            self.hazard("poison", f"register {name} is read and was never written", lanes, at)
-        return values[lanes]
+        if defined is not None:
+            known = defined[lanes]
+            if not known.all():
+                at = int(np.argmin(known))
+                if name in self.loading:
+                    self.hazard(
+                        "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
+                        "(tcgen05.wait::ld is missing)", lanes, at,
+                    )  # fmt: skip
+                self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
+        if lanes is FULL or values.shape[0] == 1:
+            return values
+        values = values[lanes]
+        if group:
+            self.recent[name] = values
+        return values
 
-    def write(self, name: str, lanes: Any, values: Any) -> None:
-        """Set a register of some lanes; values are cut to its width."""
+    def spill(self, name: str) -> None:
+        """Put what the running group holds of a register where the other lanes' values are."""
+        values = self.recent.pop(name)
+        self.changed.discard(name)
+        self._merge(name, self.lanes, values)
+
+    def spill_all(self) -> None:
+        """As :meth:`spill`, for every register."""
+        for name in list(self.changed):
+            self.spill(name)
+        self.recent.clear()
+
+    def write(self, name: str, lanes: Lanes, values: Any) -> None:
+        """Set a register; values are cut to its width. Arrays that were given or got are never changed."""
         if name == "_":
             return
         type = REGISTER_TYPES[self.program.register_bits[name]]
         values = np.asarray(values)
         if values.dtype != type:
             values = values.astype(type)
+        if values.ndim == 0:
+            values = values.reshape(1, 1)
         if lanes is FULL:
-            self.registers[name] = np.broadcast_to(values, (self.count,)) if values.shape != (self.count,) else values
-            self.defined[name] = None
+            self.registers[name], self.defined[name], self.owned[name] = values, None, False
             return
+        if lanes is self.lanes:
+            self.recent[name] = values
+            self.changed.add(name)
+            return
+        if name in self.recent:
+            if name in self.changed:
+                self.spill(name)
+            else:
+                del self.recent[name]
+        self._merge(name, lanes, values)
+
+    def _merge(self, name: str, lanes: Any, values: Any) -> None:
+        type = values.dtype
+        old = self.registers.get(name)
+        if old is None:
+            old = np.zeros((1, 1), type)
+            self.defined[name] = np.zeros(self.units, bool)
+            self.owned[name] = False
+        copies = max(old.shape[1], values.shape[1])
+        if not self.owned[name] or old.shape != (self.units, copies):
+            old = np.broadcast_to(old, (self.units, copies)).copy()
+            self.registers[name], self.owned[name] = old, True
+        old[lanes] = values
+        defined = self.defined[name]
+        if defined is not None:
+            defined[lanes] = True
+
+    def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
+        """Set registers if the running group as a whole executes; whether it did.
+
+        Args:
+            names: registers, as wide as the elements.
+            lanes: who executes.
+            elements: of shape (accesses, lanes, copies, length of the vector).
+        """
+        if lanes is not self.lanes or lanes is FULL:
+            return False
+        self.recent.update(zip(names, elements.transpose(0, 3, 1, 2).reshape(-1, *elements.shape[1:3]), strict=True))
+        self.changed.update(names)
+        return True
+
+    def read_many(self, names: list[str], lanes: Lanes) -> Any:
+        """Registers that the running group has at hand, one after another; None where that is not so."""
+        if lanes is not self.lanes or lanes is FULL:
+            return None
+        shape = (len(lanes), self.copies)
+        found: list[Any] = [self.recent.get(name) for name in names]
+        if any(values is None or values.shape != shape for values in found):
+            return None
+        return np.stack(found)
+
+    def undefine(self, name: str, lanes: Lanes) -> None:
+        """Poison a register."""
+        if name == "_":
+            return
+        if name in self.recent:
+            if name in self.changed:
+                self.spill(name)
+            else:
+                del self.recent[name]
         if name not in self.registers:
-            self.registers[name] = np.zeros(self.count, type)
-            self.defined[name] = np.zeros(self.count, bool)
-        if not self.registers[name].flags.writeable or self.registers[name].base is not None:
-            self.registers[name] = self.registers[name].copy()
-        self.registers[name][lanes] = values
-        if self.defined[name] is not None:
-            self.defined[name][lanes] = True
+            type = REGISTER_TYPES[self.program.register_bits[name]]
+            self.registers[name], self.owned[name] = np.zeros((1, 1), type), False
+        defined = self.defined.get(name)
+        if defined is None:
+            defined = self.defined[name] = np.full(self.units, name in self.defined)
+        defined[lanes] = False
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
+        return spaces.load(self, lanes, access, addresses)
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+        """Write bytes, as :meth:`load`."""
+        spaces.store(self, lanes, access, addresses, raw)
+
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values. Returns the old ones."""
+        return spaces.atomic(self, lanes, access, addresses, update)
 
     # ------------------------------------------------------------------------------------------- running
 
-    def run(self) -> None:
-        """Step until every thread has exited.
+    def run(self) -> Stuck | None:
+        """Step until every thread has exited (None) or nothing can go on without another batch.
 
         Raises:
-            HazardError: an execution that the hardware leaves undefined, or that never ends.
+            HazardError: an execution that the hardware leaves undefined.
         """
-        instructions = self.program.instructions
-        for steps in count():
-            if steps > STEP_LIMIT:
-                self.hazard("endless", f"more than {STEP_LIMIT} steps: a loop that does not end?", self.ids[:1])
-            if self.together:
-                lanes: Any = FULL
-            else:
-                running = self.status == RUN
-                if not running.any():
-                    if (self.status == DONE).all():
-                        break
-                    if self.progress():
-                        continue
-                    self._stuck()
-                self.at = int(self.pc[running].min())
-                chosen = running & (self.pc == self.at)
-                if chosen.all():
-                    self.together, lanes = True, FULL
+        steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
+        guards = [(i.guard, i.unless, i.opcode[0] == "bra") for i in instructions]
+        count, executed = len(instructions), self.launch.executed
+        stuck = self._schedule()
+        while stuck is None:
+            if self.lanes is None:
+                self.finish()
+                return None
+            at = self.at
+            self.next_at = at + lengths[at]
+            try:
+                if at >= count:
+                    self.exit(self.lanes)
                 else:
-                    lanes = np.nonzero(chosen)[0]
-            if self.at >= len(instructions):
-                self.exit(lanes)
+                    guard, unless, branches = guards[at]
+                    active = self.lanes
+                    if guard:
+                        condition = self.uniform(self.read(guard, active), active)
+                        if unless:
+                            condition = ~condition
+                        if not condition.all():
+                            active = self.index(active)[condition]
+                    size = self.units if active is FULL else len(active)
+                    if size:
+                        if branches:
+                            self.branch(active, self.launch.targets[at])
+                        else:
+                            steps[at](self, active)
+                        executed[at : at + lengths[at]] += size * self.copies
+            except Diverged:
+                self.expand()
+                continue
+            if self.stale or self.next_at >= self.limit:
+                if not self.settled:
+                    self.pc[self.index(self.lanes)] = self.next_at
+                stuck = self.watch.verdict() or self._schedule()
             else:
-                self._execute(instructions[self.at], lanes)
-            if self.together and self.status[0] == DONE:
-                break
-        if self.engines:
-            self.lifetime(self.engines[0])
-        if self.tensor is not None and self.tensor.allocated:
-            cta = next(iter(self.tensor.allocated))
-            self.at = len(instructions) - 1
-            self.hazard("tensor", "the CTA ends with tensor memory allocated", np.array([cta * self.threads]))
+                self.at = self.next_at
+        return stuck
 
-    def _execute(self, instruction: Instruction, lanes: Any) -> None:
-        active = lanes
-        if instruction.guard:
-            condition = self.read(instruction.guard, lanes)
-            if instruction.unless:
-                condition = ~condition
-            if not condition.all():
-                active = self.lane_ids(lanes)[condition]
-        size = self.count if active is FULL else len(active)
-        self.executed[self.at] += size
-        before = self.at
-        if instruction.opcode[0] == "bra":
-            self._branch(instruction, lanes, active, size)
-            return
-        if size:
-            self.steps[before](self, active)
-        if self.together:
-            self.at = before + 1
+    def branch(self, lanes: Lanes, target: int) -> None:
+        """Lanes go on somewhere else."""
+        back = target <= self.at
+        if self.size(lanes) == self.size(self.lanes):
+            self.next_at = target
+            if self.others:
+                self.limit = self._limit(target)
+                self.stale = self.stale or target >= self.others[0]
         else:
-            moving = self.lane_ids(lanes)
-            moving = moving[self.status[moving] != AT_MBARRIER]  # those try again when the phase completes
-            self.pc[moving] = before + 1
+            self.settle()
+            self.pc[lanes] = target
+        if back:
+            self.watch.looped(lanes)
 
-    def _branch(self, instruction: Instruction, lanes: Any, active: Any, size: int) -> None:
-        label = str(instruction.operands[-1])
-        labels = self.program.labels
-        target = labels[label] if label in labels else labels[label.split("@", maxsplit=1)[0]]
-        if self.together and size == self.count:
-            self.at = target
-        elif self.together and size == 0:
-            self.at += 1
+    def _limit(self, at: int) -> int:
+        position = bisect_right(self.others, at)
+        return self.others[position] if position < len(self.others) else 1 << 60
+
+    def settle(self) -> None:
+        """Write the places of the running group down, since its lanes part."""
+        if not self.settled:
+            self.pc[self.index(self.lanes)] = self.at + 1
+            self.settled = self.stale = True
+
+    def _schedule(self) -> Stuck | None:
+        """Choose the group that runs next: of the lanes that have been patient, those furthest back."""
+        if self.recent:
+            self.spill_all()
+        self.stale = self.settled = False
+        self.lanes, self.others, self.limit = None, [], 1 << 60
+        running = self.status == RUN
+        while not running.any():
+            if (self.status == DONE).all():
+                return None
+            if not self.engines.land_something() and not self.mbarriers.time_out():
+                return Stuck(self.accuse)
+            running = self.status == RUN
+        self.stale = False
+        if running.all():
+            ready, places = self.ids, self.pc
+            if (places == places[0]).all():
+                self.lanes, self.at = FULL, int(places[0])
+                return None
         else:
-            here = self.at
-            self.part()
-            self.pc[lanes] = here + 1
-            self.pc[active] = target
+            ready = np.nonzero(running)[0]
+            places = self.pc[ready]
+        level = self.turn[ready] >> PATIENCE_BITS
+        first = places if (level == level[0]).all() else places[level == level.min()]
+        self.at = int(first.min())
+        here = places == self.at
+        self.lanes = ready[here]
+        self.others = sorted(set(places[~here].tolist()))
+        self.limit = self._limit(self.at)
+        return None
 
-    def part(self) -> None:
-        """Stop stepping all threads as one."""
-        if self.together:
-            self.pc[:] = self.at
-            self.together = False
-
-    def park(self, lanes: Any, status: int) -> None:
-        """Let threads wait, past the current instruction."""
-        self.part()
+    def park(self, lanes: Lanes, status: int, *, again: bool = False) -> None:
+        """Let lanes wait, past the current instruction or (``again``) at it."""
+        self.settle()
+        lanes = self.index(lanes)
         self.status[lanes] = status
-        self.pc[lanes] = self.at if status == AT_MBARRIER else self.at + 1
+        self.pc[lanes] = self.at if again else self.at + 1
 
-    def exit(self, lanes: Any) -> None:
-        """Threads that end."""
-        if lanes is FULL:
-            self.status[:] = DONE
-        else:
-            self.part()
-            self.status[lanes] = DONE
-        if self.engines:
-            for engine in list(self.engines):
-                ended = [cta for cta in engine.ctas() if (self.status[self.cta_ids == cta] == DONE).all()]
-                if ended:
-                    self.lifetime(engine)
+    def wake(self, lanes: Any, at: int | None = None) -> None:
+        """Let waiting lanes run again."""
+        self.status[lanes] = RUN
+        if at is not None:
+            self.pc[lanes] = at
+        self.turn[lanes] = self.turn[lanes].max()
+        self.stale = True
+        self.launch.version += 1
 
-    def lifetime(self, engine: Any) -> NoReturn:
-        """A CTA ended while a copy still uses its memory."""
-        self.at = engine.at
-        self.hazard(
-            "lifetime",
-            "a CTA exits while this copy still reads or writes shared memory (a wait or a cluster barrier is missing)",
-            np.array([engine.lane]),
-        )
+    def exit(self, lanes: Lanes) -> None:
+        """Lanes that end."""
+        ending = self.index(lanes)
+        self.barriers.leaving(ending)
+        self.settle()
+        self.status[ending] = DONE
+        self.launch.version += 1
+        self.engines.leaving(ending)
+        self.barriers.left(ending)
+        self._left_convergence(ending)
 
-    def progress(self) -> bool:
-        """Nobody can run: asynchronous copies land, as late as that; whether there were any."""
-        if not self.engines:
-            return False
-        engines, self.engines = self.engines, []
-        for engine in engines:
-            engine.land(self)
-        return True
+    def finish(self) -> None:
+        """Every thread has ended: nothing may be under way."""
+        self.engines.finish()
+        if self.tensor is not None:
+            self.tensor.finish()
 
-    def _stuck(self) -> NoReturn:
+    def living(self, cta: int) -> Any:
+        """Lanes of a CTA that have not exited."""
+        lanes = self.ids[cta * self.threads : (cta + 1) * self.threads]
+        return lanes[self.status[lanes] != DONE]
+
+    def accuse(self) -> NoReturn:
+        """Nobody can go on: say who waits for what."""
         waiting = np.nonzero((self.status != DONE) & (self.status != RUN))[0]
+        status = self.status[waiting]
+        for kind, say in (
+            (AT_MBARRIER, self.mbarriers.accuse),
+            (AT_WARP, self._accuse_warp),
+            (AT_BARRIER, self.barriers.accuse),
+            (AT_CLUSTER, self.barriers.accuse_cluster),
+        ):
+            chosen = waiting[status == kind]
+            if len(chosen):
+                say(chosen)
+        raise AssertionError("nobody waits")
+
+    # ------------------------------------------------------------------------------------------- warps
+
+    def warp_bits(self, lanes: Any) -> Any:
+        """For each warp of the unit, which of its lanes are among some."""
+        bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
+        np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
+        return bits
+
+    def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
+        """Lanes whose whole mask has reached this instruction; the rest wait.
+
+        Args:
+            lanes: who comes now.
+            mask: the lanes of its warp that each names (1-D, the same in every copy).
+            anywhere: whether the same kind of instruction with the same mask elsewhere counts too.
+        """
+        index = self.index(lanes)
+        mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
+        own = (mask >> self.lane[index, 0]) & np.uint32(1)
+        if not own.all():
+            at = int(np.argmin(own))
+            self.hazard(
+                "barrier" if anywhere else "aligned",
+                f"the mask 0x{int(mask[at]):08x} does not name the lane itself",
+                lanes,
+                at,
+            )
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        warps = self.warp_of[index]
+        here = self.warp_bits(index)
+        if (
+            not self.converging
+            and ((mask & alive[warps]) == here[warps]).all()
+            and (mask == mask[np.searchsorted(warps, warps)]).all()
+        ):
+            self.joined = mask
+            return lanes
+        key = " ".join(self.program.instructions[self.at].opcode[:3]) if anywhere else self.at
+        waiting = self.converging.setdefault(key, {})
+        for lane, wanted in zip(index.tolist(), mask.tolist(), strict=True):
+            waiting[lane] = wanted
+        self.park(index, AT_WARP, again=not anywhere)
+        ready = self._converged(key, alive)
+        if not ready:
+            return self.ids[:0]
+        found = np.array(sorted(ready))
+        self.joined = np.array([waiting.pop(lane) for lane in found.tolist()])
+        if not waiting:
+            del self.converging[key]
+        self.wake(found)
+        if not anywhere:
+            self.pc[found] = self.at + 1
+        return found
+
+    def _converged(self, key: Any, alive: Any) -> set[int]:
+        waiting = self.converging[key]
+        ready: set[int] = set()
+        for lane, wanted in waiting.items():
+            if lane in ready:
+                continue
+            first = lane - int(self.lane[lane, 0])
+            needed = wanted & int(alive[self.warp_of[lane]])
+            group = [first + bit for bit in range(32) if needed >> bit & 1]
+            if all(waiting.get(other) == wanted for other in group):
+                ready |= set(group)
+        return ready
+
+    def _left_convergence(self, ending: Any) -> None:
+        """Lanes have exited: whoever waits for them in a warp waits for ever."""
+        for waiting in self.converging.values():
+            for gone in ending.tolist():
+                first = gone - int(self.lane[gone, 0])
+                for lane, mask in waiting.items():
+                    if lane - int(self.lane[lane, 0]) == first and mask >> (gone - first) & 1:
+                        self._accuse_warp(np.array([lane]), gone)
+
+    def _accuse_warp(self, waiting: Any, gone: int = -1) -> NoReturn:
         lane = int(waiting[0])
-        status = int(self.status[lane])
-        self.at = int(self.pc[lane]) - (status != AT_MBARRIER)
-        if status == AT_MBARRIER:
-            states = "; ".join(str(barrier) for barrier in self.mbarriers.values())
-            self.hazard("deadlock", f"waits for a phase that never completes: {states}", waiting[:1])
-        cta = self.cta_ids == self.cta_ids[lane]
-        where = {AT_BARRIER: "the CTA", AT_WARP: "the warp", AT_CLUSTER: "the cluster"}[status]
-        here = int((self.status[cta] == status).sum())
-        self.hazard(
-            "barrier",
-            f"{here} of the {self.threads} threads of the CTA wait at a barrier of {where} that the others do not reach",
-            waiting[:1],
-        )
+        for key, members in self.converging.items():
+            if lane in members:
+                at = int(self.pc[lane]) - (1 if isinstance(key, str) else 0)
+                wanted = members[lane]
+                first = lane - int(self.lane[lane, 0])
+                here = sum(1 << (other - first) for other in members if 0 <= other - first < 32)
+                missing = wanted & ~here
+                bit = (missing & -missing).bit_length() - 1
+                more = f"; {self.name_of(first + bit)} has not" if bit >= 0 and first + bit < self.units else ""
+                if gone >= 0:
+                    more = f"; {self.name_of(gone)} exits and does not come"
+                instruction = self.program.instructions[at]
+                kind = "barrier" if instruction.opcode[0] == "bar" else "aligned"
+                self.hazard(
+                    kind,
+                    f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
+                    f"have come{more}",
+                    waiting[:1],
+                    at=at,
+                )
+        raise AssertionError("not waiting")
 
-    # ------------------------------------------------------------------------------------------- order
+    def whole_warps(self, lanes: Lanes) -> Lanes:
+        """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""
+        if lanes is FULL:
+            return lanes
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        return self.converge(lanes, alive[self.warp_of[lanes]])
 
-    def need_clocks(self) -> Any:
-        """The clocks of each pair of threads, made at the first use."""
-        if self.known is None:
-            self.known = np.zeros((self.count, self.cluster_threads + 1), np.int32)
-        return self.known
+    def demand_whole_warps(self, lanes: Lanes, what: str = "") -> Any:
+        """For an instruction with .aligned: every living lane of each warp is here.
 
-    def columns(self, lanes: Any) -> Any:
-        """Columns of :attr:`known` that are given threads."""
-        return self.lane_ids(lanes) % self.cluster_threads
+        Returns the first lane of each warp.
+        """
+        if lanes is FULL:
+            return self.ids[self.thread[:, 0] % 32 == 0]
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        here = self.warp_bits(lanes)
+        warps = np.unique(self.warp_of[lanes])
+        bad = here[warps] != alive[warps]
+        if bad.any():
+            warp = int(warps[np.argmax(bad)])
+            at = int(np.argmax(self.warp_of[lanes] == warp))
+            count = int(here[warp]).bit_count()
+            self.hazard(
+                "aligned",
+                f"an instruction with .aligned is executed by {count} of the {int(alive[warp]).bit_count()} threads "
+                f"of the warp{what}",
+                lanes,
+                at,
+            )
+        _, firsts = np.unique(self.warp_of[lanes], return_index=True)
+        return lanes[firsts]
 
-    def synchronise_ctas(self, ctas: Any) -> None:
-        """A barrier of whole CTAs has completed: all that was done before is seen by all after."""
-        self.floor[ctas] = self.now
-        self._share_clocks([self.ids[self.cta_ids == cta] for cta in np.unique(ctas)] if self.known is not None else [])
-        self.now += 1
+    # ------------------------------------------------------------------------------------------- laying out anew
 
-    def synchronise_clusters(self, clusters: Any) -> None:
-        """As :meth:`synchronise_ctas`, for whole clusters."""
-        inside = np.isin(np.arange(self.ctas) // self.cluster_size, clusters)
-        self.floor[inside] = self.cluster_floor[inside] = self.now
-        groups = [self.ids[self.ids // self.cluster_threads == c] for c in np.unique(clusters)]
-        self._share_clocks(groups if self.known is not None else [])
-        self.now += 1
+    def expand(self) -> None:
+        """From one cluster that stands for many to every thread of the batch for itself."""
+        copies, unit = self.copies, self.units
+        if copies == 1:
+            raise AssertionError("one copy cannot differ from itself")
+        self.spill_all()
+        if self.lanes is not None and self.lanes is not FULL:
+            self.lanes = (np.arange(copies)[:, None] * unit + self.lanes).ravel()
+        for name, values in self.registers.items():
+            lanes, columns = values.shape
+            if lanes > 1:
+                new = values.T.reshape(-1, 1) if columns > 1 else np.tile(values, (copies, 1))
+            else:
+                new = np.repeat(values.T, unit, axis=0) if columns > 1 else values
+            self.registers[name], self.owned[name] = new, False
+            if self.defined[name] is not None:
+                self.defined[name] = np.tile(self.defined[name], copies)
+        self.pc, self.status = np.tile(self.pc, copies), np.tile(self.status, copies)
+        self.turn = np.tile(self.turn, copies)
+        self.converging = {
+            key: {lane + copy * unit: mask for copy in range(copies) for lane, mask in waiting.items()}
+            for key, waiting in self.converging.items()
+        }
+        ctas = self.unit_ctas
+        self.copies, self.unit_ctas = 1, ctas * copies
+        self._lay_out()
+        self.order = self.order.copied(copies, self.first)
+        shift = self.launch.operations + 1
+        self.launch.operations += shift * copies
+        made = self.engines.expand(copies, unit, shift)
+        self.shared.expand(copies, (unit, ctas * 64, shift))
+        self.flags.expand(copies, unit, ctas * self.shared.size)
+        self.local.expand(copies)
+        self.barriers.expand(copies, ctas, unit)
+        self.mbarriers.expand(copies, ctas, unit)
+        if self.tensor is not None:
+            self.tensor.expand(copies, shift, made)
 
-    def synchronise_threads(self, members: Any) -> None:
-        """A barrier of some threads of one CTA has completed."""
-        known = self.need_clocks()
-        self._share_clocks([members])
-        known[np.ix_(members, self.columns(members))] = self.now
-        self.now += 1
 
-    def _share_clocks(self, groups: list[Any]) -> None:
-        for members in groups:
-            assert self.known is not None
-            self.known[members] = self.known[members].max(axis=0)
+def _bare(name: str) -> str:
+    """A register as the text has it."""
+    return name.partition("@")[0]

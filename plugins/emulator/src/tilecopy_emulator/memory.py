@@ -1,301 +1,371 @@
-"""Global memory as the arrays themselves, shared memory with a shadow that remembers who touched what and when."""
+"""Global memory: the arrays of a launch and the variables of its module, with who touched which byte of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import attrs
 import numpy as np
 
+from .access import WINDOW_BITS, WORDS, Access, Together
+from .judgement import blame, judge_global
+from .shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
+
 if TYPE_CHECKING:
-    from .machine import Machine
+    from .machine import Lanes, Machine
 
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
-NOBODY, SEVERAL, ENGINE = -1, -2, -3
-"""Who last touched a byte: no thread, more than one, or an asynchronous copy engine."""
+LOG_ENTRIES = 1 << 12
+LOG_BYTES = 1 << 26
+"""Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
 
-WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
-"""A NumPy type of each size, used to move bytes (never to compute)."""
+
+class GlobalArray:
+    """One array of global memory."""
+
+    def __init__(self, name: str, data: Any, base: int, *, writable: bool, space: str) -> None:
+        self.name, self.data, self.base, self.writable, self.space = name, data, base, writable, space
+        self.skew = base & 255
+        self.shadow: Shadow | None = None
+        self.log: list[tuple[Any, int, Any, Any]] = []
+        self.log_bytes = 0
+        self.written: Any = None
+        self.flying: dict[int, Any] = {}
+        self.constant: list[tuple[Any, int]] = []
+        self.constant_cells: Any = None
+
+    def where(self, first: int, size: int = 1) -> str:
+        """Bytes in words."""
+        return f"{self.name} byte {first}" if size == 1 else f"{self.name} bytes {first} to {first + size - 1}"
 
 
 class GlobalMemory:
-    """The arrays that a kernel was called with, each in a window of its own of a made-up 64-bit address space.
+    """Arrays and module variables, each in a window of its own.
 
     An array's base is a multiple of its declared alignment and of nothing larger, so that a wider access than was
     declared possible is found misaligned here.
     """
 
-    WINDOW_BITS = 44
-
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._bytes: list[Any] = []
-        self._base: list[int] = []
-        self._writable: list[bool] = []
+        self.arrays: list[GlobalArray] = []
+        self.cell = 16
 
-    def add(self, name: str, data: Any, align_bytes: int, *, writable: bool) -> int:
+    def add(self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global") -> int:
         """Map a flat uint8 array; returns its base address."""
-        base = ((len(self._names) + 1) << self.WINDOW_BITS) + align_bytes
-        self._names.append(name)
-        self._bytes.append(data)
-        self._base.append(base)
-        self._writable.append(writable)
+        base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes
+        self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         return base
 
     def unskewed(self, addresses: Any) -> Any:
         """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
-        window = (addresses >> np.uint64(self.WINDOW_BITS)).astype(np.int64) - 1
-        skew = np.array(self._base, np.uint64) & np.uint64((1 << self.WINDOW_BITS) - 1)
+        window = (addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1
+        skew = np.array([a.base & ((1 << WINDOW_BITS) - 1) for a in self.arrays], np.uint64)
         return addresses - skew[window]
 
-    def locate(
-        self, machine: Machine, lanes: Any, addresses: Any, size: int, *, write: bool
-    ) -> list[tuple[int, Any, IntArray]]:
-        """``(array, selection of lanes, byte offsets)`` of an access, checked for alignment and bounds."""
-        misaligned = addresses % np.uint64(size) != 0
-        if misaligned.any():
-            at = int(np.argmax(misaligned))
+    def spread(self, machine: Machine, lanes: Lanes, addresses: Any) -> Any:
+        """Addresses with a row for each lane and a column for each copy."""
+        shape = (machine.size(lanes), machine.copies)
+        return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
+
+    # --------------------------------------------------------------------------------------- checks
+
+    def locate(self, machine: Machine, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
+        """``(array, chosen, byte offsets)`` of an access, its alignment and bounds checked; chosen None for all."""
+        aligned = size & -size if size & (size - 1) else size
+        low = addresses & np.uint64(aligned - 1)
+        if low.any():
+            position, copy = first_of(low != 0)
             machine.hazard(
-                "alignment", f"the global address 0x{int(addresses[at]):x} is not a multiple of {size} bytes", lanes, at
-            )
-        window = (addresses >> np.uint64(self.WINDOW_BITS)).astype(np.int64) - 1
-        result = []
-        first = int(window[0]) if len(window) else 0
-        groups = [first] if (window == first).all() else sorted(set(window.tolist()))
-        for array in groups:
-            chosen = slice(None) if len(groups) == 1 else np.nonzero(window == array)[0]
-            if not 0 <= array < len(self._names):
-                at = 0 if len(groups) == 1 else int(np.asarray(chosen)[0])
-                machine.hazard("bounds", f"0x{int(addresses[at]):x} is not an address of any argument", lanes, at)
-            offsets = addresses[chosen].astype(np.int64) - self._base[array]
-            outside = (offsets < 0) | (offsets + size > len(self._bytes[array]))
-            if outside.any():
-                at = int(np.argmax(outside))
-                machine.hazard(
-                    "bounds",
-                    f"byte {int(offsets[at])} (+{size}) is outside {self._names[array]}, which has "
-                    f"{len(self._bytes[array])} bytes",
-                    lanes,
-                    at if len(groups) == 1 else int(np.asarray(chosen)[at]),
-                )
-            if write and not self._writable[array]:
-                machine.hazard("read-only", f"{self._names[array]} is written and its array is read-only", lanes, 0)
-            result.append((array, chosen, offsets))
-        return result
+                "alignment",
+                f"the global address 0x{int(addresses[position, copy]):x} is not a multiple of {aligned} bytes",
+                lanes, position, copy=copy,
+            )  # fmt: skip
+        least, most = int(addresses.min()), int(addresses.max())
+        if least >> WINDOW_BITS == most >> WINDOW_BITS:
+            array = self.array_at(machine, lanes, least, addresses)
+            offsets = addresses.view(np.int64) - array.base
+            if least < array.base or most - array.base + size > len(array.data):
+                bad = (offsets < 0) | (offsets + size > len(array.data))
+                self.outside(machine, lanes, array, offsets, bad, size)
+            return [(array, None, offsets)]
+        addresses = self.spread(machine, lanes, addresses)
+        window = addresses >> np.uint64(WINDOW_BITS)
+        pieces = []
+        for each in np.unique(window).tolist():
+            chosen = window == each
+            array = self.array_at(machine, lanes, each << WINDOW_BITS, addresses, chosen)
+            offsets = addresses[chosen].view(np.int64) - array.base
+            bad = (offsets < 0) | (offsets + size > len(array.data))
+            if bad.any():
+                whole = np.zeros(chosen.shape, bool)
+                whole[chosen] = bad
+                self.outside(machine, lanes, array, addresses.view(np.int64) - array.base, whole, size)
+            pieces.append((array, chosen, offsets))
+        return pieces
 
-    def read(self, array: int, offsets: IntArray, size: int) -> Any:
-        """``size`` bytes at each offset, as uint8 of shape (n, size)."""
-        data, word = self._bytes[array], WORDS[size]
-        whole = len(data) // size * size
-        if whole == len(data) and self._base[array] % size == 0:
-            return data.view(word)[offsets // size].view(np.uint8).reshape(len(offsets), size)
-        return data[offsets[:, None] + np.arange(size)]
+    def array_at(self, machine: Machine, lanes: Lanes, address: int, addresses: Any, chosen: Any = None) -> GlobalArray:
+        """The array that an address is of."""
+        number = (address >> WINDOW_BITS) - 1
+        if not 0 <= number < len(self.arrays):
+            position, copy = first_of(chosen) if chosen is not None else (0, 0)
+            machine.hazard(
+                "bounds", f"0x{int(addresses[position, copy]):x} is not an address of any argument or variable",
+                lanes, position, copy=copy,
+            )  # fmt: skip
+        return self.arrays[number]
 
-    def write(self, array: int, offsets: IntArray, values: Any) -> None:
-        """Bytes of shape (n, size) to each offset."""
-        data, size = self._bytes[array], values.shape[1]
-        word = WORDS[size]
-        if len(data) % size == 0 and self._base[array] % size == 0:
-            data.view(word)[offsets // size] = np.ascontiguousarray(values).view(word)[:, 0]
-        else:
-            data[offsets[:, None] + np.arange(size)] = values
+    def outside(
+        self, machine: Machine, lanes: Lanes, array: GlobalArray, offsets: Any, bad: Any, size: int
+    ) -> NoReturn:
+        """The hazard for bytes outside an array."""
+        position, copy = first_of(bad)
+        at = int(offsets[position, copy])
+        machine.hazard(
+            "bounds",
+            f"byte {at} (+{size}) is outside {array.name}, which has {len(array.data)} bytes "
+            f"({array.where(at, size)})",
+            lanes, position, copy=copy, bytes=(at, at + size - 1),
+        )  # fmt: skip
 
+    def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
+        """Shadow cells of accesses (flat), and how many each has."""
+        first = offsets.ravel() + array.skew
+        count = max(1, size // self.cell)
+        first = first // self.cell
+        if count == 1:
+            return first, 1
+        return (first[:, None] + np.arange(count)).ravel(), count
 
-@attrs.define(eq=False)
-class Shadow:
-    """What is known of each granule of shared memory of a batch of CTAs, flat over CTA and granule.
+    def shadow_of(self, machine: Machine, array: GlobalArray) -> Shadow:
+        """The stamps of an array, made at its first write."""
+        if array.shadow is None:
+            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2)
+            log, array.log = array.log, []
+            for offsets, size, threads, stamp_bits in log:
+                self._fold(array, offsets, size, threads, stamp_bits)
+        return array.shadow
 
-    ``reader_warps`` is a mask of the warps of the CTA that have read since the last barrier of the CTA.
-    """
+    def _fold(self, array: GlobalArray, offsets: Any, size: int, threads: Any, stamp_bits: int) -> None:
+        assert array.shadow is not None
+        if isinstance(offsets, tuple):
+            offsets = offsets[0] + offsets[1]
+        cells, count = self.cells(array, np.broadcast_to(offsets, threads.shape), size)
+        stamps = threads.ravel() | np.int64(stamp_bits)
+        array.shadow.read(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
 
-    written: Any
-    writer: Any
-    write_time: Any
-    reader: Any
-    reader_warps: Any
-    read_time: Any
-    pending: Any
-    busy: Any
+    def note_read(self, machine: Machine, array: GlobalArray, lanes: Lanes, offsets: Any, access: Access) -> None:
+        """A read of one array; while nobody writes it, remembering it is enough."""
+        if access.read_only:
+            array.constant.append((offsets, access.bytes))
+            if len(array.constant) > LOG_ENTRIES:
+                self._fold_constant(array)
+            if array.shadow is not None:
+                self._check_constant_read(machine, array, lanes, offsets, access.bytes)
+        if array.shadow is not None or access.strength:
+            self.shadow_of(machine, array)
+            spread = self.spread(machine, lanes, offsets)
+            self.check_read(machine, array, lanes, spread, access.bytes, access.strength, None)
+            return
+        threads = machine.grid_thread[lanes]
+        kept: Any = offsets
+        if offsets.size > 4096 and offsets.shape[0] > 1 and offsets.shape[1] > 1:
+            rows, columns = offsets[:, :1], offsets[:1] - offsets[0, 0]
+            if (rows + columns == offsets).all():
+                kept = (rows.copy(), columns.copy())
+        array.log_bytes += 256 + (kept.nbytes if kept is offsets else kept[0].nbytes + kept[1].nbytes)
+        array.log.append((kept, access.bytes, threads, int(stamp(machine.launch.time.now, WEAK, 0))))
+        if array.log_bytes > LOG_BYTES:
+            self.shadow_of(machine, array)
 
-    @classmethod
-    def fresh(cls, count: int) -> Shadow:
-        """Nothing written, nothing touched."""
-        return cls(
-            np.zeros(count, bool),
-            np.full(count, NOBODY, np.int32),
-            np.zeros(count, np.int32),
-            np.full(count, NOBODY, np.int32),
-            np.zeros(count, np.uint32),
-            np.zeros(count, np.int32),
-            np.zeros(count, bool),
-            np.zeros(count, np.int16),
+    def check_read(
+        self,
+        machine: Machine,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        *,
+        remember: bool = True,
+    ) -> None:
+        """Order of a read."""
+        if array.space != "global":
+            return
+        shadow = self.shadow_of(machine, array)
+        act: Any = shadow.read
+        if not remember:
+            act = lambda cells, stamps, judge: shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
+        self._judge(machine, array, lanes, offsets, size, strength, chosen, act, "read")
+
+    def check_write(
+        self,
+        machine: Machine,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        *,
+        forgiving: bool = False,
+    ) -> None:
+        """Order of a write; ``forgiving``: lanes of one warp may write the same bytes if they write the same values.
+
+        Raises:
+            Together: they do, and the values decide.
+        """
+        shadow = self.shadow_of(machine, array)
+        if array.constant or array.constant_cells is not None:
+            self._check_constant_write(machine, array, lanes, offsets, size, chosen)
+        if array.flying:
+            self._check_flying(machine, array, lanes, offsets, size, chosen)
+        self._judge(
+            machine, array, lanes, offsets, size, strength, chosen, shadow.write, "written", forgiving=forgiving
         )
 
+    def _fold_constant(self, array: GlobalArray) -> None:
+        if array.constant_cells is None:
+            array.constant_cells = np.zeros((len(array.data) + array.skew) // self.cell + 2, bool)
+        for read, length in array.constant:
+            array.constant_cells[self.cells(array, read, length)[0]] = True
+        array.constant = []
 
-class SharedMemory:
-    """Shared memory of a batch of CTAs.
-
-    Args:
-        ctas: CTAs of the batch.
-        variables: ``(name, offset, bytes)`` in one CTA.
-        granule: bytes that no access of the program splits.
-        base: address of offset 0 (0x400 from sm_90 on: the first KiB is the system's).
-    """
-
-    def __init__(self, ctas: int, variables: list[tuple[str, int, int]], granule: int, base: int) -> None:
-        end = max((offset + size for _, offset, size in variables), default=0)
-        self.variables = variables
-        self.size = -(-max(end, 16) // 16) * 16
-        self.granule, self.base = granule, base
-        self.data = np.zeros(ctas * self.size, np.uint8)
-        self.per_cta = self.size // granule
-        self.shadow = Shadow.fresh(ctas * self.per_cta)
-        self.owner = np.full(self.per_cta, -1, np.int32)
-        for number, (_, offset, size) in enumerate(variables):
-            self.owner[offset // granule : -(-(offset + size) // granule)] = number
-
-    def place(self, machine: Machine, lanes: Any, addresses: Any, size: int, *, remote: bool = False) -> IntArray:
-        """Byte index into :attr:`data` of each lane's access, checked for window, alignment and bounds."""
-        values = addresses.astype(np.int64)
-        rank = values >> 24
-        offsets = (values & 0xFFFFFF) - self.base
-        cta = machine.cta_of(lanes)
-        own = machine.rank_of(cta)
-        if not remote and (rank != own).any():
-            at = int(np.argmax(rank != own))
-            machine.hazard(
-                "window", f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster", lanes, at
-            )
-        aligned = min(size, 16)
-        bad = offsets % aligned != 0
+    def _check_constant_read(self, machine: Machine, array: GlobalArray, lanes: Lanes, offsets: Any, size: int) -> None:
+        """A read by ``ld.global.nc`` of what has been written in this launch."""
+        assert array.shadow is not None
+        spread = self.spread(machine, lanes, offsets)
+        cells, count = self.cells(array, spread, size)
+        bad = array.shadow.writer[cells] != 0
         if bad.any():
             at = int(np.argmax(bad))
-            machine.hazard(
-                "alignment", f"the shared offset {int(offsets[at])} is not a multiple of {aligned} bytes", lanes, at
-            )
-        bad = (offsets < 0) | (offsets + size > self.size) | (rank >= machine.cluster_size)
-        if not bad.any():
-            first, last = offsets // self.granule, (offsets + size - 1) // self.granule
-            bad = (self.owner[first] < 0) | (self.owner[first] != self.owner[last])
-        if bad.any():
-            at = int(np.argmax(bad))
-            names = ", ".join(f"{name} [{start}, {start + count})" for name, start, count in self.variables)
-            machine.hazard(
-                "bounds", f"shared bytes {int(offsets[at])} (+{size}) are in no one buffer of {names}", lanes, at
-            )
-        target = cta if not remote else cta - own + rank
-        return np.asarray(target * self.size + offsets, np.int64)
-
-    def granules(self, places: IntArray, size: int) -> IntArray:
-        """Shadow indices of each access, shape (n, granules of one access)."""
-        first = places // self.granule
-        count = max(1, size // self.granule)
-        return first[:, None] if count == 1 else first[:, None] + np.arange(count)
-
-    def where(self, granule: int) -> str:
-        """A granule in words: variable and byte."""
-        offset = granule % self.per_cta * self.granule
-        owner = int(self.owner[granule % self.per_cta])
-        if owner < 0:
-            return f"shared byte {offset}"
-        name, start, _ = self.variables[owner]
-        return f"{name.removeprefix('smem_')} byte {offset - start}"
-
-    def check_read(self, machine: Machine, lanes: Any, places: IntArray, size: int) -> None:
-        """A read: the bytes must be written, landed, and ordered after their writer; remember the reader."""
-        shadow, cells = self.shadow, self.granules(places, size)
-        if shadow.pending[cells].any():
-            at, cell = _first(shadow.pending[cells], cells)
-            machine.hazard(
-                "async",
-                f"{self.where(cell)} is read while an asynchronous copy to it is in flight "
-                "(a wait, a commit before it, or a barrier after it is missing)",
-                lanes,
-                at,
-            )
-        if not shadow.written[cells].all():
-            at, cell = _first(~shadow.written[cells], cells)
-            machine.hazard("poison", f"{self.where(cell)} is read and was never written", lanes, at)
-        self._check_order(machine, lanes, cells, shadow.writer, shadow.write_time, "read", "written")
-        me, warp_bit = machine.lane_ids(lanes)[:, None], machine.warp_bit(lanes)[:, None]
-        recent = shadow.read_time[cells] > machine.floor_of(lanes)[:, None]
-        others = recent & (shadow.reader[cells] != NOBODY) & (shadow.reader[cells] != me)
-        readers = np.where(others, SEVERAL, me).astype(np.int32)
-        warps = np.where(recent, shadow.reader_warps[cells], 0).astype(np.uint32) | warp_bit
-        shadow.reader[cells], shadow.reader_warps[cells] = readers, warps
-        shadow.read_time[cells] = machine.now
-        lost = (shadow.reader[cells] != readers) | (shadow.reader_warps[cells] != warps)
-        if lost.any():  # several lanes of this instruction on one granule
-            np.bitwise_or.at(shadow.reader_warps, cells[lost], warps[lost])
-            shadow.reader[cells[lost]] = SEVERAL
-
-    def check_write(self, machine: Machine, lanes: Any, places: IntArray, size: int, *, pending: bool = False) -> None:
-        """A write (or the issue of an asynchronous one): ordered after every reader and writer; remember it."""
-        shadow, cells = self.shadow, self.granules(places, size)
-        if shadow.pending[cells].any():
-            at, cell = _first(shadow.pending[cells], cells)
-            machine.hazard(
-                "async", f"{self.where(cell)} is written while an asynchronous copy to it is in flight", lanes, at
-            )
-        if shadow.busy[cells].any():
-            at, cell = _first(shadow.busy[cells] > 0, cells)
-            machine.hazard(
-                "async", f"{self.where(cell)} is written while an asynchronous copy still reads it", lanes, at
-            )
-        self._check_order(machine, lanes, cells, shadow.writer, shadow.write_time, "written", "written")
-        self._check_order(machine, lanes, cells, shadow.reader, shadow.read_time, "written", "read")
-        me = np.broadcast_to(machine.lane_ids(lanes)[:, None].astype(np.int32), cells.shape)
-        shadow.writer[cells] = me
-        if len(cells) > 1 and (shadow.writer[cells] != me).any():
-            at, cell = _first(shadow.writer[cells] != me, cells)
+            position, copy = position_of(None, spread, at // count)
+            actor = int(actor_of(array.shadow.writer[cells[at]]))
+            who = machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy"
             machine.hazard(
                 "race",
-                f"{self.where(cell)} is written by two threads at once ({machine.name_of(int(shadow.writer[cell]))})",
-                lanes,
-                at,
-            )
-        shadow.write_time[cells] = machine.now
-        shadow.written[cells] = True
-        if pending:
-            shadow.pending[cells] = True
+                f"{array.where(int(spread[position, copy]))} is read by ld.global.nc, and {who} writes it in this launch",
+                lanes, position, copy=copy, threads=(who,),
+            )  # fmt: skip
 
-    def _check_order(
-        self, machine: Machine, lanes: Any, cells: IntArray, who: Any, when: Any, action: str, before: str
+    def _check_constant_write(
+        self, machine: Machine, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any
     ) -> None:
-        times = when[cells]
-        late = times > machine.floor_of(lanes)[:, None]
-        other, me = who[cells], machine.lane_ids(lanes)[:, None]
-        if machine.cluster_size > 1:  # a barrier of the own CTA says nothing of the threads of another
-            cta = machine.cta_of(lanes)
-            foreign = (other >= 0) & (other // machine.threads != cta[:, None])
-            late = np.where(foreign, times > machine.cluster_floor[cta][:, None], late)
-        if not late.any():
-            return
-        late &= (other != NOBODY) & (other != me)
-        if not late.any():
-            return
-        late &= ~machine.ordered(lanes, other, self.shadow.reader_warps[cells] if before == "read" else None, times)
-        if late.any():
-            at, cell = _first(late, cells)
-            who_name = machine.name_of(int(who[cell]))
+        """A write of what ``ld.global.nc`` has read."""
+        self._fold_constant(array)
+        cells, count = self.cells(array, offsets, size)
+        bad = array.constant_cells[cells]
+        if bad.any():
+            at = int(np.argmax(bad)) // count
+            position, copy = position_of(chosen, offsets, at)
             machine.hazard(
                 "race",
-                f"{self.where(cell)} is {action} with no barrier since it was {before} by {who_name}",
-                lanes,
-                at,
-            )
+                f"{array.where(int(offsets.ravel()[at]))} is written, and ld.global.nc has read it in this launch",
+                lanes, position, copy=copy,
+            )  # fmt: skip
 
-    def read(self, places: IntArray, size: int) -> Any:
-        """Bytes of shape (n, size)."""
-        return self.data.view(WORDS[size])[places // size].view(np.uint8).reshape(len(places), size)
+    def _check_flying(
+        self, machine: Machine, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any
+    ) -> None:
+        """A write while asynchronous copies still read the array."""
+        cells, count = self.cells(array, offsets, size)
+        for number, (owner, sources, length) in list(array.flying.items()):
+            operation = owner.engines.flying.get(number)
+            if operation is None:
+                del array.flying[number]
+                continue
+            hit = np.isin(cells, self.cells(array, sources, length)[0])
+            if hit.any():
+                at = int(np.argmax(hit)) // count
+                position, copy = position_of(chosen, offsets, at)
+                machine.hazard(
+                    "async",
+                    f"{array.where(int(offsets.ravel()[at]))} is written while {operation.named()} still reads it",
+                    lanes, position, copy=copy, threads=(operation.who(),),
+                )  # fmt: skip
 
-    def write(self, places: IntArray, values: Any) -> None:
-        """Bytes of shape (n, size)."""
-        size = values.shape[1]
-        self.data.view(WORDS[size])[places // size] = np.ascontiguousarray(values).view(WORDS[size])[:, 0]
+    def _judge(
+        self,
+        machine: Machine,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        act: Any,
+        action: str,
+        *,
+        forgiving: bool = False,
+    ) -> None:
+        cells, count = self.cells(array, offsets, size)
+        threads = machine.grid_thread[lanes]
+        threads = (threads if chosen is None else threads[chosen]).ravel()
+        base = int(stamp(machine.launch.time.now, strength, 0))
+        if count > 1:
+            threads = np.repeat(threads, count)
+
+        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
+            machine.flags.touched = (array.base, cells[positions], action == "written")
+            return judge_global(machine, threads[positions], strength, before)
+
+        try:
+            act(cells, threads | np.int64(base), judge)
+        except Conflict as conflict:
+            at = conflict.position // count
+            position, copy = position_of(chosen, offsets, at)
+            first = int(conflict.cell) * self.cell - array.skew
+            low = int(offsets.ravel()[at])
+            first, last = max(first, low), min(first + self.cell, low + size) - 1
+            accuse = partial(
+                blame, machine, conflict, array.where(first), action, strength, lanes, position, copy, (first, last),
+                whole_grid=True,
+            )  # fmt: skip
+            same = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
+            if conflict.together and forgiving and same and not machine.threads % 32:
+                raise Together(accuse) from None
+            accuse()
 
 
-def _first(bad: Any, cells: IntArray) -> tuple[int, int]:
-    """Lane position and granule of the first fault."""
+def never(positions: Any, before: Any) -> tuple[Any, Any]:
+    """A judge for whom nothing is in order."""
+    none = np.zeros(len(positions), bool)
+    return none, none
+
+
+def first_of(bad: Any) -> tuple[int, int]:
+    """Lane and copy of the first fault."""
     position = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    return int(position[0]), int(cells[position])
+    return int(position[0]), int(position[1])
+
+
+def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
+    """Lane and copy of an element of a flat access."""
+    if chosen is None:
+        return at // offsets.shape[1], at % offsets.shape[1]
+    rows, columns = np.nonzero(chosen)
+    return int(rows[at]), int(columns[at])
+
+
+def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
+    """Bytes of an array, shape (\\*offsets.shape, size)."""
+    if size > 16:
+        return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
+    data, word = array.data, WORDS[size]
+    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+        found = data.view(word)[offsets // size if size > 1 else offsets]
+        return found.view(np.uint8).reshape(*offsets.shape, size)
+    return data[offsets[..., None] + np.arange(size)]
+
+
+def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
+    """Write bytes of an array, as :func:`fetch` reads them."""
+    size = raw.shape[-1]
+    if size > 16:
+        for part in range(0, size, 16):
+            put(array, offsets + part, raw[..., part : part + 16])
+        return
+    data, word = array.data, WORDS[size]
+    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+        data.view(word)[offsets // size if size > 1 else offsets] = np.ascontiguousarray(raw).view(word)[..., 0]
+    else:
+        data[offsets[..., None] + np.arange(size)] = raw

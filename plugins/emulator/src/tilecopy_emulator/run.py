@@ -1,30 +1,32 @@
-"""Running a whole grid: batches of CTAs, one machine each."""
+"""Running a whole grid: batches of clusters, one machine each."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from math import gcd
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
 import numpy as np
 
-from . import accesses, arithmetic, synchronisation, tensor
-from .accesses import access_of
-from .machine import Machine, Step
-from .memory import GlobalMemory, SharedMemory
-from .program import Instruction, Program, UnsupportedPtxError
+from tilecopy_core import LaunchError
 
-HANDLERS: dict[str, Callable[[Instruction], Step]] = {
-    **arithmetic.HANDLERS,
-    **accesses.HANDLERS,
-    **synchronisation.HANDLERS,
-    **tensor.HANDLERS,
-}
+from .accesses import parts_of
+from .alu import is_approximate
+from .engines import ASYNC_GLOBAL, ASYNC_SHARED, TENSOR
+from .instructions import compile_program
+from .launch import Dim3, Launch, SharedVariable
+from .machine import Machine
+from .memory import GlobalMemory
+from .program import REGISTER_BITS, Program, UnsupportedPtxError
+
+MOST_CTAS = 1 << 24
+"""CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
 BATCH_THREADS = 1 << 17
-BATCH_SHARED_BYTES = 1 << 26
-BATCH_CLOCKS = 1 << 24
+BATCH_SHARED_BYTES = 1 << 27
+BATCH_TENSOR_CTAS = 64
+BATCH_LOCAL_BYTES = 1 << 27
 
 
 @attrs.frozen
@@ -34,117 +36,253 @@ class Report:
     Attributes:
         threads: threads that ran.
         instructions: executed thread instructions, by opcode (without its modifiers).
-        counters: with ``profile``: global requests and 32-byte sectors, shared requests and wavefronts.
+        counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
+        approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
+            they compute is inside the bound, and hardware's last bits may differ.
     """
 
     threads: int
     instructions: dict[str, int]
     counters: dict[str, int]
+    approximate: tuple[str, ...] = ()
 
 
-def compile_program(program: Program) -> list[Step]:
-    """One step a instruction.
-
-    Raises:
-        UnsupportedPtxError: an instruction that the emulator does not know.
-    """
-    steps = []
-    for instruction in program.instructions:
-        handler = HANDLERS.get(instruction.opcode[0])
-        if handler is None:
-            raise UnsupportedPtxError(f"PTX line {instruction.line}: '{instruction.text}' is not known")
-        steps.append(handler(instruction))
-    return steps
-
-
-def shared_granule(program: Program) -> int:
-    """The largest power of two that divides every shared access of a program, at most 16 bytes."""
-    granule = 16
+@lru_cache(maxsize=32)
+def cells(program: Program) -> tuple[int, int]:
+    """Bytes that no access to shared and to global memory splits: the widest powers of two, at most 16."""
+    shared = glob = 16
     for instruction in program.instructions:
         name, opcode = instruction.opcode[0], instruction.opcode
-        if name in ("ld", "st") and access_of(instruction)[0].startswith("shared"):
-            _, vector, size = access_of(instruction)
-            granule = gcd(granule, vector * size)
-        elif name == "mbarrier":
-            granule = gcd(granule, 8)
-        elif name == "tcgen05" and "alloc" in opcode:
-            granule = gcd(granule, 4)
-        elif opcode[:2] == ("cp", "async") and opcode[2] in ("ca", "cg"):
-            granule = gcd(granule, int(str(instruction.operands[2])))
-    return granule
+        if name in ("ld", "st") and "async" not in opcode and "bulk" not in opcode:
+            parts = parts_of(instruction)
+            size = parts.access.bytes & -parts.access.bytes
+            if parts.access.space in ("", "shared", "shared::cluster"):
+                shared = min(shared, size)
+            if parts.access.space in ("", "global"):
+                glob = min(glob, size)
+        elif name in ("atom", "red"):
+            size = max(1, REGISTER_BITS.get(opcode[-1], 8) // 8)
+            shared, glob = min(shared, size), min(glob, size)
+        elif name in ("mbarrier", "stmatrix", "ldmatrix"):
+            shared = min(shared, 8)
+        elif name == "tcgen05" or opcode[:2] == ("st", "async") or name in ("wmma", "mma"):
+            shared = min(shared, 4)
+        elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):
+            size = int(str(instruction.operands[2])) if str(instruction.operands[2]).isdigit() else 4
+            shared = min(shared, size)
+            glob = min(glob, 4 if len(instruction.operands) > 3 else size)
+    return shared, glob
 
 
-def shared_variables(program: Program, pool: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """``(name, offset, bytes)`` of the shared buffers: the static variables laid out in order, or those of the pool."""
-    variables, end = [], 0
-    for name, align, size in program.shared:
-        if size == 0:
-            return pool
-        start = -(-end // align) * align
-        variables.append((name, start, size))
-        end = start + size
-    return variables
+@lru_cache(maxsize=32)
+def sections(program: Program) -> tuple[str, ...]:
+    """The proxies whose fences matter to a program."""
+    found = []
+    bulk = any(i.opcode[:3] in (("cp", "async", "bulk"), ("cp", "reduce", "async")) for i in program.instructions)
+    tensor = any(i.opcode[0] == "tcgen05" for i in program.instructions)
+    if bulk or tensor:
+        found.append(ASYNC_SHARED)
+    if bulk and any(i.opcode[0] == "cp" and "global" in i.opcode for i in program.instructions):
+        found.append(ASYNC_GLOBAL)
+    if tensor:
+        found.append(TENSOR)
+    return tuple(found)
+
+
+def lay_out_shared(
+    program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]]
+) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
+    """Symbols, variables and bytes of a CTA's shared memory.
+
+    Args:
+        program: its declarations count.
+        dynamic_bytes: of the ``.extern`` array.
+        pool: what stands where in that array, where it is known: name, offset, bytes.
+
+    Raises:
+        LaunchError: there is dynamic shared memory and no ``.extern`` variable, or the other way round.
+    """
+    symbols: dict[str, int] = {}
+    variables: list[SharedVariable] = []
+    end = 0
+    static = [v for v in program.variables if v.space == "shared" and not (v.extern and v.bytes == 0)]
+    dynamic = [v for v in program.variables if v.space == "shared" and v.extern and v.bytes == 0]
+    for variable in static:
+        start = -(-end // variable.align) * variable.align
+        symbols[variable.name] = start
+        if variable.bytes:
+            variables.append(SharedVariable(variable.name, start, variable.bytes))
+        end = start + variable.bytes
+    if dynamic:
+        start = -(-end // max(v.align for v in dynamic)) * max(v.align for v in dynamic)
+        for variable in dynamic:
+            symbols[variable.name] = start
+        if pool:
+            variables += [SharedVariable(name, start + offset, size) for name, offset, size in pool if size]
+            dynamic_bytes = max(dynamic_bytes, *(offset + size for _, offset, size in pool))
+        elif dynamic_bytes:
+            variables.append(SharedVariable(dynamic[0].name, start, dynamic_bytes))
+        end = start + dynamic_bytes
+    return symbols, tuple(variables), end
 
 
 def run_grid(
     program: Program,
     *,
-    grid: tuple[int, int, int],
-    threads: int,
-    cluster: tuple[int, int, int] | None,
-    parameters: dict[str, int],
+    grid: Dim3,
+    block: Dim3,
+    cluster: Dim3 | None,
+    parameters: Mapping[str, bytes],
     memory: GlobalMemory,
-    pool: list[tuple[str, int, int]],
+    pool: Sequence[tuple[str, int, int]] = (),
+    dynamic_shared_bytes: int = 0,
     profile: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    origin_of: Callable[[int], str] | None = None,
 ) -> Report:
     """Run every CTA of a grid.
+
+    Args:
+        program: the parsed kernel.
+        grid: CTAs.
+        block: threads of a CTA.
+        cluster: CTAs of a cluster, or None.
+        parameters: the bytes of each parameter.
+        memory: global memory, with the arguments' arrays.
+        pool: buffers inside dynamic shared memory: name, offset, bytes.
+        dynamic_shared_bytes: its size.
+        profile: count memory transactions too.
+        progress: called with CTAs done and CTAs in all.
+        origin_of: from a PTX line to the statement that it comes from.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
         UnsupportedPtxError: an instruction that the emulator does not know.
+        LaunchError: the launch does not fit the program.
     """
-    steps = compile_program(program)
-    variables = shared_variables(program, pool)
-    granule = shared_granule(program)
     shape = cluster or (1, 1, 1)
-    size = shape[0] * shape[1] * shape[2]
-    blocks = _blocks(grid, shape)
-    shared_bytes = max((offset + count for _, offset, count in variables), default=16)
-    has_clocks = any(i.opcode[0] == "mbarrier" for i in program.instructions)
-    clusters = min(BATCH_THREADS // (threads * size), BATCH_SHARED_BYTES // (shared_bytes * size) * granule // 4)
-    if has_clocks:
-        clusters = min(clusters, BATCH_CLOCKS // (threads * size) ** 2)
-    batch = max(1, clusters) * size
-    executed: Counter[str] = Counter()
-    counters: Counter[str] = Counter()
+    steps, lengths = compile_program(program)
+    symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
     base = 0x400 if program.arch >= 90 else 0
-    for first in range(0, len(blocks), batch):
-        chosen = blocks[first : first + batch]
-        machine = Machine(
-            program,
-            steps,
-            chosen,
-            grid,
-            threads,
-            size,
-            parameters,
-            memory,
-            SharedMemory(len(chosen), variables, granule, base),
-            clocks=has_clocks,
+    table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
+    for parameter in program.parameters:
+        data = np.frombuffer(parameters[parameter.name], np.uint8)
+        table[parameter.name] = (
+            "param",
+            memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
         )
-        machine.profile = profile
-        machine.run()
-        for instruction, count in zip(program.instructions, machine.executed.tolist(), strict=True):
+    local_owner = _place_variables(program, memory, table)
+    shared_cell, global_cell = cells(program)
+    memory.cell = global_cell
+    launch = Launch(
+        program,
+        steps,
+        lengths,
+        grid,
+        block,
+        shape,
+        _blocks(grid, shape),
+        memory,
+        table,
+        variables,
+        shared_bytes,
+        shared_cell,
+        global_cell,
+        sections(program),
+        local_owner,
+        profile,
+        origin_of or (lambda line: ""),
+        base,
+    )
+    launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
+    launch.explicit_cluster = cluster is not None
+    _run(launch, progress)
+    executed: Counter[str] = Counter()
+    approximate = set()
+    for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
+        if count:
             executed[instruction.opcode[0]] += count
-        counters.update(machine.counters)
-        if progress is not None:
-            progress(min(first + batch, len(blocks)), len(blocks))
-    return Report(len(blocks) * threads, dict(executed), dict(counters))
+            if is_approximate(instruction.opcode):
+                approximate.add(".".join(instruction.opcode))
+    return Report(
+        len(launch.blocks) * launch.threads, dict(executed), dict(launch.counters), tuple(sorted(approximate))
+    )
 
 
-def _blocks(grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> Any:
-    """Ids of all CTAs, whole clusters together, rank 0 first (x fastest)."""
+def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
+    """Run batch after batch; one that waits for later ones stands back until they have run."""
+    size, threads, total = launch.cluster_size, launch.threads, len(launch.blocks)
+    shared = max(16, launch.shared_bytes)
+    clusters = min(BATCH_THREADS // (threads * size), BATCH_SHARED_BYTES // (shared * size))
+    clusters = min(clusters, BATCH_LOCAL_BYTES // (max(1, len(launch.local_owner)) * threads * size))
+    if TENSOR in launch.sections:
+        clusters = min(clusters, max(1, BATCH_TENSOR_CTAS // size))
+    batch = max(1, clusters) * size
+    first, finished = 0, 0
+    waiting: list[Machine] = []
+    while first < total or waiting:
+        version = launch.version
+        verdict = None
+        again: list[Machine] = []
+        if first < total:
+            machine = Machine(launch, first, min(batch, total - first))
+            first += batch
+            waiting.append(machine)
+            version = -1
+        for machine in waiting:
+            stuck = machine.run()
+            if stuck is None:
+                finished += machine.copies * machine.unit_ctas
+                if progress is not None:
+                    progress(finished, total)
+                version = -1
+            else:
+                verdict = verdict or stuck
+                again.append(machine)
+        waiting = again
+        if waiting and verdict is not None and version == launch.version and first >= total:
+            verdict.accuse()
+
+
+def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]]) -> Any:
+    """Module variables in global and constant memory; of each byte of a thread's local memory, which variable it is."""
+    local, owner = 0, []
+    relocated = []
+    for variable in program.variables:
+        if variable.space in ("global", "const"):
+            data = np.zeros(variable.bytes, np.uint8)
+            if variable.data is not None:
+                data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
+            address = memory.add(
+                variable.name, data, max(256, variable.align), writable=variable.space == "global", space=variable.space
+            )
+            table[variable.name] = (variable.space, address)
+            relocated.append((variable, data))
+        elif variable.space == "local":
+            start = -(-local // variable.align) * variable.align
+            table[variable.name] = ("local", start)
+            local = start + variable.bytes
+            owner.append((start, local))
+    for variable, data in relocated:
+        for each in variable.relocations:
+            space, address = table[each.symbol]
+            if space == "shared" and each.generic:
+                raise UnsupportedPtxError(f"the variable {variable.name} holds the address of shared memory")
+            data[each.at : each.at + 8] = np.frombuffer((address + each.offset).to_bytes(8, "little"), np.uint8)
+    found = np.full(local, -1, np.int32)
+    for number, (start, end) in enumerate(owner):
+        found[start:end] = number
+    return found
+
+
+def _blocks(grid: Dim3, cluster: Dim3) -> Any:
+    """Ids of all CTAs, whole clusters together, rank 0 first (x fastest).
+
+    Raises:
+        LaunchError: the clusters do not divide the grid.
+    """
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise LaunchError(f"a grid of {grid} CTAs is not made of clusters of {cluster}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))
     ids = np.stack(np.meshgrid(z, y, x, indexing="ij"), axis=-1).reshape(-1, 3)[:, ::-1]
     if cluster == (1, 1, 1):

@@ -1,0 +1,102 @@
+"""How instructions touch memory, and what the bits of an address mean.
+
+A generic address says its space by its upper bits: arrays and module variables have windows of 2**44 bytes each from
+2**44 on, shared and local memory have one each below. Shared addresses are ``rank << 24 | base + offset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+
+from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
+
+WINDOW_BITS = 44
+SHARED_WINDOW = 1 << 40
+LOCAL_WINDOW = 2 << 40
+WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+"""A NumPy type of each size, used to move bytes (never to compute)."""
+SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
+
+
+class Together(Exception):  # noqa: N818 (never leaves this module)
+    """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
+
+    Attributes:
+        accuse: raises the hazard.
+    """
+
+    def __init__(self, accuse: Callable[[], NoReturn]) -> None:
+        super().__init__()
+        self.accuse = accuse
+
+
+@attrs.frozen
+class Access:
+    """How an instruction touches memory.
+
+    Attributes:
+        space: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``.
+        bytes: of one lane's access; its alignment too.
+        semantics: ``weak``, ``relaxed``, ``acquire``, ``release`` or ``acq_rel``.
+        scope: of a strong access: ``cta``, ``cluster``, ``gpu`` or ``sys``.
+        volatile: relaxed, of system scope.
+        dtype: of an atomic's operands.
+        read_only: ``.nc``: nobody writes the bytes while the kernel runs.
+        exchange: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken.
+    """
+
+    space: str
+    bytes: int
+    semantics: str = "weak"
+    scope: str = "gpu"
+    volatile: bool = False
+    dtype: Any = None
+    read_only: bool = False
+    exchange: bool = False
+
+    @property
+    def strength(self) -> int:
+        """As shadow.py counts it."""
+        return strength(self.reach, self.bytes) if self.reach else WEAK
+
+    @property
+    def reach(self) -> int:
+        """The scope of a strong access, as shadow.py has it; 0 of an ordinary one."""
+        if self.volatile:
+            return SYS
+        return WEAK if self.semantics == "weak" else SCOPES[self.scope]
+
+    @property
+    def releases(self) -> bool:
+        """Whether what came before is published."""
+        return self.semantics in ("release", "acq_rel")
+
+    @property
+    def acquires(self) -> bool:
+        """Whether what was published is known after it."""
+        return self.semantics in ("acquire", "acq_rel")
+
+
+def rounds(places: Any) -> list[Any]:
+    """Indices of accesses in rounds without a place twice, earlier ones first."""
+    order = np.argsort(places, kind="stable")
+    inside = places[order]
+    start = np.concatenate([[True], inside[1:] != inside[:-1]])
+    if start.all():
+        return [np.arange(len(places))]
+    firsts = np.maximum.accumulate(np.where(start, np.arange(len(places)), 0))
+    rank = np.empty(len(places), np.int64)
+    rank[order] = np.arange(len(places)) - firsts
+    by_rank = np.argsort(rank, kind="stable")
+    ends = np.cumsum(np.bincount(rank))
+    return np.split(by_rank, ends[:-1])
+
+
+def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
+    """What an atomic operation makes of old values (1-D), as an array of the same type."""
+    new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
+    return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

@@ -1,0 +1,36 @@
+"""Arithmetic as data: which opcode takes which modifiers and types, and what it computes on NumPy arrays of bits.
+
+Every function takes unsigned arrays (booleans for predicates), one an operand, of shapes that broadcast, and gives
+unsigned arrays. Nothing here knows of threads, registers or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import compare, convert, floats, integers
+from .forms import TYPES, Form, Mode, UndefinedResultError
+
+FORMS: dict[str, tuple[Form, ...]] = {}
+"""The forms of each opcode."""
+for _form in (*integers.FORMS, *floats.FORMS, *compare.FORMS, *convert.FORMS):
+    FORMS[_form.name] = (*FORMS.get(_form.name, ()), _form)
+
+__all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms", "is_approximate"]
+
+
+def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
+    """The forms that an opcode has in a table, with its mode; they differ in their operands only."""
+    types = tuple(part for part in opcode[1:] if part in TYPES)
+    modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
+    found = []
+    for each in table.get(opcode[0], ()):
+        mode = each.match(types, modifiers)
+        if mode is not None:
+            found.append((each, mode))
+    return found
+
+
+def is_approximate(opcode: tuple[str, ...]) -> bool:
+    """Whether the ISA gives an error bound for an opcode instead of bits."""
+    return "approx" in opcode or "full" in opcode

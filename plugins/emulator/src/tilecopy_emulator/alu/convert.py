@@ -1,0 +1,246 @@
+"""``cvt``: between integers, floating-point numbers, and packed formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .floats import finish
+from .formats import F64, FORMATS, Format, decode, encode, flush, odd, quantize, round_integral, two_sum
+from .forms import Compute, Form, Mode, form
+from .integers import bits, halves, joined, view
+
+_INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
+_WIDE_INTEGERS = _INTEGERS[1:4] + _INTEGERS[5:]
+
+
+def _limits(type: str) -> tuple[int, int]:
+    width = int(type[1:])
+    return (0, (1 << width) - 1) if type[0] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+
+
+def _from_words(raw: Any, type: str, low: int, high: int) -> Any:
+    """Integers of a type clamped to ``[low, high]``, exactly, whatever the two types are."""
+    values = view(raw, type)
+    own_low, own_high = _limits(type)
+    return np.clip(values, max(low, own_low), min(high, own_high))
+
+
+def _integer_to_integer(mode: Mode) -> Compute:
+    wanted, held = mode.types
+    result = np.dtype(f"{'i' if wanted[0] == 's' else 'u'}{int(wanted[1:]) // 8}")
+
+    def compute(raw: Any) -> Any:
+        values = _from_words(raw, held, *_limits(wanted)) if mode.has("sat") else view(raw, held)
+        return bits(values.astype(result))
+
+    return compute
+
+
+def _float_to_integer(mode: Mode) -> Compute:
+    """Values are rounded to whole numbers and clamped; a NaN becomes 0, or the top bit alone where 64 bits take part."""
+    wanted, held = mode.types
+    format, direction = FORMATS[held], mode.one_of("rni", "rzi", "rmi", "rpi")[:2]
+    low, high = _limits(wanted)
+    width = int(wanted[1:])
+    nan = 1 << (width - 1) if held == "f64" or width == 64 else 0
+    dtype = np.dtype(f"{'i' if wanted[0] == 's' else 'u'}{width // 8}")
+
+    def compute(raw: Any) -> Any:
+        if mode.has("ftz"):
+            raw = flush(raw, format)
+        whole = round_integral(decode(raw, format), direction)
+        over, under, unordered = whole >= float(high + 1), whole < float(low), np.isnan(whole)
+        inside = np.where(over | under | unordered, 0.0, whole)
+        result = bits(inside.astype(dtype))
+        unsigned = result.dtype.type
+        result = np.where(over, unsigned(high), result)
+        result = np.where(under, unsigned(low & ((1 << width) - 1)), result)
+        return np.where(unordered, unsigned(nan), result)
+
+    return compute
+
+
+def exact_integers(raw: Any, type: str) -> Any:
+    """Integers as float64, rounded to odd where 53 bits do not hold them."""
+    values = view(raw, type)
+    if int(type[1:]) <= 32:
+        return values.astype(np.float64)
+    high = (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32
+    low = (raw & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    return odd(*two_sum(high, low))
+
+
+def _integer_to_float(mode: Mode) -> Compute:
+    wanted, held = mode.types
+    format, direction = FORMATS[wanted], mode.direction
+
+    def compute(raw: Any) -> Any:
+        if format is F64 and held[1:] == "64":
+            result = _wide_integer_to_double(raw, held, direction)
+        else:
+            result = quantize(exact_integers(raw, held), format, direction)
+        return finish(encode(result, format), format, mode)
+
+    return compute
+
+
+def _wide_integer_to_double(raw: Any, type: str, direction: str) -> Any:
+    values = view(raw, type)
+    total, rest = two_sum(
+        (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32,
+        (raw & np.uint64(0xFFFFFFFF)).astype(np.float64),
+    )
+    down = (rest < 0) & ((direction == "rm") | ((direction == "rz") & (total > 0)))
+    up = (rest > 0) & ((direction == "rp") | ((direction == "rz") & (total < 0)))
+    return np.where(down, np.nextafter(total, -np.inf), np.where(up, np.nextafter(total, np.inf), total))
+
+
+def _float_to_float(mode: Mode) -> Compute:
+    wanted, held = FORMATS[mode.types[0]], FORMATS[mode.types[1]]
+    whole = mode.one_of("rni", "rzi", "rmi", "rpi")
+    direction = mode.direction
+
+    def compute(raw: Any) -> Any:
+        if mode.has("ftz") and held.name == "f32":
+            raw = flush(raw, held)
+        values = decode(raw, held)
+        if whole:
+            values = np.copysign(round_integral(values, whole[:2]), values)
+        result = encode(values if wanted is F64 else _fit(values, wanted, direction, mode), wanted)
+        if wanted is F64 and not mode.has("sat"):
+            result = _with_payload(result, raw, held)
+        return finish(result, wanted, mode)
+
+    return compute
+
+
+def _with_payload(result: Any, raw: Any, held: Format) -> Any:
+    """NaNs of f64 that come from another type keep the payload and become quiet."""
+    fraction = held.precision - 1
+    bits = raw.astype(np.uint64)
+    sign = (bits >> np.uint64(held.bits - 1)) << np.uint64(63)
+    payload = (bits & np.uint64((1 << fraction) - 1)) << np.uint64(52 - fraction)
+    nan = np.isnan(decode(raw, held))
+    return np.where(nan, sign | np.uint64(0x7FF8000000000000) | payload, result)
+
+
+def _same(mode: Mode) -> Compute:
+    """``cvt.f32.f32`` and ``cvt.f64.f64`` with nothing else are moves."""
+    return lambda raw: raw.copy()
+
+
+def _widened_bfloat(mode: Mode) -> Compute:
+    """bf16 is the upper half of an f32, NaNs too."""
+    return lambda raw: raw.astype(np.uint32) << np.uint32(16)
+
+
+def _tf32_away(mode: Mode) -> Compute:
+    """``cvt.rna.tf32.f32``: half a unit is added to the bits and the low 13 are cut off; NaNs are cut off only."""
+
+    def compute(raw: Any) -> Any:
+        size = raw & np.uint32(0x7FFFFFFF)
+        found = np.where(size < 0x7F800000, raw + np.uint32(0x1000), raw) & np.uint32(0xFFFFE000)
+        if mode.has("satfinite"):
+            past = found & np.uint32(0x7FFFFFFF) >= 0x7F800000
+            found = np.where(past, found - np.uint32(0x2000), found)
+        return found
+
+    return compute
+
+
+def _fit(values: Any, format: Any, direction: str, mode: Mode) -> Any:
+    """Rounded to a format; with ``.satfinite`` the largest finite value where it would overflow."""
+    found = quantize(values, format, direction, ftz=mode.has("ftz") and format.name == "f32")
+    if mode.has("satfinite"):
+        found = np.where(np.isnan(found), found, np.clip(found, -format.max_finite, format.max_finite))
+    return found
+
+
+def _pair(mode: Mode) -> Compute:
+    """Two f32 into the halves of one register: the first operand is the upper."""
+    format, direction = FORMATS[mode.types[0].removesuffix("x2")], mode.direction
+
+    def one(raw: Any) -> Any:
+        return finish(encode(_fit(decode(raw, FORMATS["f32"]), format, direction, mode), format), format, mode)
+
+    return lambda high, low: joined(one(low), one(high))
+
+
+def _pair_of_bytes(mode: Mode) -> Compute:
+    """Two f16 of a register into two bytes."""
+    format, source = FORMATS[mode.types[0].removesuffix("x2")], FORMATS[mode.types[1].removesuffix("x2")]
+
+    def one(raw: Any) -> Any:
+        return finish(encode(_fit(decode(raw, source), format, "rn", mode), format), format, mode)
+
+    def compute(raw: Any) -> Any:
+        low, high = halves(raw)
+        return joined(one(low), one(high))
+
+    return compute
+
+
+def _from_bytes(mode: Mode) -> Compute:
+    """Two bytes into two f16."""
+    format, source = FORMATS[mode.types[0].removesuffix("x2")], FORMATS[mode.types[1].removesuffix("x2")]
+
+    def compute(raw: Any) -> Any:
+        low, high = halves(raw, 8)
+        parts = [finish(encode(decode(x, source), format), format, mode) for x in (low, high)]
+        return joined(parts[0], parts[1])
+
+    return compute
+
+
+def _pairs(first: tuple[str, ...], second: tuple[str, ...]) -> str:
+    return " ".join(f"{a}.{b}" for a in first for b in second)
+
+
+def _narrowing() -> str:
+    """Pairs of integers where clamping can happen: the second holds values that the first does not."""
+    found = []
+    for wanted in _INTEGERS:
+        low, high = _limits(wanted)
+        for held in _INTEGERS:
+            own_low, own_high = _limits(held)
+            if own_low < low or own_high > high:
+                found.append(f"{wanted}.{held}")
+    return " ".join(found)
+
+
+_WHOLE = "(.rni,.rzi,.rmi,.rpi)"
+
+FORMS: tuple[Form, ...] = (
+    form("cvt", _pairs(_INTEGERS, _INTEGERS), "t0 = t", _integer_to_integer),
+    form("cvt.sat", _narrowing(), "t0 = t", _integer_to_integer),
+    form(f"cvt{_WHOLE}{{.sat}}", _pairs(_INTEGERS, ("f16", "f64")), "t0 = t", _float_to_integer),
+    form(f"cvt{_WHOLE}", _pairs(_WIDE_INTEGERS, ("bf16",)), "t0 = t", _float_to_integer),
+    form(f"cvt{_WHOLE}{{.ftz}}{{.sat}}", _pairs(_INTEGERS, ("f32",)), "t0 = t", _float_to_integer),
+    form("cvt(.rnd){.sat}", _pairs(("f16", "f64"), _INTEGERS), "t0 = t", _integer_to_float),
+    form("cvt(.rnd){.ftz}{.sat}", _pairs(("f32",), _INTEGERS), "t0 = t", _integer_to_float),
+    form("cvt(.rnd)", _pairs(("bf16",), _WIDE_INTEGERS), "t0 = t", _integer_to_float),
+    form("cvt", "f32.f32 f64.f64", "t0 = t", _same),
+    form("cvt{.ftz}{.sat}", "f32.f16 f64.f32", "t0 = t", _float_to_float),
+    form("cvt.ftz{.sat}", "f32.f32", "t0 = t", _float_to_float),
+    form("cvt.sat", "f32.f32 f64.f64", "t0 = t", _float_to_float),
+    form("cvt{.rnd}", "f32.bf16", "t0 = t", _widened_bfloat),
+    form("cvt{.rnd}.ftz", "f32.bf16", "t0 = t", _float_to_float),
+    form("cvt{.rnd}", "f64.bf16", "t0 = t", _float_to_float),
+    form("cvt{.sat}", "f16.f16 f64.f16", "t0 = t", _float_to_float),
+    form(f"cvt{_WHOLE}{{.ftz}}{{.sat}}", "f32.f32", "t0 = t", _float_to_float),
+    form(f"cvt{_WHOLE}{{.sat}}", "f16.f16 f64.f64", "t0 = t", _float_to_float),
+    form(f"cvt{_WHOLE}", "bf16.bf16", "t0 = t", _float_to_float),
+    form("cvt(.rnd){.ftz}{.sat}", "f16.f32 f32.f64", "t0 = t", _float_to_float),
+    form("cvt(.rnd){.sat}", "f16.f64", "t0 = t", _float_to_float),
+    form("cvt(.rnd)", "f16.bf16 bf16.f16 bf16.f64", "t0 = t", _float_to_float),
+    form("cvt(.rnd){.ftz}", "bf16.f32", "t0 = t", _float_to_float),
+    form("cvt(.rn,.rz){.relu}{.satfinite}", "f16.f32 bf16.f32", "t0 = t", _float_to_float),
+    form("cvt(.rn,.rz){.relu}{.satfinite}", "f16x2.f32 bf16x2.f32", "b32 = t t", _pair),
+    form("cvt.rna{.satfinite}", "tf32.f32", "b32 = t", _tf32_away),
+    form("cvt(.rn,.rz){.relu}{.satfinite}", "tf32.f32", "b32 = t", _float_to_float),
+    form("cvt.rn.satfinite{.relu}", "e4m3x2.f32 e5m2x2.f32", "b16 = t t", _pair),
+    form("cvt.rn.satfinite{.relu}", "e4m3x2.f16x2 e5m2x2.f16x2", "b16 = b32", _pair_of_bytes),
+    form("cvt.rn{.relu}", "f16x2.e4m3x2 f16x2.e5m2x2", "b32 = b16", _from_bytes),
+)

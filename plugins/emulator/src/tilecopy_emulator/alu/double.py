@@ -1,0 +1,169 @@
+"""float64 arithmetic in every direction of rounding.
+
+To nearest, NumPy's own operations are IEEE 754's. The other directions take that result and one step of the last
+place where the sign of what it left out says so; that rest is computed without error (Dekker, Knuth) where exponents
+leave room, and lane by lane with whole numbers where they do not. ``fma`` is done like that in every direction.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from .formats import odd, two_sum
+
+_SAFE_LOW, _SAFE_HIGH = -400, 400
+"""Exponents of operands between which no step of the error-free transformations over- or underflows."""
+
+
+def add(a: Any, b: Any, direction: str) -> Any:
+    """``a + b``."""
+    if direction == "rn":
+        return a + b
+    total, rest = two_sum(a, b)
+    zero = (total == 0) & (rest == 0)
+    result = _directed(total, rest, direction)
+    if direction == "rm":
+        result = np.where(zero & (np.signbit(a) | np.signbit(b)), -0.0, result)
+    return _exactly(result, "add", (a, b), direction, np.isinf(total))
+
+
+def multiply(a: Any, b: Any, direction: str) -> Any:
+    """``a * b``."""
+    product, rest, unsafe = _two_product(a, b)
+    if direction == "rn":
+        return product
+    return _exactly(_directed(product, rest, direction), "mul", (a, b), direction, unsafe)
+
+
+def fused(a: Any, b: Any, c: Any, direction: str) -> Any:
+    """``a * b + c`` with one rounding."""
+    product, low, unsafe = _two_product(a, b)
+    unsafe = unsafe | ((c != 0) & _outside(c))
+    small, rest = two_sum(c, low)
+    high, middle = two_sum(product, small)
+    tail = odd(*two_sum(rest, middle))
+    result = high + tail
+    if direction != "rn":
+        total, left = two_sum(high, tail)
+        result = _directed(total, left, direction)
+        if direction == "rm":
+            result = np.where((total == 0) & (np.signbit(product) | np.signbit(c)), -0.0, result)
+    result = np.where(np.isfinite(product) & np.isfinite(c), result, product + c)
+    result = np.where(np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c), c, result)
+    exact_zero = (product == 0) & np.isfinite(a) & np.isfinite(b) & ((a == 0) | (b == 0))
+    result = np.where(exact_zero, add(product, c, direction), result)
+    return _exactly(result, "fma", (a, b, c), direction, unsafe & ~exact_zero)
+
+
+def divide(a: Any, b: Any, direction: str) -> Any:
+    """``a / b``."""
+    quotient = a / b
+    if direction == "rn":
+        return quotient
+    product, low, unsafe = _two_product(quotient, b)
+    rest = (a - product) - low
+    rest = np.where(np.signbit(b), -rest, rest)
+    unsafe = (unsafe | _outside(a) | _outside(b)) & (a != 0) & (b != 0)
+    return _exactly(_directed(quotient, rest, direction), "div", (a, b), direction, unsafe)
+
+
+def square_root(a: Any, direction: str) -> Any:
+    """The square root."""
+    root = np.sqrt(a)
+    if direction == "rn":
+        return root
+    product, low, unsafe = _two_product(root, root)
+    rest = (a - product) - low
+    return _exactly(_directed(root, rest, direction), "sqrt", (a,), direction, unsafe & (a > 0))
+
+
+def _outside(x: Any) -> Any:
+    """Where an exponent leaves no room for the transformations (infinities and NaNs need none)."""
+    _, exponent = np.frexp(x)
+    return np.isfinite(x) & ((exponent < _SAFE_LOW) | (exponent > _SAFE_HIGH))
+
+
+def _two_product(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """The product, what its rounding left out, and where the latter cannot be trusted."""
+    product = a * b
+    unsafe = (_outside(a) | _outside(b)) & np.isfinite(a) & np.isfinite(b)
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
+    low = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return product, low, unsafe
+
+
+def _split(a: Any) -> tuple[Any, Any]:
+    """The upper 26 bits of a significand, and the rest."""
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _directed(nearest: Any, rest: Any, direction: str) -> Any:
+    """A result rounded to nearest moved to the neighbour that a direction wants; ``rest`` is what was left out."""
+    if direction == "rn":
+        return nearest
+    down = {"rm": rest < 0, "rp": np.zeros_like(rest, bool), "rz": (rest < 0) & (nearest > 0)}[direction]
+    up = {"rp": rest > 0, "rm": np.zeros_like(rest, bool), "rz": (rest > 0) & (nearest < 0)}[direction]
+    result = np.where(down, np.nextafter(nearest, -np.inf), nearest)
+    return np.where(up, np.nextafter(nearest, np.inf), result)
+
+
+def _exactly(result: Any, operation: str, operands: tuple[Any, ...], direction: str, where: Any) -> Any:
+    """``result`` with the lanes named by ``where`` computed anew, exactly, one by one."""
+    shape = np.broadcast_shapes(result.shape, *(x.shape for x in operands))
+    result, where = np.broadcast_to(result, shape), np.broadcast_to(where, shape)
+    operands = tuple(np.broadcast_to(x, shape) for x in operands)
+    for operand in operands:
+        where = where & np.isfinite(operand)
+    if not where.any():
+        return result
+    result = np.array(result)
+    for place in zip(*np.nonzero(where), strict=True):
+        exact, nudge = _exact(operation, [Fraction(float(x[place])) for x in operands])
+        if exact or nudge:
+            result[place] = _round(exact, nudge, direction)
+        elif operation == "fma":
+            result[place] = -0.0 if direction == "rm" else 0.0
+    return result
+
+
+def _exact(operation: str, x: list[Fraction]) -> tuple[Fraction, bool]:
+    """The exact result; for a root, a number below it with far more bits than wanted, and whether it is inexact."""
+    if operation == "add":
+        return x[0] + x[1], False
+    if operation == "mul":
+        return x[0] * x[1], False
+    if operation == "fma":
+        return x[0] * x[1] + x[2], False
+    if operation == "div":
+        return x[0] / x[1], False
+    scale = 4 ** (200 if x[0] >= 1 else 1300)
+    numerator = x[0].numerator * scale // x[0].denominator
+    root = isqrt(numerator)
+    return Fraction(root, isqrt(scale)), root * root != numerator or (x[0] * scale).denominator != 1
+
+
+def _round(exact: Fraction, inexact: bool, direction: str) -> float:
+    """A fraction rounded to float64; ``inexact``: the true value is a little more than the fraction."""
+    sign, size = (-1 if exact < 0 else 1), abs(exact)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, -1022) - 52)
+    whole, rest = divmod(size, quantum)
+    half = quantum / 2
+    up = {
+        "rn": rest > half or (rest == half and (bool(whole & 1) or inexact)),
+        "rz": False,
+        "rm": sign < 0 and (rest > 0 or inexact),
+        "rp": sign > 0 and (rest > 0 or inexact),
+    }[direction]
+    value = (whole + up) * quantum
+    if value >= Fraction(2) ** 1024:
+        away = direction == "rn" or (direction == "rp" and sign > 0) or (direction == "rm" and sign < 0)
+        return sign * (float("inf") if away else float(np.finfo(np.float64).max))
+    return float(np.copysign(float(value), sign))

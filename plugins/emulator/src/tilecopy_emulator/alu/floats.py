@@ -1,0 +1,375 @@
+"""Floating-point arithmetic with every direction of rounding, in f16, bf16, f32 and f64, single and packed.
+
+Formats up to 32 bits are computed in float64 with the rest rounded to odd, so that one rounding remains
+(:mod:`.formats`); quotients and roots need no rest, because no quotient or root of 24-bit numbers comes nearer to a
+number of 25 bits than float64 can tell. f64 is in :mod:`.double`.
+
+Functions for which the ISA gives an error bound only (``.approx``, ``.full``) are computed in float64 and rounded once:
+inside the bound, but the last bits of hardware may differ. Their forms are marked ``approximate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import double
+from .formats import F64, FORMATS, Format, decode, encode, flush, odd_sum, quantize
+from .forms import Compute, Form, Mode, form
+from .integers import packed
+
+Operation = Callable[..., Any]
+"""Of float64 values and a direction; rounded to odd unless it computes in f64."""
+
+_EXACT: dict[str, Operation] = {
+    "add": odd_sum,
+    "sub": lambda a, b, direction: odd_sum(a, -b, direction),
+    "mul": lambda a, b, direction: a * b,
+    "fma": lambda a, b, c, direction: odd_sum(a * b, c, direction),
+    "div": lambda a, b, direction: a / b,
+    "rcp": lambda a, direction: 1.0 / a,
+    "sqrt": lambda a, direction: np.sqrt(a),
+}
+_DOUBLE: dict[str, Operation] = {
+    "add": double.add,
+    "sub": lambda a, b, direction: double.add(a, -b, direction),
+    "mul": double.multiply,
+    "fma": double.fused,
+    "div": double.divide,
+    "rcp": lambda a, direction: double.divide(np.ones(1), a, direction),
+    "sqrt": double.square_root,
+}
+_SINGLE: dict[str, Operation] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "sqrt": np.sqrt,
+}
+"""To nearest in float32: NumPy's own, which is the common case."""
+
+
+def finish(raw: Any, format: Format, mode: Mode) -> Any:
+    """``.sat`` and ``.relu`` on a result."""
+    sign = raw >> format.dtype.type(format.bits - 1) != 0
+    if mode.has("sat"):
+        one = encode(np.ones(1), format)
+        zero = format.dtype.type(0)
+        raw = np.where(sign | (raw == format.nan), zero, np.minimum(raw, one))
+    if mode.has("relu"):
+        raw = np.where(sign & (raw != format.nan), format.dtype.type(0), raw)
+    return raw
+
+
+def _canonical(values: Any, raw: Any, format: Format) -> Any:
+    """Bits with the NaNs that arithmetic gives."""
+    return np.where(np.isnan(values), format.dtype.type(format.nan), raw)
+
+
+def propagated(result: Any, sources: tuple[Any, ...]) -> Any:
+    """f64 results with the NaN payload of the first operand that is a NaN, made quiet.
+
+    The ISA promises payloads for f64 alone, ``fma`` left out.
+    """
+    found = np.array(np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources))))
+    for raw in reversed(sources):
+        found = np.where(np.isnan(raw.view(np.float64)), raw | _QUIET, found)
+    return found
+
+
+def arithmetic(name: str) -> Callable[[Mode], Compute]:
+    """The computation of one of the exact operations, in the type of the mode."""
+
+    def build(mode: Mode) -> Compute:
+        format, direction = FORMATS[mode.type], mode.direction
+        ftz = mode.has("ftz")
+        nearest = mode.type == "f32" and direction == "rn" and not ftz
+        single = _SINGLE.get(name) if nearest else None
+
+        def compute(*raw: Any) -> Any:
+            if ftz:
+                raw = tuple(flush(x, format) for x in raw)
+            if single is not None:
+                found = single(*(x.view(np.float32) for x in raw))
+                return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+            values = [decode(x, format) for x in raw]
+            if format is F64:
+                result = encode(_DOUBLE[name](*values, direction), format)
+                return finish(result if name == "fma" else propagated(result, raw), format, mode)
+            exact = _EXACT[name](*values, direction)
+            if nearest:
+                found = exact.astype(np.float32)
+                return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+            return finish(encode(quantize(exact, format, direction, ftz=ftz), format), format, mode)
+
+        return compute
+
+    return build
+
+
+def mixed(name: str) -> Callable[[Mode], Compute]:
+    """``add.f32.f16`` and the like: narrow operands, exactly widened, and a last one in f32."""
+
+    def build(mode: Mode) -> Compute:
+        narrow = FORMATS[mode.type]
+        compute = arithmetic(name)(Mode(("f32",), mode.modifiers))
+
+        def widened(raw: Any) -> Any:
+            return decode(raw, narrow).astype(np.float32).view(np.uint32)
+
+        return lambda *raw: compute(*(widened(x) for x in raw[:-1]), raw[-1])
+
+    return build
+
+
+def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
+    """A function with an error bound: computed in float64 and rounded to nearest."""
+
+    def build(mode: Mode) -> Compute:
+        format = FORMATS[mode.type]
+
+        def compute(*raw: Any) -> Any:
+            if mode.has("ftz"):
+                raw = tuple(flush(x, format) for x in raw)
+            values = function(*(decode(x, format) for x in raw))
+            rounded = values if format is F64 else quantize(values, format, "rn", ftz=mode.has("ftz"))
+            return finish(encode(rounded, format), format, mode)
+
+        return compute
+
+    return build
+
+
+def _of_upper_word(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
+    """``.approx.ftz.f64``: of the upper 32 bits of the operand, and of the result only they are not zero."""
+
+    def build(mode: Mode) -> Compute:
+        upper = np.uint64(0xFFFFFFFF00000000)
+
+        def compute(raw: Any) -> Any:
+            values = function(decode(flush(raw & upper, F64), F64))
+            found = flush(encode(values, F64) & upper, F64)
+            return np.where(np.isnan(values), np.uint64(0x7FFFFFFF00000000), found)
+
+        return compute
+
+    return build
+
+
+def _divide_approximately(full: bool) -> Callable[..., Any]:
+    """``div.approx`` is a product with a reciprocal that underflows past 2**126; ``div.full`` scales first."""
+
+    def function(a: Any, b: Any) -> Any:
+        if full:
+            return a / b
+        huge = (np.abs(b) > 2.0**126) & np.isfinite(b)
+        outside = np.where(np.isinf(a), np.nan, np.copysign(0.0, a) * np.copysign(1.0, b))
+        return np.where(huge & ~np.isnan(a), outside, a / b)
+
+    return function
+
+
+def _sign_change(function: Callable[[Any, Format], Any]) -> Callable[[Mode], Compute]:
+    """``neg`` and ``abs``: of the sign alone; a NaN becomes the one of arithmetic, but for f64."""
+
+    def build(mode: Mode) -> Compute:
+        format = FORMATS[mode.type]
+
+        def compute(raw: Any) -> Any:
+            if mode.has("ftz"):
+                raw = flush(raw, format)
+            result = function(raw, format)
+            return result if format is F64 else _canonical(decode(raw, format), result, format)
+
+        return compute
+
+    return build
+
+
+_QUIET = np.uint64(1 << 51)
+
+
+def _sign_bit(format: Format) -> Any:
+    return format.dtype.type(1 << (format.bits - 1))
+
+
+def extreme(largest: bool) -> Callable[[Mode], Compute]:
+    """``min`` and ``max``: a NaN loses unless ``.NaN``; -0 is less than +0."""
+
+    def build(mode: Mode) -> Compute:
+        format = FORMATS[mode.type]
+        sign = _sign_bit(format)
+        signed = np.dtype(f"i{format.bits // 8}")
+
+        def order(raw: Any) -> Any:
+            """Integers in the order of the values."""
+            return np.where(raw & sign != 0, (~raw ^ sign).view(signed), raw.view(signed))
+
+        def pair(a: Any, b: Any) -> Any:
+            signs = (a ^ b) & sign
+            if mode.has("xorsign"):
+                a, b = a & ~sign, b & ~sign
+            a_nan, b_nan = np.isnan(decode(a, format)), np.isnan(decode(b, format))
+            first = order(a) >= order(b) if largest else order(a) <= order(b)
+            result = np.where(b_nan | (first & ~a_nan), a, b)
+            if mode.has("xorsign"):
+                result = result | signs
+            nan = (a_nan | b_nan) if mode.has("NaN") else (a_nan & b_nan)
+            # f64 is a comparison and a selection, with the second operand made quiet where both are NaNs
+            return np.where(nan, b | _QUIET if format is F64 else format.dtype.type(format.nan), result)
+
+        def compute(*raw: Any) -> Any:
+            if mode.has("ftz"):
+                raw = tuple(flush(x, format) for x in raw)
+            found = pair(raw[0], raw[1])
+            return found if len(raw) == 2 else pair(found, raw[2])
+
+        return compute
+
+    return build
+
+
+def _copy_sign(mode: Mode) -> Compute:
+    sign = _sign_bit(FORMATS[mode.type])
+    return lambda a, b: (a & sign) | (b & ~sign)
+
+
+def _test(mode: Mode) -> Compute:
+    """``testp``: the class of a number."""
+    kind = mode.one_of("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+    smallest = FORMATS[mode.type].min_normal
+
+    def compute(raw: Any) -> Any:
+        x = decode(raw, FORMATS[mode.type])
+        tests: dict[str, Callable[[Any], Any]] = {
+            "finite": np.isfinite,
+            "infinite": np.isinf,
+            "number": lambda v: ~np.isnan(v),
+            "notanumber": np.isnan,
+            "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest),
+            "subnormal": lambda v: (v != 0) & (np.abs(v) < smallest),
+        }
+        return tests[kind](x)
+
+    return compute
+
+
+def _sine(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: function(np.where(np.isinf(x), np.nan, x))
+
+
+_APPROXIMATE: dict[str, Callable[..., Any]] = {
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "sin": _sine(np.sin),
+    "cos": _sine(np.cos),
+    "tanh": np.tanh,
+    "rcp": lambda x: 1.0 / x,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+}
+
+
+def _single_precision() -> list[Form]:
+    found: list[Form] = []
+    for name, sources in (("add", "t t"), ("sub", "t t"), ("mul", "t t")):
+        found += [
+            form(f"{name}{{.rnd}}{{.ftz}}{{.sat}}", "f32", f"t = {sources}", arithmetic(name)),
+            form(f"{name}{{.rnd}}", "f64", f"t = {sources}", arithmetic(name)),
+            form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", f"t = {sources}", packed(arithmetic(name))),
+            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16", f"t = {sources}", arithmetic(name)),
+            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16x2", f"t = {sources}", packed(arithmetic(name))),
+            form(f"{name}{{.rn}}", "bf16", f"t = {sources}", arithmetic(name)),
+            form(f"{name}{{.rn}}", "bf16x2", f"t = {sources}", packed(arithmetic(name))),
+        ]
+    found += [
+        form("add{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("add")),
+        form("sub{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("sub")),
+        form("fma(.rnd){.sat}", "f32.f16 f32.bf16", "f32 = t t f32", mixed("fma")),
+    ]
+    for name in ("fma", "mad"):
+        found += [
+            form(f"{name}(.rnd){{.ftz}}{{.sat}}", "f32", "t = t t t", arithmetic("fma")),
+            form(f"{name}(.rnd)", "f64", "t = t t t", arithmetic("fma")),
+        ]
+    found += [
+        form("fma(.rnd){.ftz}", "f32x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn{.ftz}{.sat,.relu}", "f16", "t = t t t", arithmetic("fma")),
+        form("fma.rn{.ftz}{.sat,.relu}", "f16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn{.relu}", "bf16", "t = t t t", arithmetic("fma")),
+        form("fma.rn{.relu}", "bf16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("div(.rnd){.ftz}", "f32", "t = t t", arithmetic("div")),
+        form("div(.rnd)", "f64", "t = t t", arithmetic("div")),
+        form("rcp(.rnd){.ftz}", "f32", "t = t", arithmetic("rcp")),
+        form("rcp(.rnd)", "f64", "t = t", arithmetic("rcp")),
+        form("sqrt(.rnd){.ftz}", "f32", "t = t", arithmetic("sqrt")),
+        form("sqrt(.rnd)", "f64", "t = t", arithmetic("sqrt")),
+    ]
+    return found
+
+
+def _approximate() -> list[Form]:
+    def one(
+        pattern: str, types: str, function: Callable[..., Any], roles: str = "t = t", *, pairs: bool = False
+    ) -> Form:
+        build = approximation(function)
+        return form(pattern, types, roles, packed(build) if pairs else build, approximate=True)
+
+    found = [
+        one("div.approx{.ftz}", "f32", _divide_approximately(full=False), "t = t t"),
+        one("div.full{.ftz}", "f32", _divide_approximately(full=True), "t = t t"),
+        one("ex2.approx", "f16", np.exp2),
+        one("ex2.approx", "f16x2", np.exp2, pairs=True),
+        one("ex2.approx.ftz", "bf16", np.exp2),
+        one("ex2.approx.ftz", "bf16x2", np.exp2, pairs=True),
+        one("tanh.approx", "f16 bf16 f32", np.tanh),
+        one("tanh.approx", "f16x2 bf16x2", np.tanh, pairs=True),
+    ]
+    found += [
+        form("rcp.approx.ftz", "f64", "t = t", _of_upper_word(_APPROXIMATE["rcp"]), approximate=True),
+        form("rsqrt.approx.ftz", "f64", "t = t", _of_upper_word(_APPROXIMATE["rsqrt"]), approximate=True),
+        form("rsqrt.approx", "f64", "t = t", approximation(_APPROXIMATE["rsqrt"]), approximate=True),
+    ]
+    found += [
+        one(f"{name}.approx{{.ftz}}", "f32", _APPROXIMATE[name])
+        for name in ("ex2", "lg2", "sin", "cos", "rcp", "sqrt", "rsqrt")
+    ]
+    return found
+
+
+def _signs_and_extremes() -> list[Form]:
+    found: list[Form] = []
+    for name, function in (("neg", lambda raw, f: raw ^ _sign_bit(f)), ("abs", lambda raw, f: raw & ~_sign_bit(f))):
+        build = _sign_change(function)
+        found += [
+            form(f"{name}{{.ftz}}", "f32 f16", "t = t", build),
+            form(name, "f64 bf16", "t = t", build),
+            form(f"{name}{{.ftz}}", "f16x2", "t = t", packed(build)),
+            form(name, "bf16x2", "t = t", packed(build)),
+        ]
+    for name, largest in (("min", False), ("max", True)):
+        build = extreme(largest)
+        found += [
+            form(f"{name}{{.ftz}}{{.NaN}}", "f32 f16", "t = t t", build),
+            form(f"{name}{{.ftz}}{{.NaN}}.xorsign.abs", "f32 f16", "t = t t", build),
+            form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build),
+            form(f"{name}{{.ftz}}{{.NaN}}", "f16x2", "t = t t", packed(build)),
+            form(f"{name}{{.ftz}}{{.NaN}}.xorsign.abs", "f16x2", "t = t t", packed(build)),
+            form(f"{name}{{.NaN}}", "bf16", "t = t t", build),
+            form(f"{name}{{.NaN}}.xorsign.abs", "bf16", "t = t t", build),
+            form(f"{name}{{.NaN}}", "bf16x2", "t = t t", packed(build)),
+            form(f"{name}{{.NaN}}.xorsign.abs", "bf16x2", "t = t t", packed(build)),
+            form(name, "f64", "t = t t", build),
+        ]
+    return found
+
+
+FORMS: tuple[Form, ...] = (
+    *_single_precision(),
+    *_approximate(),
+    *_signs_and_extremes(),
+    form("copysign", "f32 f64", "t = t t", _copy_sign),
+    form("testp(.finite,.infinite,.number,.notanumber,.normal,.subnormal)", "f32 f64", "pred = t", _test),
+)

@@ -1,0 +1,167 @@
+"""What may follow an opcode: forms as data, matched against the opcodes of a program.
+
+A form is written as the PTX ISA writes it: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}`` with the types beside it. Groups in
+braces are optional, groups in parentheses are required, everything may stand in any order (as ptxas allows), and
+what is in no form is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
+import attrs
+
+TYPES = frozenset(
+    {f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64)}
+    | {"b128", "b4", "f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "u16x2", "s16x2", "pred"}
+    | {"e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "u8x4", "s8x4"}
+)
+"""Parts of an opcode that are types; all others are modifiers."""
+
+_NAMED = {
+    "rnd": ("rn", "rz", "rm", "rp"),
+    "cmp": ("eq", "ne", "lt", "le", "gt", "ge"),
+    "ucmp": ("lo", "ls", "hi", "hs"),
+    "fcmp": ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"),
+    "bool": ("and", "or", "xor"),
+}
+
+
+class UndefinedResultError(Exception):
+    """An operation has no defined result in some lanes (the machine makes a hazard of it).
+
+    Attributes:
+        message: what happened.
+        lanes: true where it did, over the lanes of the operation.
+    """
+
+    def __init__(self, message: str, lanes: Any) -> None:
+        super().__init__(message)
+        self.message, self.lanes = message, lanes
+
+
+@attrs.frozen
+class Mode:
+    """The modifiers and types of one instruction."""
+
+    types: tuple[str, ...]
+    modifiers: frozenset[str]
+
+    @property
+    def type(self) -> str:
+        """The last type: what most instructions compute on."""
+        return self.types[-1]
+
+    def has(self, modifier: str) -> bool:
+        """Whether a modifier is there."""
+        return modifier in self.modifiers
+
+    def one_of(self, *names: str, default: str = "") -> str:
+        """The one of some modifiers that is there."""
+        return next((name for name in names if name in self.modifiers), default)
+
+    @property
+    def direction(self) -> str:
+        """The direction of rounding, to nearest even by default."""
+        return self.one_of("rz", "rm", "rp", "rna", default="rn")
+
+
+Compute = Callable[..., Any]
+"""From unsigned bits (one array an operand) to unsigned bits, or a tuple of them for several results."""
+
+
+@attrs.frozen(eq=False)
+class Form:
+    """One family of instructions.
+
+    Attributes:
+        name: the opcode.
+        groups: ``(choices, required)`` of each group of modifiers.
+        types: the combinations of types that exist.
+        results: type of each result: a type, or ``t`` (the last type), ``t0`` (the first), ``w`` (twice the last),
+            ``cc`` (the carry flag, which is not written); a name with ``?`` may be left out.
+        sources: the same for the operands; a name with ``!`` must be a constant.
+        build: from the mode to the computation.
+        approximate: the ISA gives an error bound instead of bits; hardware's last bits may differ.
+    """
+
+    name: str
+    groups: tuple[tuple[tuple[str, ...], bool], ...]
+    types: frozenset[tuple[str, ...]]
+    results: tuple[str, ...]
+    sources: tuple[str, ...]
+    build: Callable[[Mode], Compute]
+    approximate: bool = False
+
+    def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
+        """The mode when these types and modifiers are of this form, else None."""
+        if types not in self.types or len(set(modifiers)) != len(modifiers):
+            return None
+        left = list(modifiers)
+        for choices, required in self.groups:
+            found = [part for part in left if part in choices]
+            if len(found) > 1 or (required and not found):
+                return None
+            for part in found:
+                left.remove(part)
+        return Mode(types, frozenset(modifiers)) if not left else None
+
+    def spellings(self) -> Iterable[str]:
+        """Every opcode of this form, in the documented order."""
+        options = [choices if required else ("", *choices) for choices, required in self.groups]
+        for types in sorted(self.types):
+            for parts in product(*options):
+                yield ".".join(part for part in (self.name, *parts, *types) if part)
+
+    def type_of(self, operand: str, mode: Mode) -> str:
+        """The PTX type of an operand's role."""
+        role = operand.rstrip("?!")
+        if role == "t":
+            return mode.types[-1]
+        if role == "t0":
+            return mode.types[0]
+        if role == "w":
+            return f"{mode.type[0]}{int(mode.type[1:]) * 2}"
+        return role
+
+
+_GROUP = re.compile(r"\{([^}]*)\}|\(([^)]*)\)|\.([\w:]+)")
+
+
+def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute], *, approximate: bool = False) -> Form:
+    """Make a form.
+
+    Args:
+        pattern: as ``mul(.hi,.lo){.sat}``.
+        types: combinations separated by blanks, types inside one by dots: ``"f16.f32 f32.f32"``.
+        roles: ``"results = sources"``, as ``"t = t t u32"``.
+        build: see :class:`Form`.
+        approximate: see :class:`Form`.
+    """
+    name = re.match(r"\w+", pattern)
+    assert name is not None
+    groups = []
+    for optional, required, literal in _GROUP.findall(pattern[name.end() :]):
+        text = optional or required or literal
+        choices: list[str] = []
+        for part in text.split(","):
+            choices += _NAMED.get(part.strip(" ."), (part.strip(" ."),))
+        groups.append((tuple(choices), not optional))
+    results, _, sources = roles.partition("=")
+    return Form(
+        name[0],
+        tuple(groups),
+        frozenset(tuple(combination.split(".")) for combination in types.split()),
+        tuple(results.split()),
+        tuple(sources.split()),
+        build,
+        approximate,
+    )
+
+
+def plain(compute: Compute) -> Callable[[Mode], Compute]:
+    """A computation that no modifier and no type changes."""
+    return lambda mode: compute

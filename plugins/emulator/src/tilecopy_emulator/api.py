@@ -1,0 +1,263 @@
+"""Running any PTX text on host arrays: :func:`run_ptx`."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import LaunchError
+
+from .memory import GlobalMemory
+from .program import Parameter, Program, parse
+from .run import MOST_CTAS, Report, lay_out_shared, run_grid
+
+Dim3 = tuple[int, int, int]
+BASE_ALIGN_BYTES = 256
+"""Alignment of the arrays, as of allocations of the driver."""
+MAX_THREADS, MAX_BLOCK_Z = 1024, 64
+MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
+MAX_CLUSTER = 16
+MAX_SHARED_BYTES = 227 * 1024
+
+
+def run_ptx(
+    text: str,
+    arguments: Sequence[Any],
+    *,
+    entry: str | None = None,
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int,
+    cluster: Sequence[int] | int | None = None,
+    dynamic_shared_bytes: int = 0,
+    profile: bool = False,
+) -> Report:
+    """Run a kernel of any PTX text, whoever wrote it, with no GPU.
+
+    Args:
+        text: a PTX module.
+        arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which is
+            changed in place; two arrays that share memory share it in the kernel too. For a number, an integer or a float.
+            For a structure passed by value, its bytes (``bytes``, or a NumPy array or scalar of that size).
+        entry: name of the kernel; may be left out where the text has only one.
+        grid: CTAs, one to three extents.
+        block: threads of a CTA, one to three extents.
+        cluster: CTAs of a cluster; by default what ``.reqnctapercluster`` says, else one.
+        dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
+        profile: count memory sectors and bank conflicts too (slower).
+
+    Returns:
+        What the run did.
+
+    Raises:
+        UnsupportedPtxError: the text is not PTX or has something that the emulator does not know; names the line.
+        LaunchError: the arguments do not fit the parameters, or the extents do not fit the kernel or the hardware.
+        HazardError: an execution that the hardware leaves undefined.
+    """
+    if not isinstance(text, str):
+        raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__}")
+    program = parse(text, entry)
+    where = f"kernel {program.name}"
+    extents = _extents(program, grid, block, cluster)
+    if not isinstance(dynamic_shared_bytes, int) or not 0 <= dynamic_shared_bytes <= MAX_SHARED_BYTES:
+        raise LaunchError(f"{where}: dynamic_shared_bytes is 0 to {MAX_SHARED_BYTES}, not {dynamic_shared_bytes!r}")
+    _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
+    if shared_bytes > MAX_SHARED_BYTES:
+        raise LaunchError(
+            f"{where}: {shared_bytes} bytes of shared memory, static and dynamic; at most {MAX_SHARED_BYTES}"
+        )
+    memory = GlobalMemory()
+    parameters = _parameters(program, arguments, memory)
+    return run_grid(
+        program,
+        grid=extents[0],
+        block=extents[1],
+        cluster=extents[2],
+        parameters=parameters,
+        memory=memory,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        profile=profile,
+    )
+
+
+# --------------------------------------------------------------------------------------------------- extents
+
+
+def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
+    """One to three positive integers, filled up with ones."""
+    try:
+        sizes = [operator.index(x) for x in value] if isinstance(value, Sequence) else [operator.index(value)]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
+        raise LaunchError(f"{where}: {name} is one to three positive integers, not {value!r}")
+    return (sizes[0], sizes[1] if len(sizes) > 1 else 1, sizes[2] if len(sizes) > 2 else 1)
+
+
+def _extents(
+    program: Program, grid: Sequence[int] | int, block: Sequence[int] | int, cluster: Sequence[int] | int | None
+) -> tuple[Dim3, Dim3, Dim3 | None]:
+    """Grid, block and cluster, checked against the kernel and the hardware."""
+    where = f"kernel {program.name}"
+    ctas, threads = _extent("grid", grid, where), _extent("block", block, where)
+    if any(size > most for size, most in zip(ctas, MAX_GRID, strict=True)):
+        raise LaunchError(f"{where}: a grid of {ctas} CTAs; at most {MAX_GRID}")
+    if prod(ctas) > MOST_CTAS:
+        raise LaunchError(
+            f"{where}: a grid of {prod(ctas)} CTAs; the emulator runs at most {MOST_CTAS} in one launch. Launch a smaller grid"
+        )
+    if prod(threads) > MAX_THREADS or threads[2] > MAX_BLOCK_Z:
+        raise LaunchError(f"{where}: a block of {threads} threads; at most {MAX_THREADS}, and {MAX_BLOCK_Z} in z")
+    if program.block is not None and threads != program.block:
+        raise LaunchError(f"{where}: a block of {threads} threads, and .reqntid says {program.block}")
+    if program.max_threads and prod(threads) > program.max_threads:
+        raise LaunchError(f"{where}: {prod(threads)} threads in a block, and .maxntid says {program.max_threads}")
+    if cluster is None:
+        size = program.cluster
+    else:
+        size = _extent("cluster", cluster, where)
+        if program.cluster is not None and size != program.cluster:
+            raise LaunchError(f"{where}: a cluster of {size} CTAs, and .reqnctapercluster says {program.cluster}")
+    if size is not None:
+        if prod(size) > MAX_CLUSTER:
+            raise LaunchError(f"{where}: a cluster of {size} CTAs; at most {MAX_CLUSTER}")
+        if any(a % b for a, b in zip(ctas, size, strict=True)):
+            raise LaunchError(f"{where}: a grid of {ctas} CTAs is not made of whole clusters of {size}")
+        if prod(size) > 1 and program.arch < 90:
+            raise LaunchError(f"{where}: clusters need sm_90, the text is for sm_{program.arch}")
+    return ctas, threads, size
+
+
+# --------------------------------------------------------------------------------------------------- arguments
+
+
+@attrs.frozen(eq=False)
+class _Array:
+    """An array argument: the memory from its first byte to its last."""
+
+    parameter: Parameter
+    array: Any
+    first: int
+    end: int
+
+
+def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
+    """The bytes of each parameter; arrays are mapped into the memory."""
+    where = f"kernel {program.name}"
+    if isinstance(arguments, (str, bytes, np.ndarray)) or not isinstance(arguments, Sequence):
+        raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__}")
+    if len(arguments) != len(program.parameters):
+        wanted = ", ".join(f".{p.type} {p.name}" for p in program.parameters) or "none"
+        raise LaunchError(f"{where}: {len(arguments)} arguments for {len(program.parameters)} parameters ({wanted})")
+    found: dict[str, bytes] = {}
+    arrays: list[_Array] = []
+    for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
+        place = f"{where}, argument {number} ({parameter.name})"
+        array = _as_array(argument, place)
+        if parameter.is_array:
+            found[parameter.name] = _structure(parameter, argument, place)
+        elif array is not None:
+            if parameter.bytes != 8:
+                raise LaunchError(f"{place}: an array for a parameter .{parameter.type}, which holds no address")
+            first, end = _span(array, place)
+            arrays.append(_Array(parameter, array, first, end))
+        else:
+            found[parameter.name] = _number(parameter, argument, place)
+    return found | _mapped(arrays, memory)
+
+
+def _as_array(argument: Any, place: str) -> Any:
+    """An argument as a NumPy array over the same memory, or None when it is no array."""
+    if isinstance(argument, np.ndarray):
+        return argument
+    if not hasattr(argument, "__dlpack_device__") or isinstance(argument, np.generic):
+        return None
+    device, _ = argument.__dlpack_device__()
+    if int(device) != 1:
+        raise LaunchError(
+            f"{place}: the array is on a device (DLPack type {int(device)}), the emulator takes host arrays"
+        )
+    try:
+        return np.from_dlpack(argument)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise LaunchError(f"{place}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}") from error
+
+
+def _span(array: Any, place: str) -> tuple[int, int]:
+    """Addresses of an array's first byte and of the one after its last."""
+    if array.dtype.hasobject:
+        raise LaunchError(f"{place}: an array of Python objects")
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
+    first = int(array.ctypes.data)
+    return first, first + array.nbytes
+
+
+def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
+    """Map arrays into the memory, those that share bytes as one; their addresses by parameter."""
+    found: dict[str, bytes] = {}
+    group: list[_Array] = []
+    for each in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
+        end = max((other.end for other in group), default=0)
+        if group and (each is None or each.first >= end):
+            start = group[0].first
+            writable = any(other.array.flags.writeable for other in group)
+            data = np.ctypeslib.as_array((ctypes.c_uint8 * (end - start)).from_address(start)) if end > start else None
+            name = " or ".join(other.parameter.name for other in group)
+            base = memory.add(
+                name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable
+            )
+            for other in group:
+                found[other.parameter.name] = struct.pack("<Q", base + other.first - start)
+            group = []
+        if each is not None:
+            group.append(each)
+    return found
+
+
+def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
+    """The bytes of a structure passed by value."""
+    try:
+        raw = argument.tobytes() if isinstance(argument, (np.ndarray, np.generic)) else bytes(memoryview(argument))
+    except TypeError:
+        raise LaunchError(
+            f"{place}: a structure of {parameter.bytes} bytes is wanted (bytes, or a NumPy array), "
+            f"not {type(argument).__name__}"
+        ) from None
+    if len(raw) != parameter.bytes:
+        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}")
+    return raw
+
+
+def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
+    """The bytes of a number."""
+    size, kind = parameter.bytes, parameter.type[0]
+    raw = isinstance(argument, np.generic) and argument.dtype.kind not in "biu" and argument.dtype.itemsize == size
+    if raw and (kind in "fb" or argument.dtype.kind == "V"):  # ml_dtypes' numbers are of kind V
+        return bytes(argument.tobytes())
+    if isinstance(argument, (float, np.floating)) and kind in "fb" and size in (2, 4, 8):
+        with np.errstate(over="ignore"):
+            return np.array(argument, f"f{size}").tobytes()
+    if isinstance(argument, (float, np.floating)):
+        raise LaunchError(f"{place}: the float {argument!r} for a parameter .{parameter.type}")
+    try:
+        value = operator.index(argument)
+    except TypeError:
+        raise LaunchError(
+            f"{place}: an array, an integer or a float is wanted for .{parameter.type}, not {type(argument).__name__}"
+        ) from None
+    if kind == "f":
+        return np.array(value, f"f{size}").tobytes()
+    low = 0 if kind == "u" else -(1 << (8 * size - 1))
+    high = (1 << (8 * size - 1)) - 1 if kind == "s" else (1 << 8 * size) - 1
+    if kind == "u" and -(1 << (8 * size - 1)) <= value < 0:
+        low = value  # compilers declare signed parameters as .u32 too
+    if not low <= value <= high:
+        raise LaunchError(f"{place}: {value} does not fit into .{parameter.type}")
+    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -1,0 +1,126 @@
+"""What a package needs to teach the emulator an instruction.
+
+Register a module (or any object) under the entry-point group ``tilecopy.instructions.v1``::
+
+    [project.entry-points."tilecopy.instructions.v1"]
+    acme = "acme_tilecopy.instructions"
+
+It has ``INSTRUCTIONS``: a mapping from an opcode, or from the longest dotted prefix that is yours (``"cp.async.acme"``), to a
+*handler*. A handler is called once for each instruction of a program, with the :class:`Instruction` and the :class:`Program`; it
+checks every modifier and operand, raises :func:`refuse` (naming the line) for what it does not do, and returns a *step*.
+The machine calls the step with itself and the lanes whenever lanes execute the instruction; the guard has been applied.
+
+Values. A step reads operands by :func:`reader` and writes results by :func:`writer`: unsigned bits, in arrays of shape
+``(lanes or 1, copies or 1)``. A *copy* is a CTA (or cluster) that has so far done the same as the others of its batch: values may
+differ between copies, order and control may not. So whatever decides a shared address, a branch or an order goes through
+``machine.uniform(values, lanes)`` (one value a lane) before the first side effect. Arrays that were read or written are
+never changed in place. :func:`arithmetic` makes handlers of :func:`form` tables, for instructions on registers alone.
+
+Memory. :func:`address_reader` reads an operand in brackets. ``machine.load(lanes, access, addresses)`` gives the bytes of an
+:class:`Access` in an array ``(lanes or 1, copies or 1, bytes)``; ``machine.store(lanes, access, addresses, raw)`` writes them. Both judge
+bounds, alignment, poison, races and proxies.
+
+Order. ``clock = machine.order.release(machine.index(lanes))`` is what lanes have done and know; ``machine.order.acquire(lanes, clock)`` lets
+others know it. ``machine.converge(lanes, mask)`` brings the lanes of a ``.sync`` instruction together and returns those that are complete.
+
+Asynchronous copies. :func:`start_copy` starts the bulk engine as ``cp.async.bulk`` does: it lands as late as the memory model lets
+it, and completes on an mbarrier (its bytes are counted there) or in the bulk group of the thread.
+
+Faults. ``machine.hazard(kind, message, lanes, position)`` raises :class:`tilecopy_core.HazardError` for one of the lanes.
+
+The emulator's own ``cp.async.bulk`` comes by such an entry point (:mod:`tilecopy_emulator.bulk`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .access import Access
+from .accesses import address_reader, demand_parts
+from .alu import Form, Mode, UndefinedResultError
+from .alu.forms import form
+from .arithmetic import compile_arithmetic
+from .copies import issue_copy
+from .operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
+from .program import Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = [
+    "Access",
+    "Form",
+    "Handler",
+    "Instruction",
+    "Lanes",
+    "Memory",
+    "Mode",
+    "Negated",
+    "Offset",
+    "Pair",
+    "Program",
+    "Reader",
+    "Step",
+    "UndefinedResultError",
+    "UnsupportedPtxError",
+    "Vector",
+    "Writer",
+    "address_reader",
+    "arithmetic",
+    "demand_parts",
+    "form",
+    "is_constant",
+    "reader",
+    "refuse",
+    "start_copy",
+    "width_of",
+    "writer",
+]
+
+
+def arithmetic(*forms: Form) -> dict[str, Handler]:
+    """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
+
+    For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
+    its modifiers, the types, the roles of results and operands, and from the mode to a function of unsigned NumPy arrays.
+    """
+    table: dict[str, Sequence[Form]] = {}
+    for each in forms:
+        table[each.name] = (*table.get(each.name, ()), each)
+
+    def handler(instruction: Instruction, program: Program) -> Step:
+        return compile_arithmetic(instruction, program, table)
+
+    return dict.fromkeys(table, handler)
+
+
+def start_copy(
+    machine: Machine,
+    lane: int,
+    size_bytes: int,
+    *,
+    to: tuple[str, Any],
+    source: tuple[str, Any],
+    mbarrier: Any = None,
+) -> None:
+    """Start a copy of the bulk engine for one lane.
+
+    Args:
+        machine: in whose step this is called.
+        lane: who issues it (a number of ``machine.index(lanes)``).
+        size_bytes: a multiple of 16.
+        to: state space (``"global"``, ``"shared::cta"``, ``"shared::cluster"``) and address, of shape ``(1, copies or 1)``.
+        source: state space and address.
+        mbarrier: shared address of the mbarrier whose phase counts the bytes; without one, the copy belongs to the bulk group
+            of the lane.
+
+    Raises:
+        HazardError: the size or an address is not aligned or outside, or the bytes are not ready for the async proxy.
+    """
+    one = np.array([lane])
+    if size_bytes <= 0 or size_bytes % 16:
+        machine.hazard("alignment", f"a bulk copy of {size_bytes} bytes; the size is a multiple of 16", one)
+    issue_copy(machine, one, size_bytes, to, source, mbarrier, None, 1, -1)

@@ -1,0 +1,81 @@
+"""Local memory: each thread's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .access import Access
+    from .machine import Lanes, Machine
+
+
+class LocalMemory:
+    """Each thread's own memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.size = len(machine.launch.local_owner)
+        self.data: Any = None
+        self.written: Any = None
+
+    def expand(self, copies: int) -> None:
+        """See :meth:`Machine.expand`."""
+        if self.data is not None:
+            self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
+            self.written = np.tile(self.written, (copies, 1))
+
+    def where(self, offset: int) -> str:
+        """A byte in words: variable and byte."""
+        starts = sorted(
+            (address, name) for name, (space, address) in self.machine.launch.symbols.items() if space == "local"
+        )
+        below = [(start, name) for start, name in starts if start <= offset]
+        if not below:
+            return f"local byte {offset}"
+        start, name = below[-1]
+        return f"{name} byte {offset - start}"
+
+    def _place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        machine = self.machine
+        if self.data is None:
+            self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
+            self.written = np.zeros((machine.units, self.size), bool)
+        offsets = machine.uniform(addresses, lanes).astype(np.int64)
+        bad = offsets % access.bytes != 0
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard(
+                "alignment",
+                f"the local address {int(offsets[at])} is not a multiple of {access.bytes} bytes ({self.where(int(offsets[at]))})",
+                lanes, at,
+            )  # fmt: skip
+        bad = (offsets < 0) | (offsets + access.bytes > self.size)
+        if not bad.any():
+            owner = machine.launch.local_owner
+            bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard(
+                "bounds",
+                f"{self.where(int(offsets[at]))} (+{access.bytes}) is outside its variable, in local memory of {self.size} bytes",
+                lanes, at,
+            )  # fmt: skip
+        return offsets[:, None] + np.arange(access.bytes)
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """See :meth:`Machine.load`."""
+        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        known = self.written[index[:, None], places].all(axis=1)
+        if not known.all():
+            at = int(np.argmin(known))
+            self.machine.hazard("poison", f"{self.where(int(places[at, 0]))} is read and was never written", lanes, at)
+        return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+        """See :meth:`Machine.store`."""
+        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        self.written[index[:, None], places] = True
+        shape = (len(index), self.machine.copies, access.bytes)
+        self.data[index[:, None], :, places] = np.broadcast_to(raw, shape).transpose(0, 2, 1)

@@ -1,0 +1,46 @@
+"""What a profiler would count: sectors of global memory, wavefronts of shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .machine import Lanes, Machine
+
+
+def count_global(machine: Machine, lanes: Lanes, addresses: Any, size: int) -> None:
+    """Requests and 32-byte sectors of one access to global memory."""
+    shape = (machine.size(lanes), machine.copies)
+    index = machine.index(lanes)
+    warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta
+    found = np.broadcast_to(machine.launch.memory.unskewed(addresses), shape)
+    first, last = found >> np.uint64(5), (found + np.uint64(size - 1)) >> np.uint64(5)
+    reached = np.stack([first, last]).reshape(2, -1) if size <= 32 else first.reshape(1, -1)
+    pairs = np.stack([np.broadcast_to(warps.reshape(1, -1), reached.shape).ravel().astype(np.uint64), reached.ravel()])
+    counters = machine.launch.counters
+    counters["global_requests"] += len(np.unique(warps))
+    counters["global_sectors"] += np.unique(pairs, axis=1).shape[1]
+
+
+def count_shared(machine: Machine, lanes: Lanes, places: Any, size: int) -> None:
+    """Requests and wavefronts of one access to shared memory.
+
+    A request of more than 4 bytes a thread is served 128 bytes' worth of threads at a time; each part takes as many
+    wavefronts as the most different words that fall on one of the 32 banks.
+    """
+    index = machine.index(lanes)
+    words = max(1, size // 4)
+    warp = machine.warp_of[index].astype(np.int64)
+    lane = machine.lane[index, 0].astype(np.int64)
+    phase = warp * 8 + lane * words // 32
+    word = (places // 4)[:, None] + np.arange(words)
+    keys = np.unique(np.stack([np.broadcast_to(phase[:, None], word.shape).ravel(), word.ravel()]), axis=1)
+    banks, per_bank = np.unique(keys[0] * 32 + keys[1] % 32, return_counts=True)
+    worst: dict[int, int] = {}
+    for part, found in zip((banks // 32).tolist(), per_bank.tolist(), strict=True):
+        worst[part] = max(worst.get(part, 0), found)
+    counters = machine.launch.counters
+    counters["shared_requests"] += len(np.unique(warp)) * machine.copies
+    counters["shared_wavefronts"] += sum(worst.values()) * machine.copies

@@ -1,0 +1,184 @@
+"""Loads, stores and atomics: each to the state space that it names or that its generic address points to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from . import profile
+from .access import Access, Together, new_values, rounds
+from .memory import fetch, put
+
+if TYPE_CHECKING:
+    from .machine import Lanes, Machine
+
+
+def load(machine: Machine, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    """See :meth:`Machine.load`."""
+    if access.space == "":
+        return _generic(machine, lanes, access, addresses, lambda part, to, x, rows: load(machine, part, to, x))
+    if access.space[:6] == "shared":
+        return machine.shared.load(lanes, access, addresses)
+    if access.space == "local":
+        return machine.local.load(lanes, access, addresses)
+    memory, addresses = machine.launch.memory, _wide(addresses)
+    if access.strength:
+        addresses = memory.spread(machine, lanes, addresses)
+        machine.flags.prepare(access)
+    pieces = memory.locate(machine, lanes, addresses, access.bytes)
+    if machine.launch.profile and access.space == "global":
+        profile.count_global(machine, lanes, addresses, access.bytes)
+    if len(pieces) == 1:
+        array, _, offsets = pieces[0]
+        if array.space == "global":
+            memory.note_read(machine, array, lanes, offsets, access)
+        raw = fetch(array, offsets, access.bytes)
+    else:
+        addresses = memory.spread(machine, lanes, addresses)
+        raw = np.empty((*addresses.shape, access.bytes), np.uint8)
+        for array, chosen, offsets in pieces:
+            memory.check_read(machine, array, lanes, offsets, access.bytes, access.strength, chosen)
+            raw[chosen] = fetch(array, offsets, access.bytes)
+    if access.strength and machine.copies == 1:
+        if machine.others and machine.launch.in_loop[machine.at]:
+            machine.watch.yields(machine.index(lanes))
+        fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
+        machine.flags.acquire(lanes, access, addresses, chosen=fresh)
+    return raw
+
+
+def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+    """See :meth:`Machine.store`."""
+    if access.space == "":
+        _generic(
+            machine, lanes, access, addresses,
+            lambda part, to, x, rows: store(machine, part, to, x, raw if rows is None or len(raw) == 1 else raw[rows]),
+        )  # fmt: skip
+        return
+    if access.space[:6] == "shared":
+        machine.shared.store(lanes, access, addresses, raw)
+        return
+    if access.space == "local":
+        machine.local.store(lanes, access, addresses, raw)
+        return
+    memory = machine.launch.memory
+    addresses = memory.spread(machine, lanes, _wide(addresses))
+    if access.strength:
+        machine.flags.prepare(access)
+    if machine.launch.profile and access.space == "global":
+        profile.count_global(machine, lanes, addresses, access.bytes)
+    raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
+    for array, chosen, offsets in memory.locate(machine, lanes, addresses, access.bytes):
+        if not array.writable or array.space != "global":
+            kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
+            machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
+        part = raw[chosen] if chosen is not None else raw
+        try:
+            memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen, forgiving=True)
+        except Together as together:
+            put(array, offsets, part)
+            if not np.array_equal(fetch(array, offsets, access.bytes), part):
+                together.accuse()
+        before = fetch(array, offsets, access.bytes) if access.strength or machine.watch.suspicious else None
+        if access.strength and machine.copies == 1 and chosen is None:
+            machine.flags.record(lanes, addresses[:, 0], before, part)
+        if machine.watch.suspicious and before is not None and np.array_equal(before, part):
+            continue
+        put(array, offsets, part)
+        machine.launch.version += 1
+    if access.strength:
+        machine.flags.release(lanes, access, addresses, new=raw)
+
+
+def atomic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+    """See :meth:`Machine.atomic`."""
+    if access.space == "":
+        return _generic(
+            machine, lanes, access, addresses,
+            lambda part, to, x, rows: atomic(machine, part, to, x, _of_rows(update, rows)),
+        )  # fmt: skip
+    if access.space[:6] == "shared":
+        return machine.shared.atomic(lanes, access, addresses, update)
+    memory = machine.launch.memory
+    addresses = memory.spread(machine, lanes, _wide(addresses))
+    machine.flags.prepare(access)
+    old = np.empty(addresses.shape, access.dtype)
+    index = machine.index(lanes)
+    for array, chosen, offsets in memory.locate(machine, lanes, addresses, access.bytes):
+        if not array.writable or array.space != "global":
+            machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
+        memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen)
+        size = access.bytes
+        rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
+        flat = offsets.ravel()
+        before = np.empty(len(flat), access.dtype)
+        changed = False
+        for part in rounds(flat):
+            was = np.ascontiguousarray(fetch(array, flat[part], size)).view(access.dtype)[..., 0].copy()
+            new = new_values(update, was, rows[part], columns[part])
+            changed = changed or not np.array_equal(new, was)
+            put(array, flat[part], new[:, None].view(np.uint8))
+            before[part] = was
+            if machine.copies == 1:
+                members = index[rows[part]]
+                keys = addresses[rows[part], 0]
+                values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
+                machine.flags.record(members, keys, *values)
+                machine.flags.acquire(members, access, keys)
+                machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
+                if machine.launch.in_loop[machine.at] and (new == was).any():
+                    machine.watch.yields(members[new == was])  # a lock that is taken: who holds it goes first
+        old[rows, columns] = before
+        if changed:
+            machine.launch.version += 1
+    return old
+
+
+def _generic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
+    """Split an access with generic addresses by the space that they point to."""
+    addresses = np.asarray(addresses)
+    if addresses.dtype != np.uint64:
+        addresses = addresses.astype(np.uint64)
+    high = addresses >> np.uint64(40)
+    kinds = np.where(high >= 16, 0, np.where(high == 1, 1, np.where(high == 2, 2, 3)))
+    if (kinds == kinds.flat[0]).all():
+        return go(*_of_space(machine, lanes, access, addresses, int(kinds.flat[0])), None)
+    kind = machine.uniform(kinds, lanes)
+    index, result = machine.index(lanes), None
+    addresses = machine.rows(addresses, lanes)
+    for each in np.unique(kind).tolist():
+        rows = np.nonzero(kind == each)[0]
+        part = go(*_of_space(machine, index[rows], access, addresses[rows], each), rows)
+        if part is not None:
+            if result is None:
+                result = np.empty((len(index), machine.copies, *part.shape[2:]), part.dtype)
+            result[rows] = part
+    return result
+
+
+def _wide(addresses: Any) -> Any:
+    addresses = np.asarray(addresses)
+    return addresses if addresses.dtype == np.uint64 else addresses.astype(np.uint64)
+
+
+def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
+    rows, columns = np.indices(shape)
+    return rows.ravel(), columns.ravel()
+
+
+def _of_space(machine: Machine, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
+    if kind == 0:
+        return lanes, attrs.evolve(access, space="global"), addresses
+    if kind == 1:
+        return lanes, attrs.evolve(access, space="shared::cluster"), addresses & np.uint64(0xFFFFFFFF)
+    if kind == 2:
+        return lanes, attrs.evolve(access, space="local"), addresses & np.uint64(0xFFFFFFFF)
+    return machine.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
+
+
+def _of_rows(update: Any, rows: Any) -> Any:
+    if rows is None:
+        return update
+    return lambda old, part, columns: update(old, rows[part], columns)

@@ -1,0 +1,1 @@
+"""PTX that NVRTC compiled from CUDA C++."""

@@ -1,0 +1,86 @@
+"""``tilecopy emulate``: any PTX file from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tilecopy_emulator import UnsupportedPtxError
+from tilecopy_emulator.command import emulate
+
+from tilecopy_core import HazardError, LaunchError
+
+CUDA = Path(__file__).parent / "cuda"
+
+
+def run(*words):
+    return CliRunner().invoke(emulate, [str(word) for word in words])
+
+
+def test_arrays_of_files_are_read_and_kept_on_demand(tmp_path):
+    a, b = np.arange(100, dtype=np.float32), np.full(100, 2, np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    result = run(
+        CUDA / "vector_add.ptx", tmp_path / "a.npy", tmp_path / "b.npy", "zeros:float32:100", 100, "--grid", 2, "--block", 64,
+        "--save", f"vector_add_param_2={tmp_path / 'c.npy'}",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("vector_add: 128 threads, ")
+    assert np.array_equal(np.load(tmp_path / "c.npy"), a + b)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), a)
+
+
+def test_the_report_as_json_with_counters():
+    words = [CUDA / "transpose.ptx", "arange:float32:64x64", "zeros:float32:64x64", 64, 64]
+    result = run(*words, "--grid", "2,2", "--block", "32,8", "--profile", "--json")
+    report = json.loads(result.output)
+    assert (report["kernel"], report["threads"]) == ("transpose", 1024)
+    assert report["instructions"]["st"] == 2 * 4 * 1024
+    assert report["counters"]["shared_wavefronts"] == report["counters"]["shared_requests"]
+
+
+@pytest.mark.parametrize("made", ["ones:int32:100", "random:float32:100", "random:int32:100", "arange:bfloat16:200"])
+def test_made_up_arrays(made):
+    result = run(CUDA / "vector_add.ptx", made, made, "zeros:float32:100", 100, "--block", 128)
+    assert result.exit_code == 0, result.output
+
+
+def test_negative_numbers_are_arguments():
+    result = run(CUDA / "vector_add.ptx", "zeros:float32:4", "zeros:float32:4", "zeros:float32:4", -1, "--block", 32)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [(["1", "--block", "32"], "1 arguments for 4 parameters"), ([], "--block"), (["a.npy", "--block", "32"], "a.npy cannot be read"),
+     (["--block", "32", "--save", "x=y.npy"], "no parameter 'x'"), (["--entry", "other", "--block", "32"], "no entry 'other'")],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_of_our_errors(words, part):
+    result = run(CUDA / "vector_add.ptx", *words)
+    assert isinstance(result.exception, (LaunchError, UnsupportedPtxError))
+    assert part in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [(["several", "--block", "32"], "'several' is no integer"), (["--block", "0"], "one to three extents"), (["zeros:float99:4", "--block", "32"], "float99"),
+     (["--block", "32", "--save", "x"], "PARAMETER=FILE.npy")],
+)  # fmt: skip
+def test_words_that_mean_nothing_are_wrong_usage(words, part):
+    result = run(CUDA / "vector_add.ptx", *words)
+    assert result.exit_code == 2
+    assert part in result.output
+
+
+def test_hazards_and_bad_files(tmp_path):
+    result = run(CUDA / "vector_add.ptx", "zeros:float32:4", "zeros:float32:4", "zeros:float32:4", 5, "--block", 32)
+    assert isinstance(result.exception, HazardError)
+    (tmp_path / "bad.ptx").write_text("nothing of the sort")
+    assert isinstance(run(tmp_path / "bad.ptx", "--block", 1).exception, UnsupportedPtxError)
+    assert "cannot be read" in str(run(tmp_path / "none.ptx", "--block", 1).exception)
+    (tmp_path / "bytes.ptx").write_bytes(b"\xff\xfe\x00")
+    assert isinstance(run(tmp_path / "bytes.ptx", "--block", 1).exception, LaunchError)

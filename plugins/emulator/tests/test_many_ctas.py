@@ -1,0 +1,88 @@
+"""CTAs that do the same are run as one, and apart as soon as they differ: what is said of each is the same."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import CASES, CLEAN, Case
+from corpus.model import Text
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
+
+import tilecopy_core as tc
+
+GROUPS = 3
+PART = "{ .reg .pred qq; .reg .b32 zz; mov.u32 zz, %ctaid.x; setp.eq.u32 qq, zz, 1; @qq bra QQ; QQ: }"
+"""Parts CTA 1 from the others for a moment."""
+
+
+def widened(case: Case, text: Text, seed: int | None) -> tuple[str, list[Any]] | None:
+    """The program for several groups of CTAs, each on arrays of its own; with a seed, the CTAs part somewhere."""
+    ptx, arguments = text.ptx, case.arguments()
+    number = "%clusterid.x" if case.cluster else "%ctaid.x"
+    if "ctaid" in ptx.replace("cluster_ctaid", "") or ".global" in case.module or case.grid != (case.cluster or 1):
+        return None
+    wide: list[Any] = []
+    for part, array in zip(case.arrays.split(), arguments, strict=False):
+        name = part.split(":")[0]
+        move = f"{{ .reg .b32 qq; mov.u32 qq, {number}; mad.wide.u32 %{name}, qq, {array.nbytes}, %{name}; }}"
+        ptx, count = re.subn(rf"(cvta\.to\.global\.u64 %{name}, %{name};)", rf"\1 {move}", ptx)
+        if array.nbytes % 16 or (not count and f"[{name}]" in ptx):
+            return None
+        wide.append(np.concatenate([array] * GROUPS))
+    if seed is not None:
+        lines = ptx.split("\n")
+        declares = (".reg", ".shared .", ".local .")
+        places = [
+            number
+            for number, line in enumerate(lines)
+            if line.startswith("    ") and line.rstrip().endswith(";") and not any(word in line for word in declares)
+        ]
+        place = random.Random(f"{case.name} {seed}").choice(places)
+        lines[place] = f"    {PART} {lines[place].strip()}"
+        ptx = "\n".join(lines)
+    return ptx, wide + arguments[len(wide) :]
+
+
+def run(case: Case, text: Text, seed: int | None) -> list[Any] | None:
+    """Run it; its arguments, or None where it cannot be widened."""
+    found = widened(case, text, seed)
+    if found is None:
+        return None
+    ptx, arguments = found
+    grid = GROUPS * (case.grid if isinstance(case.grid, int) else 1)
+    run_ptx(ptx, arguments, grid=grid, block=case.block, cluster=case.cluster, dynamic_shared_bytes=case.dynamic)
+    return arguments
+
+
+def check(case: Case, arguments: list[Any] | None) -> None:
+    """Every group must have what one has."""
+    for group in range(GROUPS) if arguments is not None else ():
+        case.check([x.reshape(GROUPS, -1)[group] if isinstance(x, np.ndarray) else x for x in arguments])
+
+
+SAMPLE = [case for number, case in enumerate(CASES) if number % 5 == 0]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CLEAN])
+def test_correct_programs_are_clean_and_right_in_many_ctas(case: Case, seed: int | None) -> None:
+    check(case, run(case, case.correct(), seed))
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in SAMPLE])
+def test_faults_are_reported_in_many_ctas(case: Case, seed: int | None) -> None:
+    text = case.faulty()
+    kinds = "|".join(text.faults.values()).split("|")
+    try:
+        found = run(case, text, seed)
+    except tc.HazardError as error:
+        assert error.kind in kinds, str(error)
+    except UnsupportedPtxError as error:
+        assert "ptx" in kinds, str(error)
+    else:
+        assert found is None

@@ -1,0 +1,526 @@
+"""PTX that others wrote: CUDA C++ compiled by NVRTC, Triton's kernels, and the arguments of ``run_ptx``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
+
+from tilecopy_core import HazardError, LaunchError
+
+HERE = Path(__file__).parent
+RNG = np.random.default_rng(7)
+
+
+def cuda(name, arguments, *, grid, block, **options):
+    """Run a kernel of tests/cuda."""
+    return run_ptx((HERE / "cuda" / f"{name}.ptx").read_text(), arguments, grid=grid, block=block, **options)
+
+
+def triton(name, arguments, *, grid, **options):
+    """Run a kernel of tests/triton, with the two scratch pointers that Triton adds."""
+    return run_ptx((HERE / "triton" / f"{name}.ptx").read_text(), [*arguments, 0, 0], grid=grid, block=128, **options)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def integers(count, low=-(2**31), high=2**31):
+    return RNG.integers(low, high, count).astype(np.int32)
+
+
+# --------------------------------------------------------------------------------------------------- CUDA C++
+
+
+def test_vector_add():
+    a, b, c = floats(1000), floats(1000), np.zeros(1000, np.float32)
+    report = cuda("vector_add", [a, b, c, 1000], grid=4, block=256)
+    assert np.array_equal(c, a + b)
+    assert isinstance(report, Report)
+    assert report.threads == 1024
+
+
+def test_grid_stride_loop_over_float4():
+    x, y = floats(400, 4), floats(400, 4)
+    wanted = (np.float64(np.float32(1.5)) * x + y).astype(np.float32)
+    cuda("grid_stride", [x, y, 1.5, 400], grid=2, block=64)
+    assert np.array_equal(y, wanted)
+
+
+def test_transpose_with_a_two_dimensional_block():
+    x, y = floats(70, 45), np.zeros((45, 70), np.float32)
+    cuda("transpose", [x, y, 45, 70], grid=(2, 3), block=(32, 8))
+    assert np.array_equal(y, x.T)
+
+
+def test_reduction_with_shuffles_shared_memory_and_an_atomic():
+    x, total = integers(3000, -1000, 1000), np.zeros(1, np.int32)
+    cuda("reduce", [x, total, 3000], grid=3, block=256)
+    assert total[0] == x.sum()
+
+
+def test_histogram_in_shared_and_global_atomics():
+    x, bins = RNG.integers(0, 256, 5000).astype(np.uint8), np.zeros(256, np.uint32)
+    cuda("histogram", [x, bins, 5000], grid=3, block=128)
+    assert np.array_equal(bins, np.bincount(x, minlength=256))
+
+
+def test_scan_in_dynamic_shared_memory():
+    x, y = integers(256, -9, 9), np.zeros(256, np.int32)
+    cuda("scan", [x, y], grid=2, block=128, dynamic_shared_bytes=1024)
+    assert np.array_equal(y, np.cumsum(x.reshape(2, 128), axis=1).reshape(-1))
+
+
+def test_matrix_product_in_tiles():
+    a, b, c = floats(32, 32), floats(32, 32), np.zeros((32, 32), np.float32)
+    cuda("matmul", [a, b, c, 32], grid=(2, 2), block=(16, 16))
+    wanted = np.zeros((32, 32), np.float32)
+    for k in range(32):
+        wanted = (a[:, k : k + 1].astype(np.float64) * b[k] + wanted).astype(np.float32)
+    assert np.array_equal(c, wanted)
+
+
+def test_stencil_in_three_dimensions():
+    x, y = RNG.standard_normal((5, 6, 9)), np.zeros((5, 6, 9))
+    cuda("stencil", [x, y, 9, 6, 5], grid=(3, 2, 2), block=(4, 4, 4))
+    p = np.pad(x, 1)
+    wanted = (
+        p[1:-1, 1:-1, :-2]
+        + p[1:-1, 1:-1, 2:]
+        + p[1:-1, :-2, 1:-1]
+        + p[1:-1, 2:, 1:-1]
+        + p[:-2, 1:-1, 1:-1]
+        + p[2:, 1:-1, 1:-1]
+        - 6 * x
+    )
+    np.testing.assert_allclose(y, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_softmax_of_a_warp():
+    x, y = floats(3, 100), np.zeros((3, 100), np.float32)
+    report = cuda("softmax", [x, y, 100], grid=3, block=32)
+    assert report.approximate == ("ex2.approx.f32",)
+    e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(y, e / e.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_half_precision_pairs():
+    a, b = (RNG.standard_normal((200, 2)).astype(np.float16) for _ in range(2))
+    c, d = np.zeros((200, 2), np.float16), np.zeros(200, np.float16)
+    cuda("half_arithmetic", [a, b, c, d, 200], grid=2, block=128)
+    product = (a.astype(np.float64) * b + 0.5).astype(np.float16)
+    assert np.array_equal(c, np.maximum(product, a - b))
+    assert np.array_equal(d, a[:, 0] + (b[:, 1].astype(np.float32) * 2).astype(np.float16))
+
+
+def test_bfloat16_pairs():
+    a, b, c = floats(100).astype(ml_dtypes.bfloat16), floats(100), np.zeros((100, 2), ml_dtypes.bfloat16)
+    cuda("bfloat_arithmetic", [a, b, c, 100], grid=1, block=128)
+    low = np.stack([a.astype(np.float64), b.astype(ml_dtypes.bfloat16).astype(np.float64)], axis=1)
+    wanted = low * 1.5 + b.astype(ml_dtypes.bfloat16).astype(np.float64)[:, None]
+    assert np.array_equal(c, wanted.astype(ml_dtypes.bfloat16))
+
+
+def test_dot_products_of_bytes():
+    a, b, c = integers(64), integers(64), np.zeros(64, np.int32)
+    cuda("dot_bytes", [a, b, c, 64], grid=1, block=64)
+    x, y, halves = (
+        a.view(np.int8).reshape(-1, 4).astype(np.int64),
+        b.view(np.int8).reshape(-1, 4).astype(np.int64),
+        a.view(np.int16).reshape(-1, 2),
+    )
+    wanted = (x * y).sum(axis=1) + (halves.astype(np.int64) * y[:, :2]).sum(axis=1) + np.arange(64)
+    assert np.array_equal(c, wanted.astype(np.int32))
+
+
+def test_integers_of_64_and_128_bits():
+    a, b = (RNG.integers(0, 2**64, 50, dtype=np.uint64) for _ in range(2))
+    out = np.zeros((50, 4), np.uint64)
+    cuda("wide_integers", [a, b, out, 50], grid=1, block=64)
+    for x, y, found in zip(a.tolist(), (b | np.uint64(1)).tolist(), out.tolist(), strict=True):
+        sx, sy = (v - 2**64 if v >> 63 else v for v in (x, y))
+        rest = abs(sx) % abs(sy) * (-1 if sx < 0 else 1)
+        assert found == [
+            x * y >> 64,
+            (sx * sy >> 64) % 2**64,
+            (x // y ^ rest) % 2**64,
+            ((x * y + x) % 2**128 >> 37) % 2**64,
+        ]
+
+
+@pytest.mark.parametrize("shift", [0, 40, 70, 100])
+def test_divisions_of_128_bits(shift):
+    a = int(RNG.integers(2**62, 2**63)) << 64 | int(RNG.integers(0, 2**63))
+    b = a * 0x9E3779B97F4A7C15 % 2**128 >> shift | 1
+    x, y = np.array([a >> 64, a % 2**64, b >> 64, b % 2**64], np.uint64), np.zeros(4, np.uint64)
+    cuda("division_128", [x, y], grid=1, block=1)
+    q, r = divmod(a, b)
+    assert y.tolist() == [q >> 64, q % 2**64, r >> 64, r % 2**64]
+
+
+def test_divisions_truncate():
+    a, b, out = integers(200), np.where(RNG.random(200) < 0.5, -7, 1234).astype(np.int32), np.zeros(200, np.int32)
+    cuda("divisions", [a, b, out, 200], grid=1, block=256)
+    for x, y, found in zip(a.tolist(), b.tolist(), out.tolist(), strict=True):
+        q, r = int(x / y), int(np.fmod(x, y))
+        wanted = q + r * 3 + int(x / 7) + (x % 2**32) // 10
+        assert found == (wanted + 2**31) % 2**32 - 2**31
+
+
+def test_division_by_zero_is_a_hazard():
+    with pytest.raises(HazardError, match="division by zero") as error:
+        cuda("divisions", [integers(4), np.array([1, 2, 0, 3], np.int32), np.zeros(4, np.int32), 4], grid=1, block=32)
+    assert error.value.kind == "arithmetic"
+    assert "thread 2 " in str(error.value)
+
+
+def test_device_functions_with_structures():
+    x, out, steps = floats(40), np.zeros(40), np.zeros(40, np.int32)
+    cuda("device_function", [x, out, steps, 40], grid=1, block=64)
+    scaled = (x.astype(np.float64) * 2.5 + 1).astype(np.float32)
+    sums = (scaled + (np.arange(40) - 3).astype(np.float32)).astype(np.float32)
+    np.testing.assert_allclose(out, sums.astype(np.float64) + (0.25 + scaled.astype(np.float64)), rtol=1e-6)
+
+    def collatz(n):
+        count = 0
+        while n != 1:
+            n, count = (3 * n + 1 if n & 1 else n // 2), count + 1
+        return count
+
+    assert steps.tolist() == [collatz(i + 1) for i in range(40)]
+
+
+def test_arrays_in_local_memory():
+    x, out = integers(70), np.zeros(70, np.int32)
+    cuda("local_array", [x, out, 70], grid=1, block=128)
+    for value, found in zip(x.tolist(), out.tolist(), strict=True):
+        values = [value >> k for k in range(16)]
+        for k in range(16):
+            at = (value + k * 5) & 15
+            values[at], values[k] = values[k], values[at]
+        total = 0
+        for k in range(16):
+            total = total * 3 + values[k * 7 & 15]
+        assert found == (total + 2**31) % 2**32 - 2**31
+
+
+def test_tables_in_constant_memory():
+    x, out = integers(64), np.zeros(64, np.float32)
+    cuda("constant_table", [x, out, 64], grid=1, block=64)
+    table, shorts = np.array([1, 0.5, -2, 4.25, 0, 3, -1, 8]), np.array([1, -2, 300, -32768])
+    assert np.array_equal(out, (table[x & 7] * 2 + shorts[x >> 3 & 3]).astype(np.float32))
+
+
+def test_variables_of_the_module_in_global_memory():
+    order, total = np.full(5, 99, np.uint32), np.zeros(1, np.int32)
+    cuda("global_counter", [order, total], grid=5, block=32)
+    assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
+    assert total[0] == 17
+
+
+def test_structures_passed_by_value():
+    config = np.zeros(
+        (), np.dtype([("rows", "i4"), ("cols", "i4"), ("scale", "f4"), ("shift", "f8"), ("steps", "i2", 3)], align=True)
+    )
+    config["rows"], config["cols"], config["scale"], config["shift"], config["steps"] = 5, 6, 2.0, 0.5, [1, -2, 3]
+    x, out = floats(30), np.zeros(30, np.float32)
+    cuda("parameter_struct", [config.tobytes(), x, out], grid=1, block=32)
+    exact = (x.astype(np.float64) * 2.0 + np.array([1, -2, 3])[np.arange(30) % 3]).astype(np.float32)
+    assert np.array_equal(out, exact + np.float32(0.5))
+    cuda("parameter_struct", [config, x, out], grid=1, block=32)
+    with pytest.raises(LaunchError, match="31 bytes for a structure of 32"):
+        cuda("parameter_struct", [config.tobytes()[1:], x, out], grid=1, block=32)
+
+
+def test_a_flag_between_ctas():
+    flag, data, out = np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    cuda("handshake", [flag, data, out], grid=2, block=32)
+    assert out[0] == 42
+
+
+def test_a_lock():
+    lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    cuda("spin_lock", [lock, total], grid=6, block=32)
+    assert (lock[0], total[0]) == (0, 21)
+
+
+def test_asynchronous_copies():
+    x, y = floats(512, 4), np.zeros((512, 4), np.float32)
+    cuda("async_copy", [x, y], grid=2, block=64)
+    assert np.array_equal(y.reshape(-1, 64, 4), x.reshape(-1, 64, 4)[:, ::-1])
+
+
+def test_bit_tricks():
+    a, b = (RNG.integers(0, 2**32, 300, dtype=np.uint32) for _ in range(2))
+    out = np.zeros(300, np.uint32)
+    cuda("bit_tricks", [a, b, out, 300], grid=3, block=128)
+    mask = 2**32 - 1
+    for x, y, found in zip(a.tolist(), b.tolist(), out.tolist(), strict=True):
+        sx, sy = (v - 2**32 if v >> 31 else v for v in (x, y))
+        r = bin(x).count("1") + ((32 - y.bit_length()) << 6) + (((x & -x).bit_length()) << 12)
+        both = list(x.to_bytes(4, "little") + y.to_bytes(4, "little"))
+        permuted = int.from_bytes(bytes(both[s] for s in (1, 6, 2, 4)), "little")
+        left = ((y << 32 | x) << (x & 31) >> 32) & mask
+        right = ((y << 32 | x) >> (y & 31)) & mask
+        r ^= (int(f"{y:032b}"[::-1], 2) + permuted + left + right) & mask
+        added = (((x & 0xFFFF) + (y & 0xFFFF)) & 0xFFFF) | ((((x >> 16) + (y >> 16)) & 0xFFFF) << 16)
+        r = (r + (abs(sx - sy) + r) + (x * y >> 32) + (sx * sy >> 32) + added) & mask
+        r ^= (x & ~y & mask) | (y ^ r)
+        assert found == (r + ((sx + sy) >> 1) + bin(x * y & (2**64 - 1)).count("1")) & mask
+
+
+def test_votes_matches_and_reductions_of_a_warp():
+    x, out = integers(64, 0, 100), np.zeros(64, np.uint32)
+    cuda("warp_votes", [x, out], grid=2, block=32)
+    for warp, found in zip(x.reshape(2, 32), out.reshape(2, 32), strict=True):
+        v = [int(i) for i in warp]
+        common = (
+            sum((i & 1) << lane for lane, i in enumerate(v)) + any(i == 5 for i in v) * 3 + all(i >= 0 for i in v) * 7
+        )
+        for lane, value in enumerate(v):
+            r = common ^ sum((other & 7 == value & 7) << at for at, other in enumerate(v))
+            r += sum(v) + max(v) * 5 + int(np.bitwise_xor.reduce(warp)) + (1 if value & 2 else 0)
+            up = v[lane - 3] if lane >= 3 else value
+            picked = v[(lane & 16) + (value & 15)]
+            assert found[lane] == (r + up * 11 + picked) & 0xFFFFFFFF
+
+
+def test_mathematical_functions():
+    x, out, wide = floats(100), np.zeros(100, np.float32), np.zeros(100)
+    cuda("mathematics", [x, out, wide, 100], grid=1, block=128)
+    v = x.astype(np.float64)
+    size = np.abs(v)
+    wanted = (
+        np.sqrt(size)
+        + np.exp(-size)
+        + 1 / np.sqrt(size + 1)
+        + np.sin(v)
+        + np.tanh(v)
+        + (size + 1) ** 1.5
+        + np.floor(v)
+        + np.rint(v)
+    )
+    np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=2e-5)
+    exact = np.sqrt(v * v + 1) / (2 + (x * x).astype(np.float64)) + (v * 3 - 1) + np.floor(v) + np.exp(-v * v)
+    np.testing.assert_allclose(wide, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_roundings_of_every_direction():
+    x, y = floats(64) * 1000, floats(64) * 1000
+    f, i, d = np.zeros((64, 4), np.float32), np.zeros((64, 4), np.int32), np.zeros((64, 2))
+    cuda("roundings", [x, y, f, i, d, 64], grid=1, block=64)
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    total = (a + b).astype(np.float32)  # float64 holds these sums exactly
+    assert np.array_equal(f[:, 0], np.where(np.abs(total) > np.abs(a + b), np.nextafter(total, np.float32(0)), total))
+    product = (a * b).astype(np.float32)
+    assert np.array_equal(f[:, 1], np.where(product < a * b, np.nextafter(product, np.float32(np.inf)), product))
+    assert np.array_equal(f[:, 3], np.clip(x / y, 0, 1))
+    assert np.array_equal(i[:, 0], np.floor(a).astype(np.int32))
+    assert np.array_equal(i[:, 1], np.ceil(a).astype(np.int32))
+    assert np.array_equal(i[:, 2], np.clip(np.rint(b), 0, None).astype(np.int32))
+    assert np.array_equal(i[:, 3], np.trunc(a).astype(np.int32))
+    assert np.array_equal(d[:, 0], a + b)
+    assert ((d[:, 1] == a / b) | (np.nextafter(d[:, 1], np.copysign(np.inf, a / b)) == a / b)).all()
+
+
+def test_a_switch():
+    x, out = (np.arange(32) % 10).astype(np.int32), np.zeros(64, np.int32)
+    cuda("switch_table", [x, out, 32], grid=1, block=32)
+    for i, v in enumerate(x.tolist()):
+        r = {0: 1, 1: i * 3, 2: 5, 3: i ^ 0x55, 4: i << 2, 5: -i, 6: i * i, 7: bin(i).count("1")}.get(v, 1000 + v)
+        assert out[i] == r
+        assert out[i + 32] == {0: r, 3: -r, 7: 9}.get(v, 0)
+
+
+def test_generic_pointers_to_two_spaces():
+    x, out = floats(64), np.zeros(64, np.float32)
+    cuda("generic_pointer", [x, out], grid=1, block=64)
+    i = np.arange(64)
+    assert np.array_equal(out, np.where(i & 1, x[i ^ 32] + np.float32(1), x[i ^ 32]))
+
+
+def test_atomics_of_every_operation():
+    words, wide, total = np.zeros(9, np.int32), np.zeros(2, np.uint64), np.zeros(1, np.float32)
+    words[4] = -1
+    words[6] = 50
+    cuda("many_atomics", [words, wide, total], grid=1, block=64)
+    t = np.arange(64)
+    assert words[:4].tolist() == [t.sum(), 63 * 3, -63, np.bitwise_xor.reduce((1 << (t & 31)).astype(np.int32))]
+    assert words[4:].tolist() == [-256, 0xFFFF, (50 - 64) % 101, 128, 64]
+    assert wide.tolist() == [int(t.sum()) << 20, 63 * 63]
+    assert total[0] == 64
+
+
+def test_clocks_go_on():
+    out = np.full(32, -1, np.int64)
+    cuda("clocks", [out], grid=1, block=32)
+    assert (out > 0).all()
+
+
+def test_what_cannot_run_is_refused_with_the_reason():
+    with pytest.raises(UnsupportedPtxError, match=r"PTX line \d+.*recursive calls are not known"):
+        cuda("recursion", [np.zeros(4, np.int32)], grid=1, block=4)
+    with pytest.raises(UnsupportedPtxError, match=r"PTX line \d+.*no function 'vprintf'"):
+        cuda("print", [3], grid=1, block=1)
+
+
+# --------------------------------------------------------------------------------------------------- Triton
+
+
+def test_vector_add_of_triton():
+    x, y, out = floats(1000), floats(1000), np.zeros(1000, np.float32)
+    triton("vector_add", [x, y, out, 1000], grid=4)
+    assert np.array_equal(out, x + y)
+
+
+def test_softmax_of_triton():
+    x, out = floats(3, 200), np.zeros((3, 200), np.float32)
+    triton("softmax", [out, x, 200, 200], grid=3, dynamic_shared_bytes=16)
+    e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_transpose_of_triton():
+    x, out = RNG.standard_normal((40, 72)).astype(np.float16), np.zeros((72, 40), np.float16)
+    triton("transpose", [x, out, 40, 72], grid=(2, 3), dynamic_shared_bytes=2048)
+    assert np.array_equal(out, x.T)
+
+
+def test_layer_norm_of_triton_for_blackwell():
+    x, weight, bias, out = floats(2, 500).astype(np.float16), floats(500), floats(500), np.zeros((2, 500), np.float16)
+    triton("layer_norm", [x, weight, bias, out, 500, 500, 1e-5], grid=2, dynamic_shared_bytes=16)
+    v = x.astype(np.float64)
+    wanted = (v - v.mean(1, keepdims=True)) / np.sqrt(v.var(1, keepdims=True) + 1e-5) * weight + bias
+    np.testing.assert_allclose(out, wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_cumulative_sum_of_triton():
+    x, out = integers(512, -9, 9), np.zeros(512, np.int32)
+    triton("cumulative_sum", [x, out], grid=1, dynamic_shared_bytes=64)
+    assert np.array_equal(out, np.cumsum(x))
+
+
+def test_float8_of_triton():
+    x, out, back = floats(256) * 100, np.zeros(256, ml_dtypes.float8_e5m2), np.zeros(256, np.float32)
+    triton("float8", [x, out, back], grid=1)
+    assert np.array_equal(out.view(np.uint8), x.astype(ml_dtypes.float8_e5m2).view(np.uint8))
+    assert np.array_equal(back, np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).astype(np.float32))
+
+
+# --------------------------------------------------------------------------------------------------- arguments
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def module(body, parameters, after=""):
+    return f"{HEADER}.visible .entry k({parameters}) {after}\n{{\n.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;\n{body}\n}}\n"
+
+
+STORE = module(
+    "ld.param.b32 %r1, [x]; ld.param.u64 %d1, [out]; st.global.b32 [%d1], %r1; ret;",
+    ".param .{type} x, .param .u64 out",
+)
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "bits"),
+    [("u32", 7, 7), ("u32", -1, 2**32 - 1), ("s32", -5, 2**32 - 5), ("b32", 2**32 - 1, 2**32 - 1), ("f32", 1.0, 0x3F800000), ("f32", 2, 0x40000000),
+     ("f32", np.float32(0.5), 0x3F000000), ("b32", 1.0, 0x3F800000), ("u32", np.int64(9), 9), ("u32", True, 1)],
+)  # fmt: skip
+def test_numbers_are_passed_by_their_type(type, value, bits):
+    out = np.zeros(1, np.uint32)
+    run_ptx(STORE.replace("{type}", type), [value, out], grid=1, block=1)
+    assert out[0] == bits
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "part"),
+    [("u32", 2**32, "does not fit"), ("s32", 2**31, "does not fit"), ("u32", 1.5, "the float 1.5"), ("u32", "x", "not str"), ("u32", None, "not NoneType"),
+     ("u32", np.zeros(1), "holds no address")],
+)  # fmt: skip
+def test_numbers_that_do_not_fit_are_refused(type, value, part):
+    with pytest.raises(LaunchError, match=part) as error:
+        run_ptx(STORE.replace("{type}", type), [value, np.zeros(1, np.uint32)], grid=1, block=1)
+    assert "argument 0 (x)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [({"grid": 0}, "grid is one to three positive"), ({"grid": (1, 2, 3, 4)}, "grid is"), ({"block": 1025}, "at most 1024"), ({"block": (1, 1, 65)}, "64 in z"),
+     ({"grid": "many"}, "grid is"), ({"grid": (1, 65536)}, "at most"), ({"grid": 2**31 - 1}, "at most 16777216 in one launch"), ({"cluster": 17, "grid": 17}, "at most 16"), ({"cluster": 2}, "whole clusters"),
+     ({"dynamic_shared_bytes": -1}, "dynamic_shared_bytes"), ({"dynamic_shared_bytes": 10**6}, "dynamic_shared_bytes"), ({"block": 2.5}, "block is")],
+)  # fmt: skip
+def test_extents_are_checked(options, part):
+    with pytest.raises(LaunchError, match=part):
+        run_ptx(STORE.replace("{type}", "u32"), [1, np.zeros(1, np.uint32)], **({"grid": 1, "block": 1} | options))
+
+
+def test_extents_of_the_text_are_kept():
+    with pytest.raises(LaunchError, match=r"\.reqntid says \(32, 1, 1\)"):
+        run_ptx(module("ret;", "", ".reqntid 32"), [], grid=1, block=64)
+    with pytest.raises(LaunchError, match=r"\.maxntid says 32"):
+        run_ptx(module("ret;", "", ".maxntid 32"), [], grid=1, block=64)
+    with pytest.raises(LaunchError, match="reqnctapercluster"):
+        run_ptx(module("ret;", "", ".reqnctapercluster 2"), [], grid=4, block=64, cluster=4)
+
+
+def test_static_and_dynamic_shared_memory_fit_together():
+    text = module(".shared .b8 s[200000];\nret;", "").replace(".visible", ".extern .shared .b8 d[];\n.visible")
+    run_ptx(text, [], grid=1, block=1, dynamic_shared_bytes=1000)
+    with pytest.raises(LaunchError, match="300000 bytes of shared memory"):
+        run_ptx(text, [], grid=1, block=1, dynamic_shared_bytes=100000)
+
+
+def test_a_missing_argument_names_the_parameters():
+    with pytest.raises(LaunchError, match=r"1 arguments for 2 parameters \(\.u32 x, \.u64 out\)"):
+        run_ptx(STORE.replace("{type}", "u32"), [1], grid=1, block=1)
+
+
+def test_arrays_with_gaps_and_of_objects_are_refused():
+    text = STORE.replace("{type}", "u32")
+    with pytest.raises(LaunchError, match="ascontiguousarray"):
+        run_ptx(text, [1, np.zeros((4, 4), np.uint32)[:, ::2]], grid=1, block=1)
+    with pytest.raises(LaunchError, match="Python objects"):
+        run_ptx(text, [1, np.zeros(4, object)], grid=1, block=1)
+
+
+def test_arrays_that_share_memory_share_it_in_the_kernel():
+    text = module(
+        "ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; st.global.b32 [%d1+8], 5; ld.global.b32 %r1, [%d2]; st.global.b32 [%d2+4], %r1; ret;",
+        ".param .u64 a, .param .u64 b",
+    )
+    whole = np.zeros(8, np.uint32)
+    run_ptx(text, [whole, whole[2:]], grid=1, block=1)
+    assert whole.tolist() == [0, 0, 5, 5, 0, 0, 0, 0]
+    again = np.zeros(8, np.uint32)
+    run_ptx(text, [again, again], grid=1, block=1)
+    assert again.tolist() == [0, 0, 5, 0, 0, 0, 0, 0]
+
+
+def test_a_read_only_array_may_not_be_written():
+    out = np.zeros(1, np.uint32)
+    out.flags.writeable = False
+    with pytest.raises(HazardError, match="read-only"):
+        run_ptx(STORE.replace("{type}", "u32"), [1, out], grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [("frobnicate.b32 %r1, %r2;", "frobnicate"), ("add.rz.s32 %r1, %r2, 1;", "add"), ("add.s32 %r1, %r2;", "takes 3 operands"),
+     ("add.s32 %r1, %d2, 1;", "64 bits"), ("add.s32 5, %r1, 1;", "'5'"), ("add.s32 %p1, %r1, 1;", "%p1"), ("mov.u32 %r1, %p1;", "%p1"),
+     ("add.f32 %r1, %r2, 1;", "whole number"), ("add.u32 %r1, %r2, 0f3F800000;", "floating-point constant"), ("add.s32 %r1, %r1, 4294967296;", "does not fit"),
+     ("ld.global.b32 %r1, %d1;", "address"), ("st.global.b32 [%d1];", "operands"), ("ld.moon.b32 %r1, [%d1];", "moon"), ("setp.lt.u32 %r1, %r2, 3;", "%r1"),
+     ("setp.lt.f16 %p1|%p2, %h1, %h2;", "one result"), ("shfl.sync.round.b32 %r1, %r2, 1, 31, -1;", "shfl"), ("vote.sync.most.pred %p1, %p2, -1;", "vote"),
+     ("mov.b32 %r1, {%h1, %h2, %h3};", "do not make"), ("mov.u32 %r1, k;", "address of the function"), ("brkpt;", "brkpt"), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", "constant"),
+     ("cvta.to.moon.u64 %d1, %d2;", "cvta"), ("atom.global.nand.b32 %r1, [%d1], 3;", "nand"), ("bar.sync;", "bar"), ("bar.sync 0f3F800000;", "floating-point constant")],
+)  # fmt: skip
+def test_what_is_not_known_is_refused_with_its_line(line, part):
+    with pytest.raises(UnsupportedPtxError) as error:
+        run_ptx(module(f"{line}\nret;", ""), [], grid=1, block=1)
+    assert error.value.line == 7
+    assert "PTX line 7" in str(error.value)
+    assert part in str(error.value)
