@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from test_index import BASE, builder, lines_of, parameters, run_text
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid
@@ -35,7 +36,9 @@ def run(k: Any, *arguments: Any, grid: Any = 1, target: str = "sm_90a", **more: 
 # ------------------------------------------------------------------------------------------- names and conditions
 
 
-@pytest.mark.parametrize("name", ["round", "round_0", "turn", "cluster_ctarank", "param_A", "loop0", "tid", "ctaid", "lane", "group"])
+@pytest.mark.parametrize(
+    "name", ["round", "round_0", "turn", "cluster_ctarank", "param_A", "loop0", "tid", "ctaid", "lane", "group"]
+)
 def test_a_scalar_may_have_any_name(name: str) -> None:
     """The identity of a symbol is not its spelling: a rolled copy of 128 rounds, its rows chosen by the scalar."""
     k, a, b = kernel(32, A=(256, 32), B=(128, 32))
@@ -89,7 +92,10 @@ def test_what_varies_by_thread_is_tracked_through_loaded_values() -> None:
         k.build(target="sm_90a", grid=1)
 
 
-@pytest.mark.parametrize("condition", [lambda k: ~k.elect(), lambda k: k.elect() | (k.thread_id() == 3), lambda k: ~(k.elect() & (k.block_id() == 0))])
+@pytest.mark.parametrize(
+    "condition",
+    [lambda k: ~k.elect(), lambda k: k.elect() | (k.thread_id() == 3), lambda k: ~(k.elect() & (k.block_id() == 0))],
+)
 def test_which_lane_is_elected_is_not_known(condition: Any) -> None:
     k, a = kernel(64, A=(32, 32))
     s = k.shared((32, 32), "float32")
@@ -99,16 +105,21 @@ def test_which_lane_is_elected_is_not_known(condition: Any) -> None:
         k.build(target="sm_90a", grid=1)
 
 
-@pytest.mark.parametrize(("scope", "start", "accepted"), [
-    ("cta", lambda k: k.thread_id(), False),
-    ("warp", lambda k: k.lane_id(), False),
-    ("cta", lambda k: k.warp_id(), False),
-    ("warp", lambda k: k.warp_id(), True),
-    ("warpgroup", lambda k: k.warp_id(), False),
-    ("warpgroup", lambda k: k.thread_id() // 128, True),
-    ("cta", lambda k: k.block_id(), True),
-])
-def test_a_region_that_differs_between_the_threads_of_its_scope_is_declined(scope: str, start: Any, accepted: bool) -> None:
+@pytest.mark.parametrize(
+    ("scope", "start", "accepted"),
+    [
+        ("cta", lambda k: k.thread_id(), False),
+        ("warp", lambda k: k.lane_id(), False),
+        ("cta", lambda k: k.warp_id(), False),
+        ("warp", lambda k: k.warp_id(), True),
+        ("warpgroup", lambda k: k.warp_id(), False),
+        ("warpgroup", lambda k: k.thread_id() // 128, True),
+        ("cta", lambda k: k.block_id(), True),
+    ],
+)
+def test_a_region_that_differs_between_the_threads_of_its_scope_is_declined(
+    scope: str, start: Any, accepted: bool
+) -> None:
     k, a = kernel(256, A=(600, 32))
     s = k.shared((8, 32), "float32")
     at = start(k)
@@ -144,14 +155,22 @@ def test_a_block_that_is_left_early_builds_nothing(leave: str) -> None:
             raise ZeroDivisionError
     except ZeroDivisionError:
         pass
-    with pytest.raises(tc.RequestError, match=r"range\(8, start=0\) at .*test_faults.py:\d+ was left by (break|ZeroDivisionError)"):
+    with pytest.raises(
+        tc.RequestError, match=r"range\(8, start=0\) at .*test_faults.py:\d+ was left by (break|ZeroDivisionError)"
+    ):
         k.build(target="sm_90a", grid=1)
 
 
 def test_conditions_have_no_truth_value_and_structure_has_a_name() -> None:
     k = tc.KernelBuilder("k", threads=32)
     t = k.thread_id()
-    for mistake in (lambda: bool(t == 0), lambda: t == 5 or t == 6, lambda: t == 5 and t < 3, lambda: not (t == 5), lambda: bool(t != 3)):
+    for mistake in (
+        lambda: bool(t == 0),
+        lambda: t == 5 or t == 6,
+        lambda: t == 5 and t < 3,
+        lambda: not (t == 5),
+        lambda: bool(t != 3),
+    ):
         with pytest.raises(tc.RequestError, match="use|if_"):
             mistake()
     assert same(t + 1, 1 + t) and not same(t, t + 1)
@@ -321,51 +340,22 @@ def test_a_casts_integer_may_be_negative() -> None:
 
 
 def test_global_addresses_with_a_factor_of_two_to_the_32_bytes() -> None:
-    k = tc.KernelBuilder("k", threads=32)
-    a, s = k.param("A", (256, 2**23), "float32"), k.shared((1, 32), "float32")
-    for i in k.range(2):
-        k.warp.copy(s[:, :], a[i * 128, 0:32])
-    text = k.build(target="sm_90a", grid=1).ptx
-    assert far_rows(text) == [0, 128 * 2**25]
+    """Row ``128 * i`` of a (256, 2**23) float32: i times 2**32 bytes."""
+    i = Symbol("i", 0, 1)
+    a = tc.Buffer((256, 2**23), "float32", space="global", name="A")
+    ptx = builder({i: "b32"}, a)
+    address = ptx.address(a, of_atom(i) * 128 * 2**23 + 5)
+    for turn in (0, 1):
+        registers = run_text(lines_of(ptx), parameters({i: "b32"}, {i: turn}) | {"param_A": BASE})
+        assert registers[str(address.base)] + address.offset_bytes == BASE + turn * 2**32 + 20
 
 
-def far_rows(text: str) -> list[int]:
-    """Byte offsets that a kernel's 64-bit address takes for a loop counter of 0 and 1, read off its text."""
-    found = []
-    for counter in (0, 1):
-        registers: dict[str, int] = {}
-        for line in text.splitlines():
-            parts = line.strip().rstrip(";").replace(",", "").split()
-            if not parts or "{" in line and "ld" not in parts[0]:
-                continue
-            op, *rest = parts
-
-            def value(word: str) -> int:
-                return int(word) if word.lstrip("-").isdigit() else registers.get(word, 0)
-
-            if op == "mov.b32":
-                registers[rest[0]] = counter if rest[1] == "0" else value(rest[1])
-            elif op.startswith("shl"):
-                registers[rest[0]] = value(rest[1]) << value(rest[2])
-            elif op.startswith("mul.wide.u32"):
-                assert 0 <= value(rest[1]) < 2**32 and 0 <= value(rest[2]) < 2**32
-                registers[rest[0]] = value(rest[1]) * value(rest[2])
-            elif op.startswith("mul."):
-                registers[rest[0]] = value(rest[1]) * value(rest[2]) % 2**64
-            elif op.startswith("mad."):
-                registers[rest[0]] = value(rest[1]) * value(rest[2]) + value(rest[3])
-            elif op.startswith("add."):
-                registers[rest[0]] = value(rest[1]) + value(rest[2])
-            elif op.startswith("cvt.") or op.startswith("mov."):
-                registers[rest[0]] = value(rest[1])
-            elif op.startswith("ld.global"):
-                place = rest[-1].strip("[]").split("+")
-                found.append(value(place[0]) + (int(place[1]) if len(place) > 1 else 0))
-    return found
-
-
-@pytest.mark.parametrize(("rows", "columns", "step", "first"), [(256, 2**23, 128, 0), (300, 2**22, 2, 250), (2**12, 2**20, 1024, 0)])
-def test_rows_that_are_far_apart_in_a_sparse_file(rows: int, columns: int, step: int, first: int, tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "step", "first"), [(256, 2**23, 128, 0), (300, 2**22, 2, 250), (2**12, 2**20, 1024, 0)]
+)
+def test_rows_that_are_far_apart_in_a_sparse_file(
+    rows: int, columns: int, step: int, first: int, tmp_path: Any
+) -> None:
     """Rising and falling rows of arrays of 4 GB and more."""
     k = tc.KernelBuilder("k", threads=32)
     a, b = k.param("A", (rows, columns), "float32"), k.param("B", (4, 32), "float32")
@@ -468,11 +458,21 @@ def test_loops_are_inside_a_guard_of_threads_and_blocks() -> None:
     assert np.array_equal(result, ROWS[:4])
 
 
-@pytest.mark.parametrize(("start", "own", "bits"), [(2, 2, 128), (2, 0, 64), (0, 2, 64), (1, 3, 128), (1, 1, 64), (3, 0, 32)])
+@pytest.mark.parametrize(
+    ("start", "own", "bits"), [(2, 2, 128), (2, 0, 64), (0, 2, 64), (1, 3, 128), (1, 1, 64), (3, 0, 32)]
+)
 def test_a_start_and_the_buffers_own_start_count_together(start: int, own: int, bits: int) -> None:
     a = tc.Buffer((32, 4), "float32", space="global", name="A")
     s = tc.Buffer((32 * 4 + 8,), "float32", space="shared", name="s", elem_offset=own)
-    assert tc.plan(s[start : start + 128], tc.Buffer(128, "float32", space="global", name="A")[:], scope=tc.warp(), target="sm_90a").partition.vec_bits == bits
+    assert (
+        tc.plan(
+            s[start : start + 128],
+            tc.Buffer(128, "float32", space="global", name="A")[:],
+            scope=tc.warp(),
+            target="sm_90a",
+        ).partition.vec_bits
+        == bits
+    )
     assert a.span_elems == 128
 
 
@@ -489,7 +489,9 @@ def test_a_broadcast_source_is_last_in_the_order() -> None:
     k.warp.copy(b[:, :], s[:, :])
     built = k.build(target="sm_90a", grid=1)
     column, result = np.arange(32, dtype=np.float32), np.zeros((32, 32), np.float32)
-    report = EmulatorExecutor(profile=True).launch(built, (np.lib.stride_tricks.as_strided(column, (32, 32), (4, 0)), result))
+    report = EmulatorExecutor(profile=True).launch(
+        built, (np.lib.stride_tricks.as_strided(column, (32, 32), (4, 0)), result)
+    )
     assert np.array_equal(result, np.repeat(column[:, None], 32, 1))
     assert report.counters["shared_wavefronts"] <= 128, report.counters
 
@@ -498,7 +500,10 @@ def test_a_broadcast_source_is_last_in_the_order() -> None:
 
 
 def test_an_unknown_opcode_keeps_the_requested_target() -> None:
-    for text, wanted in (("frobnicate.sync.b32 %r0, %r0;", "sm_90a"), ("redux.sync.add.s32 {0}, {0}, 0xffffffff;", "sm_80")):
+    for text, wanted in (
+        ("frobnicate.sync.b32 %r0, %r0;", "sm_90a"),
+        ("redux.sync.add.s32 {0}, {0}, 0xffffffff;", "sm_80"),
+    ):
         k = tc.KernelBuilder("k", threads=32)
         k.inline_ptx(text, k.thread_id())
         assert f".target {wanted}\n" in k.build(target="sm_90a", grid=1).ptx
@@ -551,7 +556,9 @@ def test_numbers_that_do_not_fit_their_dtype_are_refused(dtype: str, number: flo
 def test_a_replica_of_a_fragment_stores_once_and_loads_everywhere() -> None:
     k, a, b = kernel(32, A=(16, 4), B=(16, 4))
     kept = k.param("KEPT", (32, 4), "float32")
-    fragment = k.local((16, 4), "float32", layout=TileLayout(S[(16, 4) : (1 @ laneid, 1)] + R[2 : 16 @ laneid]), name="f")
+    fragment = k.local(
+        (16, 4), "float32", layout=TileLayout(S[(16, 4) : (1 @ laneid, 1)] + R[2 : 16 @ laneid]), name="f"
+    )
     k.warp.copy(fragment[:, :], a[:, :])
     for i in range(4):
         k.store(kept[k.lane_id(), i], k.load(k.registers(fragment)[i]))
@@ -563,12 +570,17 @@ def test_a_replica_of_a_fragment_stores_once_and_loads_everywhere() -> None:
     assert np.array_equal(result, np.repeat(np.arange(16, dtype=np.float32)[:, None], 4, 1))
 
 
-def cluster_copy(layout: Any, remote: Any, own: Any, shape: tuple[int, int] = (8, 128), turns: int = 1) -> tuple[Any, Any, tc.BuiltKernel]:
+def cluster_copy(
+    layout: Any, remote: Any, own: Any, shape: tuple[int, int] = (8, 128), turns: int = 1
+) -> tuple[Any, Any, tc.BuiltKernel]:
     """CTA 0 sends boxes of its tile to CTA 1, which shows all that it holds; what it shows, and what was sent."""
     k = tc.KernelBuilder("cluster", threads=32)
     b = k.param("B", shape, "float16")
     a = k.param("A", shape, "float16")
-    source, target = k.shared(shape, "float16", layout=layout, name="s"), k.shared(shape, "float16", layout=layout, name="d")
+    source, target = (
+        k.shared(shape, "float16", layout=layout, name="s"),
+        k.shared(shape, "float16", layout=layout, name="d"),
+    )
     mbar = k.mbarrier()
     for row in range(shape[0]):
         for column in range(0, shape[1], 32):
@@ -616,7 +628,10 @@ def test_chunks_never_cross_a_swizzles_run() -> None:
 )
 def test_addresses_given_to_mapa_are_inside_the_buffer(remote: Any, rows: list[int]) -> None:
     shown, sent, built = cluster_copy(
-        TileLayout(S[8, 128]), lambda i: (slice(remote(i), remote(i) + 1), slice(0, 128)), lambda i: (slice(i, i + 1), slice(0, 128)), turns=3
+        TileLayout(S[8, 128]),
+        lambda i: (slice(remote(i), remote(i) + 1), slice(0, 128)),
+        lambda i: (slice(i, i + 1), slice(0, 128)),
+        turns=3,
     )
     expected = np.full_like(sent, -1)
     for turn, row in enumerate(rows):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from profiles import examples
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
 
 import tilecopy_core as tc
@@ -83,9 +84,16 @@ def parameters(symbols: dict[Symbol, str], env: dict[Symbol, int]) -> dict[str, 
     return {f"param_p{number}": env[found] for number, found in enumerate(symbols)}
 
 
-@settings(max_examples=200)
-@given(expressions(), st.lists(environments(), min_size=1, max_size=4), st.sampled_from([32, 64]), st.sampled_from([1, 2**20 + 1, 2**33]))
-def test_a_register_holds_what_the_integer_is(expr: tc.Int, found: list[dict[Symbol, int]], bits: int, factor: int) -> None:
+@examples(200)
+@given(
+    expressions(),
+    st.lists(environments(), min_size=1, max_size=4),
+    st.sampled_from([32, 64]),
+    st.sampled_from([1, 2**20 + 1, 2**33]),
+)
+def test_a_register_holds_what_the_integer_is(
+    expr: tc.Int, found: list[dict[Symbol, int]], bits: int, factor: int
+) -> None:
     expr = expr * factor if bits == 64 else expr
     assume(bits == 64 or fits(expr, 32))
     lower, upper = bounds_of(expr)
@@ -116,18 +124,49 @@ def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
         low, high = bounds_of(of_atom(found))
         env[found] = draw(st.one_of(st.sampled_from([low, high, high - 1, max(low, -1), 0, 1]), st.integers(low, high)))
     for found in draw(st.lists(st.sampled_from([found for found, _ in LARGE]), min_size=1, max_size=3, unique=True)):
-        factor = draw(st.sampled_from([1, 2, 3, 128, 2**20, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33, -1, -128, -(2**31), -(2**31) - 1, -(2**32)]))
+        factor = draw(
+            st.sampled_from(
+                [
+                    1,
+                    2,
+                    3,
+                    128,
+                    2**20,
+                    2**30,
+                    2**31 - 1,
+                    2**31,
+                    2**32 - 1,
+                    2**32,
+                    2**33,
+                    -1,
+                    -128,
+                    -(2**31),
+                    -(2**31) - 1,
+                    -(2**32),
+                ]
+            )
+        )
         term = of_atom(found)
         kind = draw(st.sampled_from(["", "", "", "//", "%", "^"]))
         number = draw(st.sampled_from([2, 3, 2**16, 2**31, 2**32, 2**33, 2**32 + 1, 10**10]))
-        term = term // number if kind == "//" else term % number if kind == "%" else term ^ of_atom(LARGE[0][0]) if kind == "^" else term
+        term = (
+            term // number
+            if kind == "//"
+            else term % number
+            if kind == "%"
+            else term ^ of_atom(LARGE[0][0])
+            if kind == "^"
+            else term
+        )
         total = total + term * factor
     return total, env
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(far(), st.sampled_from([1, 2, 4, 8]), st.integers(0, 3))
-def test_a_global_address_is_right_wherever_the_element_is_inside(drawn: tuple[tc.Int, dict[Symbol, int]], size: int, room: int) -> None:
+def test_a_global_address_is_right_wherever_the_element_is_inside(
+    drawn: tuple[tc.Int, dict[Symbol, int]], size: int, room: int
+) -> None:
     """The array ends a few elements after the one that is looked at: nothing else may be assumed of the parts."""
     offset, env = drawn
     at = evaluate(offset, env)
@@ -145,9 +184,17 @@ def test_a_global_address_is_right_wherever_the_element_is_inside(drawn: tuple[t
     assert -(2**23) <= address.offset_bytes < 2**23
 
 
-@settings(max_examples=200)
-@given(expressions(), environments(), st.sampled_from([None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (0, 3, 3)]), st.sampled_from([0, 2, 8]), st.booleans())
-def test_a_shared_address_is_right_swizzled_or_not(expr: tc.Int, env: dict[Symbol, int], swizzle: Any, own: int, whole: bool) -> None:
+@examples(200)
+@given(
+    expressions(),
+    environments(),
+    st.sampled_from([None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (0, 3, 3)]),
+    st.sampled_from([0, 2, 8]),
+    st.booleans(),
+)
+def test_a_shared_address_is_right_swizzled_or_not(
+    expr: tc.Int, env: dict[Symbol, int], swizzle: Any, own: int, whole: bool
+) -> None:
     lower, upper = bounds_of(expr)
     assume(lower is not None and upper is not None and 0 <= lower and upper < 4096)
     chosen = None if swizzle is None else tc.Swizzle(*swizzle)

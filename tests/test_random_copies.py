@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 
-DTYPES = ["uint8", "int8", "bool", "float8_e4m3fn", "int16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "float64", "complex64"]
+DTYPES = [
+    "uint8",
+    "int8",
+    "bool",
+    "float8_e4m3fn",
+    "int16",
+    "float16",
+    "bfloat16",
+    "int32",
+    "uint32",
+    "float32",
+    "int64",
+    "float64",
+    "complex64",
+]
 SENTINEL = 0xA5
 Start = Callable[[dict[str, Any]], Any]
 
@@ -61,7 +75,9 @@ def starts(draw: st.DrawFn) -> tuple[str, Start]:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, int, int] | None]:
+def layouts(
+    draw: st.DrawFn, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, int, int] | None]:
     """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
     extents: list[int] = []
     for extent in shape:
@@ -80,11 +96,21 @@ def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[tuple[int, ...], t
 def cases(draw: st.DrawFn) -> dict[str, Any]:
     """A copy in, and a copy out, of one box."""
     scope = draw(st.sampled_from(["cta", "cta", "warp", "thread", "warpgroup"]))
-    threads = draw(st.sampled_from({"cta": [1, 2, 5, 24, 32, 48, 64], "warp": [32, 64], "thread": [1, 2, 3], "warpgroup": [128]}[scope]))
+    threads = draw(
+        st.sampled_from(
+            {"cta": [1, 2, 5, 24, 32, 48, 64], "warp": [32, 64], "thread": [1, 2, 3], "warpgroup": [128]}[scope]
+        )
+    )
     each = {"cta": threads, "warp": 32, "thread": 1, "warpgroup": 128}[scope]
-    box = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), min_size=1, max_size=3).filter(lambda b: prod(b) <= 48))
+    box = draw(
+        st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), min_size=1, max_size=3).filter(lambda b: prod(b) <= 48)
+    )
     box[draw(st.integers(0, len(box) - 1))] *= each
-    grid, n, loop = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 4)), draw(st.sampled_from(["", "", "3", "n", "n from 1"]))
+    grid, n, loop = (
+        draw(st.sampled_from([1, 1, 2, 3])),
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from(["", "", "3", "n", "n from 1"])),
+    )
     sides = {side: [draw(starts()) for _ in box] for side in ("A", "s", "B")}
     return {
         "dtype": draw(st.sampled_from(DTYPES)),
@@ -112,7 +138,11 @@ class Drawn:
         self.box, self.dtype = case["box"], tc.dtype_of(case["dtype"])
         self.units = {"cta": 1, "warp": case["threads"] // 32, "thread": case["threads"], "warpgroup": 1}[case["scope"]]
         turns = {"": [0], "3": range(3), "n": range(case["n"]), "n from 1": range(1, 1 + case["n"])}[case["loop"]]
-        self.turns = [[{"bx": bx, "i": i, "n": case["n"], "u": u} for u in range(self.units)] for bx in range(case["grid"]) for i in turns]
+        self.turns = [
+            [{"bx": bx, "i": i, "n": case["n"], "u": u} for u in range(self.units)]
+            for bx in range(case["grid"])
+            for i in turns
+        ]
         guard = GUARDS[case["guard"]] if case["guard"] else None
         self.active = [e for turn in self.turns for e in turn if guard is None or guard(e)]
         known = [e for turn in self.turns for e in turn] if case["guard"] in UNNARROWED else self.active
@@ -147,7 +177,9 @@ class Drawn:
         """Element address of each flat index of a side."""
         extents, strides, offset, swizzle = self.layouts[side]
         found = oracle.addresses(extents, strides, offset)
-        return (found if swizzle is None else oracle.swizzled(found, *swizzle)) + (self.case["own_start"] if side == "s" else 0)
+        return (found if swizzle is None else oracle.swizzled(found, *swizzle)) + (
+            self.case["own_start"] if side == "s" else 0
+        )
 
     def span(self, side: str) -> int:
         extents, strides, offset, swizzle = self.layouts[side]
@@ -181,7 +213,7 @@ class Drawn:
         """The kernel; ``smaller`` takes one element off a dimension of a side."""
         case = self.case
         k = tc.KernelBuilder("drawn", threads=case["threads"])
-        shapes = {side: list((*self.lead[side], *self.shapes[side])) for side in "AsB"}
+        shapes = {side: [*self.lead[side], *self.shapes[side]] for side in "AsB"}
         if smaller is not None:
             shapes[smaller[0]][smaller[1]] -= 1
         a = k.param("A", shapes["A"], self.dtype, strides=self.layouts["A"][1], align_bytes=16)
@@ -196,7 +228,16 @@ class Drawn:
         pool = k.shared(self.span("s"), self.dtype, name="tile", align_bytes=16)
         if smaller is not None and smaller[0] == "s":
             layout = TileLayout(S[tuple(shapes["s"])])
-        s = tc.Buffer(shapes["s"], self.dtype, space="shared", name="tile", layout=layout, memory=pool.memory, elem_offset=case["own_start"], align_bytes=16)
+        s = tc.Buffer(
+            shapes["s"],
+            self.dtype,
+            space="shared",
+            name="tile",
+            layout=layout,
+            memory=pool.memory,
+            elem_offset=case["own_start"],
+            align_bytes=16,
+        )
         tid = k.thread_id()
         unit = {"cta": 0, "warp": k.warp_id(), "thread": tid, "warpgroup": 0}[case["scope"]]
         count = -(-span // case["threads"])
@@ -235,8 +276,17 @@ class Drawn:
                 e["i"] = index
                 body()
         with k.range(count) as turn, k.if_(turn * case["threads"] + tid < span):
-            k.inline_ptx(raw.format("ld.shared.u8 v, [at]; st.global.u8 {1}, v;"), turn * case["threads"] + tid, dump[k.block_id() if case["grid"] > 1 else 0, turn * case["threads"] + tid])
+            k.inline_ptx(
+                raw.format("ld.shared.u8 v, [at]; st.global.u8 {1}, v;"),
+                turn * case["threads"] + tid,
+                dump[k.block_id() if case["grid"] > 1 else 0, turn * case["threads"] + tid],
+            )
         return k.build(target="sm_90a", grid=case["grid"])
+
+    def refused_when_smaller(self, side: str, dim: int) -> None:
+        """Build and check the kernel with one element less in a dimension."""
+        kernel = self.kernel((side, dim + len(self.lead[side])))
+        kernel.check_bounds((self.case["grid"], 1, 1), {"n": self.case["n"]})
 
 
 def view(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: tc.DType) -> Any:
@@ -264,7 +314,9 @@ def check(case: dict[str, Any]) -> str:
     shared, result = drawn.expected(memory)
     held = {side: memory[side].copy() for side in "AB"}
     dump = np.zeros((case["grid"], drawn.span("s") * size), np.uint8)
-    a, b = (view(held[side], (*drawn.lead[side], *drawn.shapes[side]), drawn.layouts[side][1], drawn.dtype) for side in "AB")
+    a, b = (
+        view(held[side], (*drawn.lead[side], *drawn.shapes[side]), drawn.layouts[side][1], drawn.dtype) for side in "AB"
+    )
     kernel(a, b, dump, case["n"], executor="emulator")
     assert dump.tobytes() == shared.tobytes(), kernel.explain()
     assert np.array_equal(held["B"], result), kernel.explain()
@@ -274,13 +326,12 @@ def check(case: dict[str, Any]) -> str:
             symbolic = case["starts"][side][dim].strip("0123456789") and size_of > drawn.box[dim]
             if symbolic and max(values) + drawn.box[dim] == size_of:
                 with pytest.raises(tc.TilecopyError, match="must stay in|outside"):
-                    smaller = drawn.kernel((side, dim + len(drawn.lead[side])))
-                    smaller.check_bounds((case["grid"], 1, 1), {"n": case["n"]})
+                    drawn.refused_when_smaller(side, dim)
                 return "run, and refused when smaller"
     return "run"
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(cases())
 def test_copies_move_what_the_definition_says_and_nothing_else(case: dict[str, Any]) -> None:
     check(case)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from test_random_copies import layouts
 
 import tilecopy_core as tc
@@ -36,7 +37,9 @@ def fits(places: list[Any], vec: int) -> bool:
     return True
 
 
-def widest(places_at: list[list[Any]], elem_bits: int, most_elems: int, each: int, allowed: tuple[int, ...]) -> int | None:
+def widest(
+    places_at: list[list[Any]], elem_bits: int, most_elems: int, each: int, allowed: tuple[int, ...]
+) -> int | None:
     """Bits of the widest vector for every value of the starts, or None."""
     count = len(places_at[0][0])
     for bits in allowed:
@@ -49,13 +52,27 @@ def widest(places_at: list[list[Any]], elem_bits: int, most_elems: int, each: in
 @st.composite
 def pairs(draw: st.DrawFn) -> dict[str, Any]:
     """A box of a global buffer, a box of a shared one, and a symbolic start in each."""
-    box = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 8, 16, 32]), min_size=1, max_size=3).filter(lambda b: prod(b) <= 1024)))
+    box = tuple(
+        draw(
+            st.lists(st.sampled_from([1, 2, 3, 4, 8, 16, 32]), min_size=1, max_size=3).filter(lambda b: prod(b) <= 1024)
+        )
+    )
     sides = []
     for _ in range(2):
         base = tuple(draw(st.sampled_from([0, 0, 0, 1, 2, 4, 8])) for _ in box)
         step = tuple(draw(st.sampled_from([0, 0, 1, 2, 4, 8, 16])) for _ in box)
-        shape = tuple(e + b + 2 * s + draw(st.sampled_from([0, 0, 4, 8])) for e, b, s in zip(box, base, step, strict=True))
-        sides.append({"base": base, "step": step, "shape": shape, "layout": draw(layouts(shape)), "own": draw(st.sampled_from([0, 0, 0, 1, 2, 4, 8]))})
+        shape = tuple(
+            e + b + 2 * s + draw(st.sampled_from([0, 0, 4, 8])) for e, b, s in zip(box, base, step, strict=True)
+        )
+        sides.append(
+            {
+                "base": base,
+                "step": step,
+                "shape": shape,
+                "layout": draw(layouts(shape)),
+                "own": draw(st.sampled_from([0, 0, 0, 1, 2, 4, 8])),
+            }
+        )
     if draw(st.booleans()):
         extents, strides, offset, _ = sides[0]["layout"]
         sides[0]["layout"] = (extents, strides, offset, None)
@@ -90,7 +107,9 @@ def places_of(side: dict[str, Any], box: tuple[int, ...], number: int) -> Any:
 
 def before_swizzles(case: dict[str, Any], number: int) -> list[Any]:
     """The addresses before a swizzle: no vector may reach over what it keeps together, even where it changes nothing."""
-    plain = [dict(side, layout=(*side["layout"][:3], None), own=0) for side in case["sides"] if side["layout"][3] is not None]
+    plain = [
+        dict(side, layout=(*side["layout"][:3], None), own=0) for side in case["sides"] if side["layout"][3] is not None
+    ]
     return [places_of(side, case["box"], number) for side in plain]
 
 
@@ -101,8 +120,20 @@ def check_width(case: dict[str, Any]) -> str:
     n = tc.symbol("n", upper=2)
     regions = []
     for side, space in zip(case["sides"], ("global", "shared"), strict=True):
-        buffer = tc.Buffer(side["shape"], dtype, space=space, name=space, layout=layout_of(side["layout"]), elem_offset=side["own"], align_bytes=align)
-        regions.append(buffer[tuple(slice(b + n * s, b + n * s + e) for b, s, e in zip(side["base"], side["step"], box, strict=True))])
+        buffer = tc.Buffer(
+            side["shape"],
+            dtype,
+            space=space,
+            name=space,
+            layout=layout_of(side["layout"]),
+            elem_offset=side["own"],
+            align_bytes=align,
+        )
+        regions.append(
+            buffer[
+                tuple(slice(b + n * s, b + n * s + e) for b, s, e in zip(side["base"], side["step"], box, strict=True))
+            ]
+        )
     places_at = [[places_of(side, box, number) for side in reversed(case["sides"])] for number in range(3)]
     judged = [[*places, *before_swizzles(case, number)] for number, places in enumerate(places_at)]
     chunk = min(1 << side["layout"][3][0] if side["layout"][3] is not None else 128 for side in case["sides"])
@@ -120,14 +151,18 @@ def check_width(case: dict[str, Any]) -> str:
     assert wanted is not None
     assert partition.vec_bits <= wanted
     for number, places in enumerate(places_at):  # every element once, at the places of the definition
-        env = {found: number for found in n.symbols}
+        env = dict.fromkeys(n.symbols, number)
         moved = set()
         for turn in range(partition.outer):
             for thread in range(partition.threads):
-                at = [evaluate(side.offset(turn, thread, partition.shape), env) for side in (partition.dst, partition.src)]
+                at = [
+                    evaluate(side.offset(turn, thread, partition.shape), env) for side in (partition.dst, partition.src)
+                ]
                 for step in range(partition.vec):
                     elements = [a + step for a in at]
-                    for which, (side, drawn) in enumerate(zip((partition.dst, partition.src), reversed(case["sides"]), strict=True)):
+                    for which, (side, drawn) in enumerate(
+                        zip((partition.dst, partition.src), reversed(case["sides"]), strict=True)
+                    ):
                         if side.swizzle is not None:
                             elements[which] = int(oracle.swizzled(np.array(elements[which]), *drawn["layout"][3]))
                         elements[which] += drawn["own"]
@@ -137,7 +172,7 @@ def check_width(case: dict[str, Any]) -> str:
     return "as wide"
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(pairs())
 def test_vectors_are_as_wide_as_brute_force_finds(case: dict[str, Any]) -> None:
     check_width(case)
@@ -161,13 +196,17 @@ def fragments(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(fragments())
 def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, Any]) -> None:
     dtype, columns = tc.dtype_of(case["dtype"]), case["columns"]
     start, extent = case["box"]
     registers = [c + (case["gap"] if c >= columns // 2 else 0) for c in range(columns)]
-    halves = S[(32, 2, columns // 2) : (1 @ laneid, columns // 2 + case["gap"], 1)] if columns % 2 == 0 and columns > 1 else S[(32, columns) : (1 @ laneid, 1)]
+    halves = (
+        S[(32, 2, columns // 2) : (1 @ laneid, columns // 2 + case["gap"], 1)]
+        if columns % 2 == 0 and columns > 1
+        else S[(32, columns) : (1 @ laneid, 1)]
+    )
     fragment = tc.Buffer((32, columns), dtype, space="local", name="f", layout=TileLayout(halves))
     if columns == 1:
         registers = [0]
@@ -179,7 +218,8 @@ def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, 
     found = oracle.addresses(shape, strides)
     found = found if case["swizzle"] is None else oracle.swizzled(found, *case["swizzle"])
     places_at = [
-        [np.array(registers[start : start + extent]), found[oracle.box_flat(shape, (lane, case["first"]), (1, extent))]] for lane in range(32)
+        [np.array(registers[start : start + extent]), found[oracle.box_flat(shape, (lane, case["first"]), (1, extent))]]
+        for lane in range(32)
     ]
     chunk = 128 if case["swizzle"] is None else 1 << case["swizzle"][0]
     wanted = widest(places_at, dtype.bits, chunk, 1, (128, 64, 32, 16, 8))
