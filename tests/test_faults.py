@@ -281,6 +281,21 @@ def test_a_loop_over_a_scalar_count_is_inside_its_tiles() -> None:
         built(source, result, 9, executor="emulator")
 
 
+@pytest.mark.parametrize(("turns", "start"), [("n", 0), ("n", 2), ("3 - n", 0), ("n - 2", 1)])
+def test_a_loop_of_no_turns_does_nothing(turns: str, start: int) -> None:
+    """Not even once: every turn that runs leaves its mark."""
+    k, b = kernel(32, B=(8, 32))
+    n = k.scalar("n", upper=3)
+    for i in k.range(eval(turns, {"n": n}), start=start):
+        k.store(b[i, k.thread_id()], 1.0)
+    built = k.build(target="sm_90a", grid=1)
+    for count in range(4):
+        result = np.zeros((8, 32), np.float32)
+        built(result, count, executor="emulator")
+        wanted = range(start, start + eval(turns, {"n": count}))
+        assert np.nonzero(result[:, 0])[0].tolist() == list(wanted)
+
+
 def test_what_never_happens_need_not_be_inside() -> None:
     k, a = kernel(32, A=(4, 32))
     with k.range(8) as i, k.if_((i > 3) & (i < 3)):
@@ -711,3 +726,8 @@ def test_a_uint32_scalar_passes_what_a_uint32_holds() -> None:
 
 def test_no_thread_is_not_all_threads() -> None:
     assert ActiveThreads(64, (False,) * 64).count() == 0
+    tid, elect = tid_symbol(64), tc.KernelBuilder("k", threads=64).elect()
+    assert ActiveThreads(64).narrowed_by(elect).count() == 2
+    assert ActiveThreads(64).narrowed_by(tid >= 32).narrowed_by(elect).count() == 1
+    assert ActiveThreads(64).narrowed_by((tid == 5) | (tid == 40)).narrowed_by(elect).count() == 2
+    assert ActiveThreads(64).narrowed_by(elect & (tid // 32 == 1)).count() is not None
