@@ -473,6 +473,21 @@ def test_loops_are_inside_a_guard_of_threads_and_blocks() -> None:
     assert np.array_equal(result, ROWS[:4])
 
 
+@pytest.mark.parametrize(("strides", "places"), [((1, 1), 3), ((2, 1), 4), ((1, 0), None), ((3, 3), 3), ((1, 2), 4)])
+def test_a_destination_that_puts_two_elements_in_one_place_is_refused(
+    strides: tuple[int, int], places: int | None
+) -> None:
+    s = tc.Buffer((2, 2), "float32", space="shared", name="s", layout=TileLayout(S[(2, 2) : strides]))
+    a = tc.Buffer((2, 2), "float32", space="global", name="A")
+    if places == 4:
+        assert tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a").partition.outer <= 4
+    else:
+        with pytest.raises(
+            tc.LayoutError, match="share one address" if places is None else f"4 elements in {places} places"
+        ):
+            tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a")
+
+
 @pytest.mark.parametrize(
     ("start", "own", "bits"), [(2, 2, 128), (2, 0, 64), (0, 2, 64), (1, 3, 128), (1, 1, 64), (3, 0, 32)]
 )
