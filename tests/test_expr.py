@@ -125,6 +125,9 @@ def test_thread_splits_simplify_away() -> None:
     assert repr(flat // 1024) == "round"
     assert flat % 8 == 0
     assert repr(flat % 1024) == "8*tid"
+    wide = tc.symbol("wide", upper=1000)
+    assert same(wide % 24 % 8, wide % 8)
+    assert same(wide // 3 // 5, wide // 15)
 
 
 def test_a_comparison_is_a_condition_without_truth() -> None:
