@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, fresh, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -69,6 +69,20 @@ def tests(session: nox.Session) -> None:
     """Every test, on the emulator, both assemblers and the GPU where there is one."""
     sync(session, "test")
     session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def fresh(session: nox.Session) -> None:
+    """The property tests with new examples at every run, twenty times as many; a failure prints how to repeat it."""
+    sync(session, "test")
+    files = sorted(
+        {
+            str(path.relative_to(ROOT))
+            for path in [*ROOT.glob("tests/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
+            if "@given" in path.read_text()
+        }
+    )
+    session.run("pytest", "-n", "2", *(session.posargs or files), env={"HYPOTHESIS_PROFILE": "fresh"})
 
 
 @nox.session

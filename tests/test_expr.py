@@ -81,6 +81,35 @@ def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[Sy
     assert evaluate(left % number, env) == a % number
 
 
+def test_quotients_and_remainders_of_every_small_sum() -> None:
+    """All of them, not a sample: ranges inside one block, across blocks, and below zero."""
+    for found, values in SYMBOLS.items():
+        for factor in (-3, -1, 1, 2, 6):
+            for const in (-50, -7, 0, 3, 29):
+                expr = of_atom(found) * factor + const
+                for by in (1, 2, 3, 4, 8, 12, 50):
+                    quotient, remainder = expr // by, expr % by
+                    again, halves = (expr % 24) % by, (expr // 3) // by
+                    low, high = bounds_of(quotient)
+                    for value in values:
+                        number, env = value * factor + const, {found: value}
+                        assert evaluate(quotient, env) == number // by
+                        assert evaluate(remainder, env) == number % by
+                        assert evaluate(again, env) == number % 24 % by
+                        assert evaluate(halves, env) == number // 3 // by
+                        assert low <= number // by <= high
+
+
+def test_possible_bits_are_few() -> None:
+    """What is not needed for a proof costs an exclusive or at run time."""
+    narrow, even = of_atom(Symbol("a", 0, 20)), of_atom(Symbol("b", 0, 90, 6))
+    assert possible_bits(narrow * 3) == 63
+    assert possible_bits(narrow * 32 + 3) == 31 * 32 + 3
+    assert possible_bits(even) == 126
+    assert possible_bits(even + 1) == 127
+    assert repr((narrow * 8) ^ 5) == "8*a + 5"
+
+
 @given(expressions(), environments())
 def test_substitution_is_evaluation(expr: tc.Int, env: dict[Symbol, int]) -> None:
     assert substitute(expr, env) == evaluate(expr, env)
@@ -96,6 +125,9 @@ def test_thread_splits_simplify_away() -> None:
     assert repr(flat // 1024) == "round"
     assert flat % 8 == 0
     assert repr(flat % 1024) == "8*tid"
+    wide = tc.symbol("wide", upper=1000)
+    assert same(wide % 24 % 8, wide % 8)
+    assert same(wide // 3 // 5, wide // 15)
 
 
 def test_a_comparison_is_a_condition_without_truth() -> None:

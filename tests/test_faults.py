@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from test_index import BASE, builder, lines_of, parameters, run_text
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid
@@ -177,19 +178,19 @@ def test_conditions_have_no_truth_value_and_structure_has_a_name() -> None:
 
 def test_decided_comparisons_join_conditions() -> None:
     """A CTA of one thread has a thread index of 0, so that ``tid < 4`` is a plain bool."""
-    k, b = kernel(1, B=(4,))
+    k, b = kernel(1, B=(2, 4))
     tid, block = k.thread_id(), k.block_id()
     with k.if_((tid < 4) & (block == 1)):
-        k.store(b[0], 1.0)
+        k.store(b[block, 0], 1.0)
     with k.if_((block == 1) | (tid > 4)):
-        k.store(b[1], 1.0)
+        k.store(b[block, 1], 1.0)
     with k.if_(~((block == 7) & (tid == 0))):
-        k.store(b[2], 1.0)
+        k.store(b[block, 2], 1.0)
     with k.if_((tid > 4) | (block == 9)):
-        k.store(b[3], 1.0)
-    result = np.zeros(4, np.float32)
+        k.store(b[block, 3], 1.0)
+    result = np.zeros((2, 4), np.float32)
     run(k, result, grid=2)
-    assert result.tolist() == [1, 1, 1, 0]
+    assert result.tolist() == [[0, 0, 1, 0], [1, 1, 1, 0]]
 
 
 def test_a_buffer_belongs_to_the_kernel_object_that_made_it() -> None:
@@ -280,6 +281,21 @@ def test_a_loop_over_a_scalar_count_is_inside_its_tiles() -> None:
         built(source, result, 9, executor="emulator")
 
 
+@pytest.mark.parametrize(("turns", "start"), [("n", 0), ("n", 2), ("3 - n", 0), ("n - 2", 1)])
+def test_a_loop_of_no_turns_does_nothing(turns: str, start: int) -> None:
+    """Not even once: every turn that runs leaves its mark."""
+    k, b = kernel(32, B=(8, 32))
+    n = k.scalar("n", upper=3)
+    for i in k.range(eval(turns, {"n": n}), start=start):
+        k.store(b[i, k.thread_id()], 1.0)
+    built = k.build(target="sm_90a", grid=1)
+    for count in range(4):
+        result = np.zeros((8, 32), np.float32)
+        built(result, count, executor="emulator")
+        wanted = range(start, start + eval(turns, {"n": count}))
+        assert np.nonzero(result[:, 0])[0].tolist() == list(wanted)
+
+
 def test_what_never_happens_need_not_be_inside() -> None:
     k, a = kernel(32, A=(4, 32))
     with k.range(8) as i, k.if_((i > 3) & (i < 3)):
@@ -339,47 +355,14 @@ def test_a_casts_integer_may_be_negative() -> None:
 
 
 def test_global_addresses_with_a_factor_of_two_to_the_32_bytes() -> None:
-    k = tc.KernelBuilder("k", threads=32)
-    a, s = k.param("A", (256, 2**23), "float32"), k.shared((1, 32), "float32")
-    for i in k.range(2):
-        k.warp.copy(s[:, :], a[i * 128, 0:32])
-    text = k.build(target="sm_90a", grid=1).ptx
-    assert far_rows(text) == [0, 128 * 2**25]
-
-
-def far_rows(text: str) -> list[int]:
-    """Byte offsets that a kernel's 64-bit address takes for a loop counter of 0 and 1, read off its text."""
-    found = []
-    for counter in (0, 1):
-        registers: dict[str, int] = {}
-        for line in text.splitlines():
-            parts = line.strip().rstrip(";").replace(",", "").split()
-            if not parts or ("{" in line and "ld" not in parts[0]):
-                continue
-            op, *rest = parts
-
-            def value(word: str) -> int:
-                return int(word) if word.lstrip("-").isdigit() else registers.get(word, 0)
-
-            if op == "mov.b32":
-                registers[rest[0]] = counter if rest[1] == "0" else value(rest[1])
-            elif op.startswith("shl"):
-                registers[rest[0]] = value(rest[1]) << value(rest[2])
-            elif op.startswith("mul.wide.u32"):
-                assert 0 <= value(rest[1]) < 2**32 and 0 <= value(rest[2]) < 2**32
-                registers[rest[0]] = value(rest[1]) * value(rest[2])
-            elif op.startswith("mul."):
-                registers[rest[0]] = value(rest[1]) * value(rest[2]) % 2**64
-            elif op.startswith("mad."):
-                registers[rest[0]] = value(rest[1]) * value(rest[2]) + value(rest[3])
-            elif op.startswith("add."):
-                registers[rest[0]] = value(rest[1]) + value(rest[2])
-            elif op.startswith("cvt.") or op.startswith("mov."):
-                registers[rest[0]] = value(rest[1])
-            elif op.startswith("ld.global"):
-                place = rest[-1].strip("[]").split("+")
-                found.append(value(place[0]) + (int(place[1]) if len(place) > 1 else 0))
-    return found
+    """Row ``128 * i`` of a (256, 2**23) float32: i times 2**32 bytes."""
+    i = Symbol("i", 0, 1)
+    a = tc.Buffer((256, 2**23), "float32", space="global", name="A")
+    ptx = builder({i: "b32"}, a)
+    address = ptx.address(a, of_atom(i) * 128 * 2**23 + 5)
+    for turn in (0, 1):
+        registers = run_text(lines_of(ptx), parameters({i: "b32"}, {i: turn}) | {"param_A": BASE})
+        assert registers[str(address.base)] + address.offset_bytes == BASE + turn * 2**32 + 20
 
 
 @pytest.mark.parametrize(
@@ -488,6 +471,21 @@ def test_loops_are_inside_a_guard_of_threads_and_blocks() -> None:
     result = np.zeros((4, 32), np.float32)
     run(k, ROWS[:4].copy(), result, grid=4)
     assert np.array_equal(result, ROWS[:4])
+
+
+@pytest.mark.parametrize(("strides", "places"), [((1, 1), 3), ((2, 1), 4), ((1, 0), None), ((3, 3), 3), ((1, 2), 4)])
+def test_a_destination_that_puts_two_elements_in_one_place_is_refused(
+    strides: tuple[int, int], places: int | None
+) -> None:
+    s = tc.Buffer((2, 2), "float32", space="shared", name="s", layout=TileLayout(S[(2, 2) : strides]))
+    a = tc.Buffer((2, 2), "float32", space="global", name="A")
+    if places == 4:
+        assert tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a").partition.outer <= 4
+    else:
+        with pytest.raises(
+            tc.LayoutError, match="share one address" if places is None else f"4 elements in {places} places"
+        ):
+            tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -743,3 +741,8 @@ def test_a_uint32_scalar_passes_what_a_uint32_holds() -> None:
 
 def test_no_thread_is_not_all_threads() -> None:
     assert ActiveThreads(64, (False,) * 64).count() == 0
+    tid, elect = tid_symbol(64), tc.KernelBuilder("k", threads=64).elect()
+    assert ActiveThreads(64).narrowed_by(elect).count() == 2
+    assert ActiveThreads(64).narrowed_by(tid >= 32).narrowed_by(elect).count() == 1
+    assert ActiveThreads(64).narrowed_by((tid == 5) | (tid == 40)).narrowed_by(elect).count() == 2
+    assert ActiveThreads(64).narrowed_by(elect & (tid // 32 == 1)).count() is not None

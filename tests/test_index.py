@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from profiles import examples
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
 
 import tilecopy_core as tc
@@ -83,7 +84,7 @@ def parameters(symbols: dict[Symbol, str], env: dict[Symbol, int]) -> dict[str, 
     return {f"param_p{number}": env[found] for number, found in enumerate(symbols)}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     expressions(),
     st.lists(environments(), min_size=1, max_size=4),
@@ -161,7 +162,7 @@ def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
     return total, env
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(far(), st.sampled_from([1, 2, 4, 8]), st.integers(0, 3))
 def test_a_global_address_is_right_wherever_the_element_is_inside(
     drawn: tuple[tc.Int, dict[Symbol, int]], size: int, room: int
@@ -183,7 +184,7 @@ def test_a_global_address_is_right_wherever_the_element_is_inside(
     assert -(2**23) <= address.offset_bytes < 2**23
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     expressions(),
     environments(),

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -212,7 +213,7 @@ class Drawn:
         """The kernel; ``smaller`` takes one element off a dimension of a side."""
         case = self.case
         k = tc.KernelBuilder("drawn", threads=case["threads"])
-        shapes = {side: list((*self.lead[side], *self.shapes[side])) for side in "AsB"}
+        shapes = {side: [*self.lead[side], *self.shapes[side]] for side in "AsB"}
         if smaller is not None:
             shapes[smaller[0]][smaller[1]] -= 1
         a = k.param("A", shapes["A"], self.dtype, strides=self.layouts["A"][1], align_bytes=16)
@@ -282,6 +283,11 @@ class Drawn:
             )
         return k.build(target="sm_90a", grid=case["grid"])
 
+    def refused_when_smaller(self, side: str, dim: int) -> None:
+        """Build and check the kernel with one element less in a dimension."""
+        kernel = self.kernel((side, dim + len(self.lead[side])))
+        kernel.check_bounds((self.case["grid"], 1, 1), {"n": self.case["n"]})
+
 
 def view(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: tc.DType) -> Any:
     """An array over elements that are rows of bytes."""
@@ -320,13 +326,12 @@ def check(case: dict[str, Any]) -> str:
             symbolic = case["starts"][side][dim].strip("0123456789") and size_of > drawn.box[dim]
             if symbolic and max(values) + drawn.box[dim] == size_of:
                 with pytest.raises(tc.TilecopyError, match="must stay in|outside"):
-                    smaller = drawn.kernel((side, dim + len(drawn.lead[side])))
-                    smaller.check_bounds((case["grid"], 1, 1), {"n": case["n"]})
+                    drawn.refused_when_smaller(side, dim)
                 return "run, and refused when smaller"
     return "run"
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(cases())
 def test_copies_move_what_the_definition_says_and_nothing_else(case: dict[str, Any]) -> None:
     check(case)

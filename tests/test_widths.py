@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from test_random_copies import layouts
 
 import tilecopy_core as tc
@@ -171,7 +172,7 @@ def check_width(case: dict[str, Any]) -> str:
     return "as wide"
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(pairs())
 def test_vectors_are_as_wide_as_brute_force_finds(case: dict[str, Any]) -> None:
     check_width(case)
@@ -195,7 +196,7 @@ def fragments(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(fragments())
 def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, Any]) -> None:
     dtype, columns = tc.dtype_of(case["dtype"]), case["columns"]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels import round_trip, run_shared_dump
+from profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -229,7 +230,7 @@ def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> t
     return kernel
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(copies())
 def test_shared_memory_holds_what_the_layout_says(case: dict[str, Any]) -> None:
     check_copy(case, "emulator")

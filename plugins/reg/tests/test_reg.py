@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
@@ -165,7 +166,7 @@ def test_every_fragment_round_trips(name: str, dtype: str, space: str) -> None:
     check_fragment(name, dtype, space, None, "emulator")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.sampled_from(sorted(FRAGMENTS)),
     st.sampled_from(["uint8", "int16", "uint32"]),

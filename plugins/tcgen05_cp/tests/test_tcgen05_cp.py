@@ -113,6 +113,11 @@ def test_declines_with_the_numbers() -> None:
     assert "rows are 48 bytes apart" in reason(columns=48)
     swizzled = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[32, 128]))
     assert "aligned to 128 bytes; this needs 1024" in reason(columns=128, layout=swizzled, align_bytes=128)
+    view = tc.Buffer((32, 128), "uint8", space="shared", name="s", layout=swizzled, elem_offset=64)
+    with pytest.raises(tc.NoVariantError, match="its own start 64 is not a multiple of 1024 bytes"):
+        tc.plan(tmem(128)[:, :], view[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
+    apart = tc.SwizzledLayout(tc.swizzle("32B", "uint8"), TileLayout(S[(32, 2, 16) : (32, 1088, 1)]))
+    assert "an atom begins 64 bytes into a swizzle atom, past its first row" in reason(columns=32, layout=apart)
     assert "cta_group is 1 or 2, not 3" in reason(cta_group=3)
     assert "elements of 64 bits" in reason(columns=2, dtype="int64")
     assert "not a multiple of the 16" in reason(box=(slice(0, 32), slice(0, 8)))
