@@ -331,6 +331,7 @@ def target_of(form: Form, mode: Mode) -> tuple[str, str]:
     """The target and version at which a form exists."""
     newest = mode.type == "f32x2" or (form.name in ("add", "sub", "fma") and len(mode.types) == 2)
     newest = newest or (form.name in ("min", "max") and len(form.sources) == 3)
+    newest = newest or (mode.types[0] == "tf32" and mode.has("satfinite") and not mode.has("rna"))
     return ("sm_100a", "8.8") if newest else ("sm_90", "8.6")
 
 

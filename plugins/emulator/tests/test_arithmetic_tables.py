@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ import reference
 import single_instructions
 from reference import decode
 from tilecopy_emulator import alu
+from tilecopy_emulator.alu.atomic import FAMILIES, atomic_operation
+
+from tilecopy_core.assemblers import ptxas_path
 
 LANES = 8
 CASES: dict[str, list] = {}
@@ -102,7 +108,7 @@ def test_division_by_zero_of_integers_is_undefined():
     ["add.rna.f32", "add.sat.u32", "add.rz.f16", "mul.f32.f32", "mul.lo.f32", "mul.u32", "fma.f32", "div.f32", "sqrt.f32", "shl.s32", "and.u32", "cvt.f16.f32",
      "cvt.s32.f32", "cvt.rn.s32.f32", "cvt.rni.f32.s32", "cvt.sat.s32.s8", "setp.lt.b32", "setp.lo.s32", "setp.equ.s32", "setp.lt.eq.f32", "min.relu.u32",
      "bfe.b32", "prmt.f4e.rc8.b32", "shf.l.b32", "selp.f16", "slct.b32.u32", "ex2.f32", "tanh.f32", "sin.approx.f64", "add.ftz.f64", "add.ftz.ftz.f32",
-     "add.rn.rz.f32", "mad.wide.u64", "mul24.u32", "dp4a.u32", "popc.u32", "abs.u32", "copysign.f16", "add.q.s32"],
+     "cvt.rm.tf32.f32", "add.rn.rz.f32", "mad.wide.u64", "mul24.u32", "dp4a.u32", "popc.u32", "abs.u32", "copysign.f16", "add.q.s32"],
 )  # fmt: skip
 def test_forms_that_do_not_exist_are_in_no_table(opcode):
     assert alu.find_forms(tuple(opcode.split("."))) == []
@@ -146,6 +152,166 @@ def test_nans_as_the_code_of_ptxas_makes_them():
     assert bits_of("cvt.f16.f16", 0x7E01) == 0x7FFF  # an addition
     assert bits_of("cvt.f32.f32", 0x7FA00001) == 0x7FA00001  # nothing
     assert bits_of("copysign.f32", 0xBF800000, 0x7FA00001) == 0xFFA00001
+
+
+QUIET_NAN, SIGNALLING_NAN = 0x7FF8000000001234, 0xFFF4000000000001
+MADE_QUIET = 0xFFFC000000000001
+
+
+@pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
+def test_sums_and_products_of_f64_give_their_last_nan_made_quiet(direction):
+    """As an H200 does (driver 580.159); where the addend of a fused operation and a factor are both NaNs was not seen."""
+    one, zero, infinity = 0x3FF0000000000000, 0, 0x7FF0000000000000
+    for name in ("add", "sub", "mul"):
+        opcode = f"{name}.{direction}.f64"
+        assert bits_of(opcode, QUIET_NAN, SIGNALLING_NAN) == MADE_QUIET
+        assert bits_of(opcode, SIGNALLING_NAN, QUIET_NAN) == QUIET_NAN
+        assert bits_of(opcode, SIGNALLING_NAN, one) == MADE_QUIET
+        assert bits_of(opcode, one, SIGNALLING_NAN) == MADE_QUIET  # sub: the sign stays
+    for name in ("fma", "mad"):
+        opcode = f"{name}.{direction}.f64"
+        assert bits_of(opcode, zero, zero, SIGNALLING_NAN) == MADE_QUIET
+        assert bits_of(opcode, zero, infinity, QUIET_NAN) == QUIET_NAN
+        assert bits_of(opcode, QUIET_NAN, SIGNALLING_NAN, infinity) == MADE_QUIET
+        assert bits_of(opcode, SIGNALLING_NAN, one, zero) == MADE_QUIET
+        assert bits_of(opcode, zero, infinity, one) == 0xFFF8000000000000
+    assert bits_of(f"div.{direction}.f64", QUIET_NAN, SIGNALLING_NAN) == QUIET_NAN
+
+
+def test_signs_of_f64_nans_do_not_change():
+    for name in ("abs", "neg"):
+        assert bits_of(f"{name}.f64", SIGNALLING_NAN) == MADE_QUIET
+        assert bits_of(f"{name}.f64", QUIET_NAN) == QUIET_NAN
+    assert bits_of("neg.f64", 0) == 1 << 63
+
+
+def test_conversions_from_f64_cut_the_payload_of_a_nan():
+    for narrow, quiet, signalling in (
+        ("f32", 0x7FC00000, 0xFFE00000),
+        ("f16", 0x7E00, 0xFF00),
+        ("bf16", 0x7FC0, 0xFFE0),
+    ):
+        assert bits_of(f"cvt.rn.{narrow}.f64", QUIET_NAN) == quiet
+        assert bits_of(f"cvt.rn.{narrow}.f64", SIGNALLING_NAN) == signalling
+    assert bits_of("cvt.rz.ftz.f32.f64", 0x7FF0000000000001) == 0x7FC00000
+    assert bits_of("cvt.rn.sat.f32.f64", QUIET_NAN) == 0
+
+
+def test_ftz_in_conversions():
+    assert bits_of("cvt.ftz.f64.f32", 0xFFABCDEF) == 0x7FFFFFFFE0000000
+    assert bits_of("cvt.f64.f32", 0xFFABCDEF) == 0xFFFD79BDE0000000
+    assert bits_of("cvt.ftz.f64.f32", 0x80000001) == 1 << 63
+    assert bits_of("cvt.rp.ftz.f16.f32", 0x00000001) == 1  # nothing is flushed
+    assert bits_of("cvt.rm.ftz.f16.f32", 0x80000001) == 0x8001
+    for direction, sign in (("rm", 1), ("rp", 0)):  # the bound in the SASS
+        opcode = f"cvt.{direction}.ftz.f32.f64"
+        assert bits_of(opcode, sign << 63 | 0x380FFFFFE0000000) == sign << 31 | 0x00800000
+        assert bits_of(opcode, sign << 63 | 0x380FFFFFDFFFFFFF) == sign << 31
+        assert bits_of(opcode, (1 - sign) << 63 | 0x380FFFFFFFFFFFFF) == (1 - sign) << 31
+
+
+def test_the_nan_of_tf32_has_no_low_bits():
+    for modifiers in ("rn", "rz", "rn.relu"):
+        assert bits_of(f"cvt.{modifiers}.tf32.f32", 0xFFABCDEF) == 0x7FFFE000
+
+
+def test_a_zero_is_normal():
+    assert bits_of("testp.normal.f32", 0x80000000) == bits_of("testp.normal.f64", 0) == 1
+    assert bits_of("testp.subnormal.f32", 0) == bits_of("testp.normal.f32", 1) == 0
+
+
+def test_fields_of_64_bits_take_the_whole_counts():
+    assert bits_of("bfe.u64", 3, 0x80000000, 7) == 0
+    assert bits_of("bfe.u64", 0x20, 1, 0x80000000) == 0x10
+    assert bits_of("bfe.s64", 1 << 63, 0x80000001, 3) == (1 << 64) - 1
+    assert bits_of("bfi.b64", 7, (1 << 64) - 2, 2, 0x80000000) == 0x1E
+    assert bits_of("bfi.b64", 7, 5, 0x100, 8) == 5
+    assert bits_of("bfe.u32", 0xABCD, 0x100, 0x108) == 0xCD  # of 32 bits their low bytes
+
+
+def summed(family, type, old, b):
+    compute = atomic_operation("add", type, family=family)
+    with np.errstate(all="ignore"):
+        return int(compute(*(np.array([x], f"u{int(type[1:]) // 8}") for x in (old, b)))[0])
+
+
+def test_atomic_sums_in_global_memory_are_not_those_of_registers():
+    for family in ("atom", "cp.reduce.async.bulk"):
+        assert summed(family, "f32", 1, 0x80800000) == 0x80800000
+        assert summed(family, "f32", 0x80800000, 0x00FFFFFF) == 0
+        assert summed(family, "f64", QUIET_NAN, SIGNALLING_NAN) == SIGNALLING_NAN
+        assert summed(family, "f64", SIGNALLING_NAN, 0) == SIGNALLING_NAN
+        assert summed(family, "f64", 0x7FF0000000000000, 0xFFF0000000000000) == 0xFFF8000000000000
+    assert summed("atom.shared", "f32", 1, 0x80800000) == 0x807FFFFF
+    assert summed("atom.shared", "f64", SIGNALLING_NAN, 0) == MADE_QUIET
+
+
+OPERATIONS = ("exch", "cas", "add", "inc", "dec", "min", "max", "and", "or", "xor")
+OPERAND_TYPES = (
+    "b16",
+    "b32",
+    "b64",
+    "b128",
+    "u32",
+    "s32",
+    "u64",
+    "s64",
+    "f16",
+    "bf16",
+    "f16x2",
+    "bf16x2",
+    "f32",
+    "f64",
+)
+REGISTERS = {1: "%h1", 2: "%r1", 4: "%d1", 8: "%q1"}
+SPELLINGS = {
+    "atom": "atom.global.{opcode} {r}, [%d2], {r}{more};",
+    "atom.shared": "atom.shared.{opcode} {r}, [%r2], {r}{more};",
+    "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared::cta.bulk_group.{opcode} [%d2], [%r2], %r3;",
+    "red.async": "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{opcode} [%r2], {r}, [%r3];",
+}
+
+
+def assembled(lines, target, folder):
+    """The lines that ptxas complains of, none where it takes them all."""
+    path = folder / "lines.ptx"
+    path.write_text("\n".join(lines))
+    command = [ptxas_path(), "-O0", f"-arch={target}", path, "-o", folder / "lines.cubin"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wrong = {int(number) for number in re.findall(r"line (\d+); error", done.stderr)}
+    assert wrong or done.returncode == 0, done.stderr
+    return wrong
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_atomics_of_a_family_are_those_that_ptxas_takes(family, tmp_path):
+    head = ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;"
+    lines = head.split("\n")
+    known = set()
+    for name, noftz, type in itertools.product(OPERATIONS, (False, True), OPERAND_TYPES):
+        register = REGISTERS[single_instructions.width_of(type) // 16]
+        opcode = f"{name}{'.noftz' if noftz else ''}.{type}"
+        lines.append(SPELLINGS[family].format(opcode=opcode, r=register, more=f", {register}" if name == "cas" else ""))
+        if atomic_operation(name, type, noftz=noftz, family=family) is not None:
+            known.add(lines[-1])
+    wrong = assembled([*lines, "ret;", "}"], "sm_90", tmp_path)
+    assert known == {line for number, line in enumerate(lines, 1) if number > 6 and number not in wrong}
+
+
+def test_ptxas_takes_the_forms_of_the_tables(tmp_path):
+    """The first and the last spelling of each, at the target that its case names."""
+    chosen = []
+    for _, group in itertools.groupby(single_instructions.arithmetic_cases(), key=lambda found: id(found[1])):
+        cases = [case for case, *_ in group]
+        chosen += cases[:1] + cases[1:][-1:]
+    modules = {}
+    for number, case in enumerate(chosen):
+        *head, body = case.ptx.split("\n", 3)
+        modules.setdefault(tuple(head), []).extend(
+            body.replace(".entry single(", f".entry single_{number}(").split("\n")
+        )
+    for head, lines in modules.items():
+        assert assembled([*head, *lines], head[1].split()[1], tmp_path) == set()
 
 
 def test_saturation_makes_positive_zeros():

@@ -59,7 +59,7 @@ def test_instructions_as_programs(name):
 
 
 def atomic(name, type, operands):
-    """The new value of an atomic operation."""
+    """The new value of an atomic operation in global memory."""
     old, b = operands[:2]
     mask = (1 << width_of(type)) - 1
     if name == "exch":
@@ -70,13 +70,17 @@ def atomic(name, type, operands):
         return 0 if old >= b else old + 1
     if name == "dec":
         return b if old == 0 or old > b else old - 1
-    return reference.evaluate(name, (type,), frozenset(), [old, b])[0] & mask
+    if type == "f64":  # the L2 cache changes no NaN, and prefers the operand's
+        for bits in (b, old):
+            if reference.decode(bits, type).nan:
+                return bits
+    return reference.evaluate(name, (type,), frozenset({"ftz"} if type == "f32" else ()), [old, b])[0] & mask
 
 
 def test_atomics_give_the_old_value_and_leave_the_new_one():
     for case, form, mode in single_instructions.atomic_cases():
         found = results(case)
-        for lane in range(0, THREADS, 17):
+        for lane in [*range(0, THREADS, 17), 13, 14, 35, 89]:  # those four: NaNs and subnormal sums
             operands = [int(x[lane]) for x in case.inputs]
             assert found[lane].tolist() == [operands[0], atomic(form.name, mode.type, operands)], (case.name, lane)
 

@@ -1,21 +1,41 @@
-"""What the atomic operations compute: from the old value and the operands to the new value, as bits."""
+"""What the atomic operations compute: from the old value and the operands to the new value, as bits.
+
+Three families, as ptxas 13.0 takes them for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``),
+``cp.reduce.async.bulk``, and ``red.async``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .floats import arithmetic
 from .floats import extreme as float_extreme
+from .formats import F64, decode, encode
 from .forms import Compute, Form, Mode, form, plain
 from .integers import extreme as integer_extreme
 from .integers import packed
 
 
-def _noftz(name: str) -> Any:
-    """f16 and bf16 sums keep subnormals (``.noftz``); f32 sums in global memory do too."""
-    return lambda mode: arithmetic(name)(Mode(mode.types, frozenset()))
+def _sum(*modifiers: str) -> Callable[[Mode], Compute]:
+    """Sums of the arithmetic units, whatever the modifiers of the opcode are."""
+    return lambda mode: arithmetic("add")(Mode(mode.types, frozenset(modifiers)))
+
+
+def _extreme(largest: bool) -> Callable[[Mode], Compute]:
+    return lambda mode: float_extreme(largest)(Mode(mode.types, frozenset()))
+
+
+def _double_sum(mode: Mode) -> Compute:
+    """``add.f64`` in global memory: a NaN stays as it is, and of two the operand's is the result (seen on an H200)."""
+
+    def compute(old: Any, b: Any) -> Any:
+        x, y = decode(old, F64), decode(b, F64)
+        return np.where(np.isnan(y), b, np.where(np.isnan(x), old, encode(x + y, F64)))
+
+    return compute
 
 
 def _increment(mode: Mode) -> Compute:
@@ -28,29 +48,54 @@ def _decrement(mode: Mode) -> Compute:
     return lambda old, bound: np.where((old == 0) | (old > bound), bound, old - old.dtype.type(1))
 
 
+def _integers(add: str, extremes: str, bits: str) -> tuple[Form, ...]:
+    """The operations on whole numbers, with the types of each."""
+    return (
+        form("add", add, "t = t t", plain(lambda old, b: old + b)),
+        form("inc", "u32", "t = t t", _increment),
+        form("dec", "u32", "t = t t", _decrement),
+        form("min", extremes, "t = t t", integer_extreme(largest=False)),
+        form("max", extremes, "t = t t", integer_extreme(largest=True)),
+        form("and", bits, "t = t t", plain(lambda old, b: old & b)),
+        form("or", bits, "t = t t", plain(lambda old, b: old | b)),
+        form("xor", bits, "t = t t", plain(lambda old, b: old ^ b)),
+    )
+
+
+_GLOBAL_SUMS = (form("add", "f32", "t = t t", _sum("ftz")), form("add", "f64", "t = t t", _double_sum))
+"""Of the L2 cache, which flushes subnormal f32 (the ISA has it for global memory)."""
+_SHARED_SUMS = (form("add", "f32 f64", "t = t t", _sum()),)
+"""In shared memory they are a loop around the instructions of registers."""
+_NARROW_SUMS = (form("add.noftz", "f16 bf16", "t = t t", _sum()),)
+
 ATOMICS: tuple[Form, ...] = (
     form("exch", "b32 b64 b128", "t = t t", plain(lambda old, new: np.broadcast_to(new, old.shape))),
     form("cas", "b16 b32 b64 b128", "t = t t t", plain(lambda old, wanted, new: np.where(old == wanted, new, old))),
-    form("add", "u32 s32 u64 s64", "t = t t", plain(lambda old, b: old + b)),
-    form("add", "f32 f64", "t = t t", _noftz("add")),
-    form("add.noftz", "f16 bf16", "t = t t", _noftz("add")),
-    form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_noftz("add"))),
-    form("inc", "u32", "t = t t", _increment),
-    form("dec", "u32", "t = t t", _decrement),
-    form("min", "u32 s32 u64 s64", "t = t t", integer_extreme(largest=False)),
-    form("max", "u32 s32 u64 s64", "t = t t", integer_extreme(largest=True)),
-    form("min.noftz", "f16 bf16", "t = t t", lambda mode: float_extreme(largest=False)(Mode(mode.types, frozenset()))),
-    form("max.noftz", "f16 bf16", "t = t t", lambda mode: float_extreme(largest=True)(Mode(mode.types, frozenset()))),
-    form("and", "b32 b64", "t = t t", plain(lambda old, b: old & b)),
-    form("or", "b32 b64", "t = t t", plain(lambda old, b: old | b)),
-    form("xor", "b32 b64", "t = t t", plain(lambda old, b: old ^ b)),
+    *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),
+    *_GLOBAL_SUMS,
+    *_NARROW_SUMS,
+    form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),
 )
-"""Operations of ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), by their names after the scope."""
+"""Operations of ``atom`` and ``red`` on global memory, by their names after the scope."""
+
+FAMILIES: dict[str, tuple[Form, ...]] = {
+    "atom": ATOMICS,
+    "atom.shared": (*_SHARED_SUMS, *(each for each in ATOMICS if each not in _GLOBAL_SUMS)),
+    "cp.reduce.async.bulk": (
+        *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),
+        *_GLOBAL_SUMS,
+        *_NARROW_SUMS,
+        form("min", "f16 bf16", "t = t t", _extreme(largest=False)),
+        form("max", "f16 bf16", "t = t t", _extreme(largest=True)),
+    ),
+    "red.async": _integers("u32 s32 u64 s64", "u32 s32", "b32"),
+}
+"""The operations of each family; bulk reductions are those to global memory (to a cluster there are fewer)."""
 
 
-def atomic_operation(name: str, type: str, *, noftz: bool = False) -> Compute | None:
-    """The computation of an atomic operation on a type, or None when there is none."""
-    for each in ATOMICS:
+def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
+    """The computation of an atomic operation on a type, or None when its family (:data:`FAMILIES`) has none."""
+    for each in FAMILIES[family]:
         if each.name == name:
             mode = each.match((type,), ("noftz",) if noftz else ())
             if mode is not None:

@@ -101,29 +101,46 @@ def _float_to_float(mode: Mode) -> Compute:
     wanted, held = FORMATS[mode.types[0]], FORMATS[mode.types[1]]
     whole = mode.one_of("rni", "rzi", "rmi", "rpi")
     direction = mode.direction
+    flushes = mode.has("ftz") and held.name in ("f32", "bf16") and wanted.name != "f16"  # F2F.F16.F32 has no .FTZ
+    keeps_payload = F64 in (wanted, held) and not mode.has("sat")
 
     def compute(raw: Any) -> Any:
-        if mode.has("ftz") and held.name == "f32":
+        if flushes:
             raw = flush(raw, held)
+            if wanted is F64:  # FMUL.FTZ by one, which makes NaNs canonical, and F2F of that
+                raw = np.where(np.isnan(decode(raw, held)), held.dtype.type(held.nan), raw)
         values = decode(raw, held)
         if whole:
             values = np.copysign(round_integral(values, whole[:2]), values)
+        if mode.has("ftz") and held is F64:
+            values = _without_tiny(values, direction)
         result = encode(values if wanted is F64 else _fit(values, wanted, direction, mode), wanted)
-        if wanted is F64 and not mode.has("sat"):
-            result = _with_payload(result, raw, held)
+        if keeps_payload:
+            result = _with_payload(result, wanted, raw, held)
         return finish(result, wanted, mode)
 
     return compute
 
 
-def _with_payload(result: Any, raw: Any, held: Format) -> Any:
-    """NaNs of f64 that come from another type keep the payload and become quiet."""
-    fraction = held.precision - 1
-    bits = raw.astype(np.uint64)
-    sign = (bits >> np.uint64(held.bits - 1)) << np.uint64(63)
-    payload = (bits & np.uint64((1 << fraction) - 1)) << np.uint64(52 - fraction)
-    nan = np.isnan(decode(raw, held))
-    return np.where(nan, sign | np.uint64(0x7FF8000000000000) | payload, result)
+def _without_tiny(values: Any, direction: str) -> Any:
+    """``cvt.ftz.f32.f64``: zeros where ptxas compares the operand with a bound of its direction (13.0, sm_90)."""
+    smallest = FORMATS["f32"].min_normal
+    nearest, away = smallest * (1 - 2.0**-25), smallest * (1 - 2.0**-24)
+    if direction in ("rm", "rp"):
+        bound = np.where(np.signbit(values) == (direction == "rm"), away, smallest)
+    else:
+        bound = np.full(1, nearest if direction == "rn" else smallest)
+    return np.where(np.abs(values) < bound, np.copysign(0.0, values), values)
+
+
+def _with_payload(result: Any, wanted: Format, raw: Any, held: Format) -> Any:
+    """NaNs of f64 to or from another type keep the sign and the upper bits of the payload, and become quiet."""
+    kept, had = wanted.precision - 1, held.precision - 1
+    whole = raw.astype(np.uint64)
+    sign = (whole >> np.uint64(held.bits - 1)) << np.uint64(wanted.bits - 1)
+    payload = ((whole & np.uint64((1 << had) - 1)) << np.uint64(52 - had)) >> np.uint64(52 - kept)
+    quiet = np.uint64((1 << (wanted.bits - 1)) - (1 << (kept - 1)))  # the exponent, and the first bit of the fraction
+    return np.where(np.isnan(decode(raw, held)), (sign | quiet | payload).astype(wanted.dtype), result)
 
 
 def _same(mode: Mode) -> Compute:
@@ -152,7 +169,7 @@ def _tf32_away(mode: Mode) -> Compute:
 
 def _fit(values: Any, format: Any, direction: str, mode: Mode) -> Any:
     """Rounded to a format; with ``.satfinite`` the largest finite value where it would overflow."""
-    found = quantize(values, format, direction, ftz=mode.has("ftz") and format.name == "f32")
+    found = quantize(values, format, direction)
     if mode.has("satfinite"):
         found = np.where(np.isnan(found), found, np.clip(found, -format.max_finite, format.max_finite))
     return found

@@ -4,13 +4,16 @@ Formats up to 32 bits are computed in float64 with the rest rounded to odd, so t
 (:mod:`.formats`); quotients and roots need no rest, because no quotient or root of 24-bit numbers comes nearer to a
 number of 25 bits than float64 can tell. f64 is in :mod:`.double`.
 
+Which NaN comes out is a fact of the hardware: f32 and narrower give the one of their format; f64 units pass an operand's
+(:func:`propagated`). Found on an H200 (driver 580.159, sm_90) and in the SASS of ptxas 13.0 for sm_90.
+
 Functions for which the ISA gives an error bound only (``.approx``, ``.full``) are computed in float64 and rounded once:
 inside the bound, but the last bits of hardware may differ. Their forms are marked ``approximate``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,9 @@ from . import double
 from .formats import F64, FORMATS, Format, decode, encode, flush, odd_sum, quantize
 from .forms import Compute, Form, Mode, form
 from .integers import packed
+
+QUIET = np.uint64(1 << 51)
+"""The bit of f64 that makes a NaN quiet."""
 
 Operation = Callable[..., Any]
 """Of float64 values and a direction; rounded to odd unless it computes in f64."""
@@ -68,14 +74,15 @@ def _canonical(values: Any, raw: Any, format: Format) -> Any:
     return np.where(np.isnan(values), format.dtype.type(format.nan), raw)
 
 
-def propagated(result: Any, sources: tuple[Any, ...]) -> Any:
-    """f64 results with the NaN payload of the first operand that is a NaN, made quiet.
+def propagated(result: Any, sources: Sequence[Any]) -> Any:
+    """f64 results with the sign and payload of the last operand that is a NaN, made quiet.
 
-    The ISA promises payloads for f64 alone, ``fma`` left out.
+    The adder, the multiplier and the fused unit do that: DADD has its operands in the places of the first and the
+    third of DFMA, DMUL in those of the first and the second, and in both the second wins.
     """
-    found = np.array(np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources))))
-    for raw in reversed(sources):
-        found = np.where(np.isnan(raw.view(np.float64)), raw | _QUIET, found)
+    found = np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources)))
+    for raw in sources:
+        found = np.where(np.isnan(raw.view(np.float64)), raw | QUIET, found)
     return found
 
 
@@ -97,7 +104,8 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
             values = [decode(x, format) for x in raw]
             if format is F64:
                 result = encode(_DOUBLE[name](*values, direction), format)
-                return finish(result if name == "fma" else propagated(result, raw), format, mode)
+                # division is a subroutine, where the first NaN wins
+                return finish(propagated(result, raw[::-1] if name == "div" else raw), format, mode)
             exact = _EXACT[name](*values, direction)
             if nearest:
                 found = exact.astype(np.float32)
@@ -135,7 +143,8 @@ def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
                 raw = tuple(flush(x, format) for x in raw)
             values = function(*(decode(x, format) for x in raw))
             rounded = values if format is F64 else quantize(values, format, "rn", ftz=mode.has("ftz"))
-            return finish(encode(rounded, format), format, mode)
+            result = encode(rounded, format)
+            return finish(propagated(result, raw) if format is F64 else result, format, mode)
 
         return compute
 
@@ -172,7 +181,7 @@ def _divide_approximately(full: bool) -> Callable[..., Any]:
 
 
 def _sign_change(function: Callable[[Any, Format], Any]) -> Callable[[Mode], Compute]:
-    """``neg`` and ``abs``: of the sign alone; a NaN becomes the one of arithmetic, but for f64."""
+    """``neg`` and ``abs``: of the sign alone; NaNs are those of arithmetic, for they are sums with -0."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]
@@ -181,14 +190,11 @@ def _sign_change(function: Callable[[Any, Format], Any]) -> Callable[[Mode], Com
             if mode.has("ftz"):
                 raw = flush(raw, format)
             result = function(raw, format)
-            return result if format is F64 else _canonical(decode(raw, format), result, format)
+            return propagated(result, [raw]) if format is F64 else _canonical(decode(raw, format), result, format)
 
         return compute
 
     return build
-
-
-_QUIET = np.uint64(1 << 51)
 
 
 def _sign_bit(format: Format) -> Any:
@@ -218,7 +224,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
                 result = result | signs
             nan = (a_nan | b_nan) if mode.has("NaN") else (a_nan & b_nan)
             # f64 is a comparison and a selection, with the second operand made quiet where both are NaNs
-            return np.where(nan, b | _QUIET if format is F64 else format.dtype.type(format.nan), result)
+            return np.where(nan, b | QUIET if format is F64 else format.dtype.type(format.nan), result)
 
         def compute(*raw: Any) -> Any:
             if mode.has("ftz"):
@@ -237,7 +243,7 @@ def _copy_sign(mode: Mode) -> Compute:
 
 
 def _test(mode: Mode) -> Compute:
-    """``testp``: the class of a number."""
+    """``testp``: the class of a number; a zero is normal."""
     kind = mode.one_of("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     smallest = FORMATS[mode.type].min_normal
 
@@ -248,7 +254,7 @@ def _test(mode: Mode) -> Compute:
             "infinite": np.isinf,
             "number": lambda v: ~np.isnan(v),
             "notanumber": np.isnan,
-            "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest),
+            "normal": lambda v: np.isfinite(v) & ((v == 0) | (np.abs(v) >= smallest)),
             "subnormal": lambda v: (v != 0) & (np.abs(v) < smallest),
         }
         return tests[kind](x)

@@ -49,7 +49,7 @@ class Format:
 F16 = Format("f16", 16, 11, -14, 65504.0, 0x7FFF)
 BF16 = Format("bf16", 16, 8, -126, float(np.ldexp(255.0, 120)), 0x7FFF)
 F32 = Format("f32", 32, 24, -126, float(np.finfo(np.float32).max), 0x7FFFFFFF)
-TF32 = Format("tf32", 32, 11, -126, float(np.ldexp(2047.0, 117)), 0x7FFFFFFF)
+TF32 = Format("tf32", 32, 11, -126, float(np.ldexp(2047.0, 117)), 0x7FFFE000)
 F64 = Format("f64", 64, 53, -1022, float(np.finfo(np.float64).max), 0xFFF8000000000000)
 E4M3 = Format("e4m3", 8, 4, -6, 448.0, 0x7F)
 E5M2 = Format("e5m2", 8, 3, -14, 57344.0, 0x7F)

@@ -300,12 +300,21 @@ def _reverse(a: Any) -> Any:
     return result
 
 
+def _field(raw: Any, width: int) -> Any:
+    """The start or the length of a bit field.
+
+    The ISA takes their low 8 bits, and so do BFE and BFI of 32 bits. Of 64 bits they are shifts in SASS (sm_90, ptxas
+    13.0; confirmed on an H200), which take all 32 bits and saturate. Constants beyond 255 ptxas refuses.
+    """
+    return (raw if width == 64 else raw & np.uint32(0xFF)).astype(np.int64)
+
+
 def _extract(mode: Mode) -> Compute:
     """Bits ``[start, start + length)``; a signed field is extended by its top bit, or by bit 31 or 63 if that is less."""
 
     def compute(a: Any, start: Any, length: Any) -> Any:
         width = a.dtype.itemsize * 8
-        at, count = (start & np.uint32(0xFF)).astype(np.int64), (length & np.uint32(0xFF)).astype(np.int64)
+        at, count = _field(start, width), _field(length, width)
         inside = np.minimum(count, width)
         one = np.uint64(1)
         mask = np.where(inside >= 64, ~np.uint64(0), (one << (inside % 64).astype(np.uint64)) - one)
@@ -325,8 +334,9 @@ def _extract(mode: Mode) -> Compute:
 
 
 def _insert(field: Any, background: Any, start: Any, length: Any) -> Any:
+    """``bfi``: the low ``length`` bits of a word over the background from ``start``."""
     width = field.dtype.itemsize * 8
-    at, count = (start & np.uint32(0xFF)).astype(np.int64), (length & np.uint32(0xFF)).astype(np.int64)
+    at, count = _field(start, width), _field(length, width)
     one = np.uint64(1)
     low = np.where(count >= 64, ~np.uint64(0), (one << (count % 64).astype(np.uint64)) - one)
     shift = np.minimum(at, 63).astype(np.uint64)
