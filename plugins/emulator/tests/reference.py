@@ -564,6 +564,13 @@ def evaluate(name: str, types: tuple[str, ...], modifiers: frozenset, operands: 
     ]
 
 
+def reduced(bits: int) -> float:
+    """The angle whose sine and cosine hardware gives: a turn's part of the f32 product with 1 / 2 pi, rounded towards zero."""
+    x, factor = decode(bits, "f32"), decode(0x3E22F983, "f32")
+    turns = decode(encode(multiply(x, factor), "f32", "rz"), "f32").value
+    return 2 * math.pi * float(abs(turns) % 1) * (-1 if x.sign else 1)
+
+
 def approximation(name: str, operands: list[float]) -> float:
     """The true value of a function that hardware only approximates, as near as a double gets."""
     x = operands[0]

@@ -81,6 +81,21 @@ def square_root(a: Any, direction: str) -> Any:
     return _exactly(_directed(root, rest, direction), "sqrt", (a,), direction, unsafe & (a > 0))
 
 
+def inverse_root(a: Any) -> Any:
+    """``1 / sqrt(a)`` to nearest: a float64 quotient put right by what its square times ``a`` lacks of one."""
+    small, exponent = np.frexp(a)
+    odd_exponent = exponent & 1
+    inside = np.isfinite(a) & (a > 0)
+    x = np.where(inside, np.ldexp(small, odd_exponent), 1.0)
+    root = 1.0 / np.sqrt(x)
+    square, square_low, _ = _two_product(root, root)
+    product, product_low, _ = _two_product(x, square)
+    lack = ((1.0 - product) - product_low) - x * square_low
+    correction = root * (lack * (0.5 + 0.375 * lack))  # the second term decides near ties
+    found = np.ldexp(root + correction, -((exponent - odd_exponent) // 2))
+    return np.where(inside, found, 1.0 / np.sqrt(a))
+
+
 def _outside(x: Any) -> Any:
     """Where an exponent leaves no room for the transformations (infinities and NaNs need none)."""
     _, exponent = np.frexp(x)
