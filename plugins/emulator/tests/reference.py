@@ -171,6 +171,8 @@ def float_operation(name: str, type: str, modifiers: frozenset, operands: list[i
         result = root(x[0])
     if result.nan and type == "f64":
         quiet = [bits | 1 << 51 for bits, number in zip(operands, x, strict=True) if number.nan]
+        if name in ("fma", "mad") and x[1].nan:  # the second factor's goes before the addend's, as on an H200
+            return operands[1] | 1 << 51
         if quiet:  # of two NaNs a division gives the first, the other units give the last
             return quiet[0] if name == "div" else quiet[-1]
         return FORMATS[type][2]

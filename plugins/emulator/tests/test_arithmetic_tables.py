@@ -177,7 +177,7 @@ MADE_QUIET = 0xFFFC000000000001
 
 @pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
 def test_sums_and_products_of_f64_give_their_last_nan_made_quiet(direction):
-    """As an H200 does (driver 580.159); where the addend of a fused operation and a factor are both NaNs was not seen."""
+    """As an H200 does (driver 580.159); of a fused operation the second factor's goes before the addend's."""
     one, zero, infinity = 0x3FF0000000000000, 0, 0x7FF0000000000000
     for name in ("add", "sub", "mul"):
         opcode = f"{name}.{direction}.f64"
@@ -191,6 +191,8 @@ def test_sums_and_products_of_f64_give_their_last_nan_made_quiet(direction):
         assert bits_of(opcode, zero, infinity, QUIET_NAN) == QUIET_NAN
         assert bits_of(opcode, QUIET_NAN, SIGNALLING_NAN, infinity) == MADE_QUIET
         assert bits_of(opcode, SIGNALLING_NAN, one, zero) == MADE_QUIET
+        assert bits_of(opcode, one, SIGNALLING_NAN, QUIET_NAN) == MADE_QUIET
+        assert bits_of(opcode, one, QUIET_NAN, SIGNALLING_NAN) == QUIET_NAN
         assert bits_of(opcode, zero, infinity, one) == 0xFFF8000000000000
     assert bits_of(f"div.{direction}.f64", QUIET_NAN, SIGNALLING_NAN) == QUIET_NAN
 

@@ -329,7 +329,13 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
             operation = part
     returns = name == "atom"
     compute = atomic_operation(operation, type, noftz=noftz) if operation else None
-    if compute is None or (not returns and operation in ("exch", "cas")) or space in ("param", "const", "local"):
+    in_shared = atomic_operation(operation, type, noftz=noftz, family="atom.shared") if operation else None
+    if (
+        compute is None
+        or in_shared is None
+        or (not returns and operation in ("exch", "cas"))
+        or space in ("param", "const", "local")
+    ):
         raise refuse(instruction, f"this form of {name} is not known")
     if not returns and order in ("acquire", "acq_rel"):
         raise refuse(instruction, "red has no result to acquire by")
@@ -344,12 +350,12 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         values = [read(machine, lanes) for read in readers]
 
-        def update(old: Any, rows: Any, columns: Any) -> Any:
+        def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
             picked = [
                 value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0] for value in values
             ]
             with np.errstate(all="ignore"):
-                return compute(old, *picked)
+                return (in_shared if shared else compute)(old, *picked)
 
         old = machine.atomic(lanes, access, address(machine, lanes), update)
         if write is not None:

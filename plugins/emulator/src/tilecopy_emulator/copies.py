@@ -179,7 +179,7 @@ def bulk_reduction(instruction: Instruction, program: Program) -> Step:
     noftz = "noftz" in rest
     rest = [part for part in rest if part != "noftz"]
     type, operation = rest.pop(), rest.pop()
-    compute = atomic_operation(operation, type, noftz=noftz)
+    compute = atomic_operation(operation, type, noftz=noftz, family="cp.reduce.async.bulk")
     if compute is None:
         raise refuse(instruction, f"a bulk reduction .{operation}.{type} is not known")
     operands = list(instruction.operands)
@@ -420,7 +420,7 @@ def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:
 def _red_async(instruction: Instruction, program: Program) -> Step:
     """``red.async``: an operation of relaxed cluster scope at the destination."""
     *parts, operation, type = instruction.opcode
-    compute = atomic_operation(operation, type)
+    compute = atomic_operation(operation, type, family="red.async")
     known = {"red", "async", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
     if compute is None or operation in ("exch", "cas") or not set(parts) <= known or REGISTER_BITS[type] < 32:
         raise refuse(instruction, "this form of red.async is not known")

@@ -386,7 +386,7 @@ class Machine:
         spaces.store(self, lanes, access, addresses, raw)
 
     def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
-        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values. Returns the old ones."""
+        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
         return spaces.atomic(self, lanes, access, addresses, update)
 
     # ------------------------------------------------------------------------------------------- running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -100,7 +101,7 @@ def atomic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, updat
             lambda part, to, x, rows: atomic(machine, part, to, x, _of_rows(update, rows)),
         )  # fmt: skip
     if access.space[:6] == "shared":
-        return machine.shared.atomic(lanes, access, addresses, update)
+        return machine.shared.atomic(lanes, access, addresses, partial(update, shared=True))
     memory = machine.launch.memory
     addresses = memory.spread(machine, lanes, _wide(addresses))
     machine.flags.prepare(access)
@@ -181,4 +182,4 @@ def _of_space(machine: Machine, lanes: Lanes, access: Access, addresses: Any, ki
 def _of_rows(update: Any, rows: Any) -> Any:
     if rows is None:
         return update
-    return lambda old, part, columns: update(old, rows[part], columns)
+    return lambda old, part, columns, **where: update(old, rows[part], columns, **where)

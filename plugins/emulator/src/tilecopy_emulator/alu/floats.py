@@ -78,7 +78,8 @@ def propagated(result: Any, sources: Sequence[Any]) -> Any:
     """f64 results with the sign and payload of the last operand that is a NaN, made quiet.
 
     The adder, the multiplier and the fused unit do that: DADD has its operands in the places of the first and the
-    third of DFMA, DMUL in those of the first and the second, and in both the second wins.
+    third of DFMA, DMUL in those of the first and the second, and in both the second wins; of all three of DFMA the
+    second does, then the third (seen on an H200).
     """
     found = np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources)))
     for raw in sources:
@@ -104,8 +105,11 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
             values = [decode(x, format) for x in raw]
             if format is F64:
                 result = encode(_DOUBLE[name](*values, direction), format)
-                # division is a subroutine, where the first NaN wins
-                return finish(propagated(result, raw[::-1] if name == "div" else raw), format, mode)
+                if name == "div":  # a subroutine, where the first NaN wins
+                    raw = raw[::-1]
+                elif len(raw) == 3:
+                    raw = (raw[0], raw[2], raw[1])
+                return finish(propagated(result, raw), format, mode)
             exact = _EXACT[name](*values, direction)
             if nearest:
                 found = exact.astype(np.float32)
