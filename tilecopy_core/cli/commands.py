@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.console import Console
@@ -16,6 +16,7 @@ from ..errors import RequestError, did_you_mean
 from ..executors import executors
 from ..kernel import KernelBuilder
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from ..layout import Layout
 from ..memory import Region
 from ..registry import default_registry
 from ..target import TARGETS
@@ -201,17 +202,17 @@ def ptx_command(
     kernel = KernelBuilder("copy", threads=threads)
     regions = []
     for region in (src, dst):
-        buffer = region.buffer
+        buffer, layout = region.buffer, cast("Layout", region.buffer.layout)
         if buffer.space == "global":
             declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=_strides(region))
         elif buffer.space == "shared":
-            declared = kernel.shared(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
+            declared = kernel.shared(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
         elif buffer.space == "local":
             if buffer.span_bytes > _MAX_LOCAL_BYTES:
                 raise RequestError(
                     f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers"
                 )
-            declared = kernel.local(buffer.shape, buffer.dtype, layout=buffer.layout, name=buffer.name)
+            declared = kernel.local(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
         else:
             raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
         box = tuple(slice(start, start + extent) for start, extent in zip(region.starts, region.extents, strict=True))

@@ -150,9 +150,9 @@ class Bound:
         return self.region.starts[self.dim]
 
     @property
-    def limit(self) -> int:
+    def limit(self) -> Int:
         """Extent of the buffer less that of the region."""
-        return self.region.buffer.shape[self.dim] - self.region.extents[self.dim]
+        return add(self.region.buffer.shape[self.dim], -self.region.extents[self.dim])
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""

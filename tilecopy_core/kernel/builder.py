@@ -485,7 +485,7 @@ class KernelBuilder:
             cta_group: 1, or 2 for a pair of CTAs.
         """
         holder = self._holder(buffer)
-        needed = -(-buffer.layout.span(TCol) * buffer.dtype.bits // 32)
+        needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         if type(columns) is not int or needed > columns:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns!r} are allocated")
         self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
@@ -515,7 +515,7 @@ class KernelBuilder:
             raise RequestError(f"tcgen05_ld fills 32-bit elements from a column on, not {fragment!r} from {column!r}")
 
         def write(ptx: PtxBuilder) -> None:
-            registers = ptx.fragment(fragment)
+            registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
             base = tcgen05.allocated_address(ptx, ptx.address(holder))
             tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column))
 

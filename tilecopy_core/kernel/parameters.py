@@ -23,6 +23,7 @@ import attrs
 from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, RequestError
 from ..expr import Expr, Int, evaluate, symbols_of
+from ..layout import StridedLayout
 from ..memory import Buffer
 
 __all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
@@ -146,7 +147,8 @@ class ArrayParameter(Parameter):
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
         """The parameter of a global buffer, one stride a dimension."""
-        strides = tuple(it.stride for it in buffer.layout.shard)
+        layout = buffer.layout
+        strides = layout.strides if isinstance(layout, StridedLayout) else tuple(it.stride for it in layout.shard)
         return cls(buffer.name, buffer.shape, strides, buffer.dtype, buffer.align_bytes, written)
 
     @property

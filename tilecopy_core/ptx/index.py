@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from ..errors import LayoutError, PtxError
+from ..errors import PtxError
 from ..expr import (
     Atom,
     Condition,
@@ -30,9 +30,10 @@ from ..expr import (
     terms_of,
     xor,
 )
-from ..layout import Swizzle
+from ..layout import Swizzle, m
 from ..memory import Buffer
 from ..target import Target
+from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, Emitter
 from .operands import Address, Register
@@ -318,10 +319,9 @@ class IndexEmitter(Emitter):
 
 
 def _span_bytes(buffer: Buffer) -> int | None:
-    try:
-        return buffer.span_bytes
-    except LayoutError:  # a stride is symbolic
-        return None
+    """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
+    _, most = bounds_of(reach(buffer.memory.layout, m))
+    return None if most is None else -(-most * buffer.memory.dtype.bits // 8)
 
 
 class SwizzledTerms:
