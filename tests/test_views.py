@@ -255,7 +255,7 @@ def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:
         (lambda: shared((4, 4, 4)).T, r"has 3 dimensions; .T is for two, permute\(...\) names the order"),
         (lambda: shared().permute(0, 0), r"permute names each of the 2 dimensions once, 0 to 1; found \(0, 0\)"),
         (lambda: shared().permute(1), r"found \(1,\)"),
-        (lambda: shared((4, 6), layout=TileLayout(S[(8, 3) : (4, 1)])).T, "straddles two dimensions"),
+        (lambda: shared((4, 6), layout=TileLayout(S[(6, 4) : (5, 1)])).T, "straddles two dimensions"),
         (lambda: shared().view(shape=(64, 65)), r"the shape \(64, 65\) has 4160 elements, it has 4096; give layout="),
         (lambda: shared().view(layout=TileLayout(S[64, 32])), "has 2048 elements, the shape .* has 4096"),
         (

@@ -205,6 +205,8 @@ class CudaExecutor:
         recalled = self._recall(kernel, arguments, grid)
         if recalled is None:
             checked = self._check(kernel, arguments, grid)
+            if 0 in checked.binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
+                return
             if checked.staged:
                 self._launch_staged(checked, handle)
                 return
@@ -238,7 +240,7 @@ class CudaExecutor:
         """
         handle = self._stream(stream)
         checked = self._check(kernel, arguments, grid)
-        if checked.staged:
+        if checked.staged or 0 in checked.binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         ready = self._ready(checked)
         return PreparedLaunch(ready, ready.new_block(checked.addresses), handle, arguments)

@@ -12,9 +12,9 @@ from typing import cast as cast_type
 import attrs
 
 from ..errors import LayoutError, RequestError
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, symbols_of
-from ..layout import S, TCol, TileLayout, checked_extents
-from ..memory import Buffer, Memory, Region, check_identifier
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, only_symbol, symbols_of
+from ..layout import S, StridedLayout, TCol, TileLayout
+from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
 from ..scope import (
@@ -34,7 +34,7 @@ from ..target import Target
 from .barriers import Mbarrier, barrier_address
 from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
 from .built import BuiltKernel, Description, lower_kernel
-from .parameters import Parameter, ScalarParameter
+from .parameters import Parameter, ScalarParameter, SizeParameter
 from .statements import Action, Copy, If, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
@@ -150,7 +150,7 @@ class KernelBuilder:
         self.cta = ScopedCopies(self, cta(threads))
         self.threads = threads
         self._parameters: list[Buffer | Parameter] = []
-        self._scalars: dict[Symbol, ScalarParameter] = {}
+        self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
         self._shared: list[Buffer] = []
         self._memories: set[Memory] = set()
         self._names: set[str] = set()
@@ -170,7 +170,7 @@ class KernelBuilder:
     def param(
         self,
         name: str,
-        shape: Sequence[int] | int,
+        shape: Sequence[Int] | Int,
         dtype: Any,
         *,
         strides: Sequence[Int] | None = None,
@@ -180,20 +180,25 @@ class KernelBuilder:
 
         Args:
             name: an identifier.
-            shape: extents.
+            shape: extents; one may be made of sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
-            strides: in elements, row-major by default; one may be a :meth:`scalar`.
+            strides: in elements, row-major by default; one may be made of sizes and scalars.
             align_bytes: what the base address is a multiple of; checked at every launch.
         """
-        extents = checked_extents(shape, f"param {name}, shape")
-        layout = None
+        extents = checked_shape(shape, f"param {name}, shape", "global")
+        for extent in extents:
+            self._own(extent, f"param {name}, shape", anywhere=True)
+        layout: TileLayout | StridedLayout | None = None
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
                 raise LayoutError(f"param {name}: strides are one a dimension of {extents}, not {strides!r}")
             for stride in strides:
                 if is_int(stride):
-                    self._own(stride, f"param {name}, strides")
-            layout = TileLayout(S[extents : tuple(strides)])
+                    self._own(stride, f"param {name}, strides", anywhere=True)
+            if symbolic(extents):
+                layout = StridedLayout(extents, _checked_strides(strides, f"param {name}"))
+            else:
+                layout = TileLayout(S[extents : tuple(strides)])
         buffer = Buffer(
             extents,
             dtype,
@@ -207,8 +212,31 @@ class KernelBuilder:
         self._memories.add(buffer.memory)
         return buffer
 
+    def size(self, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = 2**31 - 1) -> Expr:
+        """A size that is known at launch only: it is read from the shapes of the arguments, never passed.
+
+        It may stand in a param's shape and strides, a range, a start, a scalar's bounds and the grid. One build serves
+        every value; vector widths follow ``multiple_of`` alone.
+
+        Args:
+            name: an identifier.
+            multiple_of: a divisor of every value; checked at launch like the bounds.
+            lower: smallest value, 0 or more.
+            upper: largest value; past 2**31 - 1 it travels as 64 bits.
+
+        Raises:
+            RequestError: a name that is taken, or bounds that no size meets.
+        """
+        check_identifier(name, "size name")
+        parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
+        self._claim(name, "size")
+        found = parameter.symbol()
+        self._parameters.append(parameter)
+        self._scalars[found] = parameter
+        return of_atom(found)
+
     def scalar(
-        self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
+        self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: Int = 0, upper: Int | None = None
     ) -> Expr:
         """An integer that the caller passes, for starts, strides and counts; what is declared is checked at launch.
 
@@ -216,20 +244,34 @@ class KernelBuilder:
             name: an identifier.
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
-            lower: smallest value.
-            upper: largest value; by default the largest of an int32 (2**62 for int64). A uint32 for which more is
-                declared is computed with in 64 bits.
+            lower: smallest value; may be made of sizes.
+            upper: largest value, may be made of sizes; by default the largest of an int32 (2**62 for int64). A uint32 for
+                which more is declared is computed with in 64 bits.
 
         Raises:
             RequestError: a name that is taken, no such dtype, or bounds that it does not have.
         """
         check_identifier(name, "scalar name")
-        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=lower, upper=upper)
+        within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
+        for bound in within:
+            self._own(bound, f"scalar {name}, bounds", anywhere=True)
+        low, high = bounds_of(lower)[0] if is_int(lower) else lower, upper
+        if isinstance(upper, Expr):
+            high = bounds_of(upper)[1]
+        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
+        found = of_atom(Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of))
+        if within:
+            limits = lower, parameter.upper if upper is None else upper
+            parameter = attrs.evolve(parameter, within=limits)
+            self._assume(found - limits[0], limits[1] - found)
         self._claim(name, "scalar")
-        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
         self._parameters.append(parameter)
-        self._scalars[found] = parameter
-        return of_atom(found)
+        self._scalars[only_symbol(found)] = parameter
+        return found
+
+    def _assume(self, *facts: Int) -> None:
+        """Let integers be known not to be negative in what follows."""
+        self._stack = [attrs.evolve(frame, known=together(frame.known, (facts,))) for frame in self._stack]
 
     def shared(
         self,
@@ -275,9 +317,11 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: str) -> None:
-        """Raise unless every symbol of an integer is one of this kernel's."""
+    def _own(self, value: Int, what: str, *, anywhere: bool = False) -> None:
+        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         for found in symbols_of(value):
+            if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
+                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
             if not found.register and found.varies == "grid" and found not in self._scalars:
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
 
@@ -331,10 +375,9 @@ class KernelBuilder:
         self._own(start, "range")
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
-        low = -(2**31) if low is None else low
-        if low < -(2**31) or (isinstance(stop, int) and stop >= 2**31):
-            raise RequestError(f"range({count}, start={start}): a loop counts in 32 bits, from -2**31 to 2**31 - 1")
-        last = 2**31 - 2 if high is None else max(min(high - 1, 2**31 - 2), low)
+        if low is None or high is None or low < -(2**62) or high > 2**62:
+            raise RequestError(f"range({count}, start={start}): a loop counts from -2**62 to 2**62 at most")
+        last = max(high - 1, low)
         number = self._counter.get("loop", 0)
         self._counter["loop"] = number + 1
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
@@ -397,8 +440,10 @@ class KernelBuilder:
             )
         for start in region.starts:
             self._own(start, f"{region}")
-        if region.is_symbolic:
-            self._bounds += bounds_checks(region, self._frame.known, self._where())
+        layout = region.buffer.layout
+        for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
+            self._own(stride, f"{region}, its layout")
+        self._bounds += bounds_checks(region, self._frame.known, self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 
@@ -567,7 +612,7 @@ class KernelBuilder:
         self,
         *,
         target: Target | str,
-        grid: Sequence[int] | int | None = None,
+        grid: Sequence[Int] | Int | None = None,
         cluster: Sequence[int] | int | None = None,
         registry: Registry | None = None,
     ) -> BuiltKernel:
@@ -575,7 +620,7 @@ class KernelBuilder:
 
         Args:
             target: such as ``"sm_90a"``.
-            grid: CTAs along x, y, z; may be given at launch instead.
+            grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
             cluster: CTAs of a cluster along x, y, z; likewise.
             registry: the variants to ask; by default the installed ones.
 
@@ -592,6 +637,9 @@ class KernelBuilder:
                 f"kernel {self.name}: {placed.statement.describe()} at {placed.where} has no statements: write `with` "
                 "before it (or `for` before a range)"
             )
+        for count in grid if isinstance(grid, (tuple, list)) else (grid,):
+            if isinstance(count, Expr):
+                self._own(count, "grid", anywhere=True)
         return lower_kernel(
             Description(
                 name=self.name,
@@ -608,6 +656,17 @@ class KernelBuilder:
             cluster=cluster,
             registry=registry,
         )
+
+
+def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
+    """Strides of an array whose shape is symbolic."""
+    for stride in strides:
+        if not is_int(stride):
+            raise LayoutError(f"{what}: a stride is an integer, not {stride!r}")
+        lower, _ = bounds_of(stride)
+        if lower is not None and lower < 0:
+            raise LayoutError(f"{what}: a stride is not negative; found {stride}")
+    return tuple(strides)
 
 
 def _operand(ptx: PtxBuilder, operand: Any) -> str:

@@ -10,17 +10,19 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError
-from ..expr import Int, Symbol, only_symbol
+from ..expr import Expr, Int, Symbol, evaluate, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
-from ..scope import block_index, cluster_rank
+from ..scope import GRID_LIMIT, block_index, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
-from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
+_MOST_REMEMBERED = 256
+"""Grids and numbers whose bounds were checked."""
 
 
 @attrs.frozen
@@ -44,7 +46,7 @@ class BuiltKernel:
         threads: threads of a CTA.
         parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
         written: names of the parameters that it writes.
-        grid: CTAs along x, y, z, or None: then it is given at launch.
+        grid: CTAs along x, y, z, each an integer or made of sizes and scalars; None: it is given at launch.
         cluster: CTAs of a cluster, or None.
         shared_bytes: shared memory of a CTA.
         dynamic_shared: whether that memory is one dynamic pool.
@@ -55,6 +57,7 @@ class BuiltKernel:
         statements: for each line of the PTX the number of its statement.
         executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
         remembered: what each executor keeps for later launches.
+        inside: grids and numbers for which the bounds were found to hold.
     """
 
     name: str
@@ -64,7 +67,7 @@ class BuiltKernel:
     threads: int
     parameters: tuple[Parameter, ...]
     written: frozenset[str]
-    grid: Dim3 | None
+    grid: tuple[Int, Int, Int] | None
     cluster: Dim3 | None
     shared_bytes: int
     dynamic_shared: bool
@@ -75,6 +78,7 @@ class BuiltKernel:
     statements: tuple[int, ...] = attrs.field(repr=False)
     executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
     remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+    inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
@@ -115,6 +119,9 @@ class BuiltKernel:
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        key = (grid, *(scalars.get(name) for name in self.scalars.values()))
+        if key in self.inside or 0 in grid:  # no CTA, nothing is accessed
+            return
         replacements: dict[Symbol, Int] = {
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
         }
@@ -125,21 +132,44 @@ class BuiltKernel:
             replacements[only_symbol(cluster_rank())] = cluster_rank(ranks)
         for bound in self.bounds:
             bound.check(replacements)
+        if len(self.inside) >= _MOST_REMEMBERED:
+            self.inside.clear()
+        self.inside.add(key)
 
-    def launch_grid(self, grid: Sequence[int] | int | None) -> Dim3:
-        """The grid of a launch: the argument, else the one given at build.
+    def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
+        """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
+
+        Args:
+            grid: as given at the launch.
+            numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: neither is given, both are and differ, or the cluster does not divide it.
+            LaunchError: neither is given, both are and differ, the cluster does not divide it, or the hardware has no such
+                grid.
         """
-        chosen = self.grid if grid is None else dim3(grid, "grid")
+        built = None if self.grid is None else self._evaluated(self.grid, numbers or {})
+        chosen = built if grid is None else dim3(grid, "grid")
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
-        if self.grid is not None and chosen != self.grid:
-            raise LaunchError(f"kernel {self.name} was built for the grid {self.grid}, not {chosen}")
+        if built is not None and chosen != built:
+            raise LaunchError(f"kernel {self.name} was built for the grid {_said(self.grid, built)}, not {chosen}")
         if self.cluster is not None and any(g % c for g, c in zip(chosen, self.cluster, strict=True)):
             raise LaunchError(f"kernel {self.name}: the grid {chosen} is not a multiple of the cluster {self.cluster}")
         return chosen
+
+    def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
+        counts = [
+            count
+            if isinstance(count, int)
+            else int(evaluate(count, {s: numbers[self.scalars[s]] for s in count.symbols}))
+            for count in grid
+        ]
+        for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
+            if not 0 <= count <= most:
+                said = _said(grid, tuple(counts))
+                raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
+        x, y, z = counts
+        return x, y, z
 
     def __call__(
         self,
@@ -206,6 +236,27 @@ class BuiltKernel:
         return chosen
 
 
+def _said(grid: Any, values: tuple[int, ...]) -> str:
+    """A grid in words, with its values where it is made of sizes."""
+    if any(isinstance(count, Expr) for count in grid):
+        return f"({', '.join(map(str, grid))}) = {values}"
+    return str(values)
+
+
+def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
+    """A grid as three counts, of which some may be symbolic.
+
+    Raises:
+        RequestError: not one to three counts.
+    """
+    counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not any(isinstance(count, Expr) for count in counts):
+        return dim3(value, "grid")  # type: ignore[arg-type]
+    dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
+    x, y, z = (*counts, 1, 1)[:3]
+    return x, y, z
+
+
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     """One to three counts as three.
 
@@ -240,7 +291,7 @@ class Description:
     name: str
     threads: int
     parameters: tuple[Buffer | Parameter, ...]
-    scalars: Mapping[Symbol, ScalarParameter]
+    scalars: Mapping[Symbol, ScalarParameter | SizeParameter]
     shared: tuple[Buffer, ...]
     body: tuple[Placed, ...]
     bounds: tuple[Bound, ...]
@@ -251,13 +302,14 @@ def lower_kernel(
     described: Description,
     *,
     target: Target | str,
-    grid: Sequence[int] | int | None,
+    grid: Sequence[Int] | Int | None,
     cluster: Sequence[int] | int | None,
     registry: Registry | None,
 ) -> BuiltKernel:
     """Lower recorded statements for a target."""
     chosen = target_of(target)
-    grid3 = None if grid is None else dim3(grid, "grid")
+    grid3 = None if grid is None else grid_of(grid)
+    sizes = _sizes(described)
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     shared = SharedPlan.of(described.shared, chosen)
     bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
@@ -265,7 +317,7 @@ def lower_kernel(
     context = Lowering(ptx, chosen, registry or default_registry())
     context.run(described.body)
     declared = tuple(
-        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else p
+        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
     )
     text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
@@ -287,12 +339,23 @@ def lower_kernel(
         origins=tuple(context.origins),
         statements=statements,
     )
-    if grid3 is not None:
-        kernel.launch_grid(None)
+    if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
+        launched = kernel.launch_grid(None)
         if not described.scalars:
-            kernel.check_bounds(grid3, {})
-            kernel = attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
+            kernel.check_bounds(launched, {})
+            return attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
+    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
+        known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+        kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
     return kernel
+
+
+def _sizes(described: Description) -> dict[str, SizeParameter]:
+    """The sizes, each with the dimensions that it is read from."""
+    shapes = [(p.name, p.shape) for p in described.parameters if isinstance(p, Buffer)]
+    return {
+        p.name: p.read_from(found, shapes) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
+    }
 
 
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:

@@ -296,23 +296,24 @@ class IndexEmitter(Emitter):
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
-        counter = self.reg("b32")
-        self.instr("mov.b32", counter, self.value(start) if isinstance(start, Expr) else start)
-        head, end = self.new_label("loop"), self.new_label("endloop")
         stop = start + count
+        bits = 32 if fits(start, 32) and fits(stop, 32) else 64
+        counter = self.reg(f"b{bits}")
+        self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
+        head, end = self.new_label("loop"), self.new_label("endloop")
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr("setp.ge.s32", done, counter, self.value(stop) if isinstance(stop, Expr) else stop)
+            self.instr(f"setp.ge.s{bits}", done, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
             self.bind(index, counter)
             yield
             del self._bound[index]
-        self.instr("add.s32", counter, counter, 1)
+        self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
-        self.instr("setp.lt.s32", again, counter, self.value(stop) if isinstance(stop, Expr) else stop)
+        self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
