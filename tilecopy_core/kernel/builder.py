@@ -35,7 +35,7 @@ from .barriers import Mbarrier, barrier_address
 from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
 from .built import BuiltKernel, Description, lower_kernel
 from .parameters import Parameter, ScalarParameter, SizeParameter
-from .statements import Action, Copy, If, Load, Loop, Placed, Statement, Store, element_offset
+from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
@@ -471,6 +471,41 @@ class KernelBuilder:
             )
         self._use(element, written=written)
         element_offset(element)
+
+    def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
+        """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
+
+        A copy may start there at every scope whose threads load it from one place. Each call gives another integer.
+
+        Args:
+            value: an integer that was loaded, or computed of such.
+            lower: smallest value that it may have; may be made of sizes and scalars.
+            upper: largest; likewise.
+            clamp: move a value outside to the nearer bound. Without it such a value is a HazardError on the emulator, and
+                undefined on a GPU.
+
+        Raises:
+            RequestError: no integer value, or bounds that no value meets.
+        """
+        if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
+            given = value.dtype if isinstance(value, Value) else repr(value)
+            raise RequestError(f"index takes a value of an integer type, such as k.load(rows[i]), not {given}")
+        for bound in (lower, upper):
+            if not is_int(bound):
+                raise RequestError(f"index: a bound is an integer, not {bound!r}")
+            self._own(bound, "index, bounds", anywhere=True)
+        least, most = bounds_of(lower)[0], bounds_of(upper)[1]
+        if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
+            raise RequestError(f"index: no value is from {lower} to {upper}, within -2**62 to 2**62")
+        places = value.places()
+        name, varies = self._fresh("index"), "thread" if places is None else "cta"
+        found = Symbol(name, least, most, varies=varies, source=places or ())
+        turn = of_atom(found)
+        self.record(Index(found, value, lower, upper, bool(clamp)))
+        if isinstance(lower, Expr) or isinstance(upper, Expr):
+            known = together(self._frame.known, ((turn - lower, upper - turn),))
+            self._stack[-1] = attrs.evolve(self._frame, known=known)
+        return turn
 
     def cast(self, value: Any, dtype: Any) -> Value:
         """A value, number or symbolic integer converted to a dtype."""

@@ -10,7 +10,7 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError
-from ..expr import Expr, Int, Symbol, evaluate, only_symbol
+from ..expr import Expr, Int, Symbol, evaluate, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
@@ -34,6 +34,25 @@ class SharedAllocation:
     size_bytes: int
 
 
+@attrs.frozen
+class ValueCheck:
+    """A value from memory that is an index: what it must be, for executors that check.
+
+    Attributes:
+        line: line (from 1) of the PTX after which the register holds the value.
+        register: such as ``%r5``.
+        lower: smallest value, made of sizes and scalars.
+        upper: largest.
+        clamped: the instructions see to it.
+    """
+
+    line: int
+    register: str
+    lower: Int = attrs.field(eq=key_of)
+    upper: Int = attrs.field(eq=key_of)
+    clamped: bool
+
+
 @attrs.frozen(eq=False, repr=False)
 class BuiltKernel:
     """A lowered kernel; call it with arrays in the order of its parameters.
@@ -53,6 +72,7 @@ class BuiltKernel:
         allocations: the shared buffers in the pool.
         bounds: what must hold of the grid and the scalars.
         scalars: the name of the parameter that each symbol is.
+        value_checks: the values from memory that are indices.
         origins: what each statement is and where it was made; the first is none.
         statements: for each line of the PTX the number of its statement.
         executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
@@ -74,6 +94,7 @@ class BuiltKernel:
     allocations: tuple[SharedAllocation, ...]
     bounds: tuple[Bound, ...]
     scalars: Mapping[Symbol, str]
+    value_checks: tuple[ValueCheck, ...] = attrs.field(repr=False)
     origins: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
     executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
@@ -136,6 +157,35 @@ class BuiltKernel:
             self.inside.clear()
         self.inside.add(key)
 
+    def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
+        """The values from memory that must be checked as they run, their bounds known.
+
+        Args:
+            numbers: values of sizes and scalars, by name.
+
+        Raises:
+            LaunchError: nothing is within the bounds of one that is clamped.
+        """
+        found = []
+        for check in self.value_checks:
+            lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
+            if check.clamped and lower > upper:
+                raise LaunchError(
+                    f"kernel {self.name}: no index is from {check.lower} to {check.upper}, which is {lower} to {upper}\n"
+                    f"  at {self.origin_of(check.line)}"
+                )
+            if not check.clamped:
+                found.append(attrs.evolve(check, lower=lower, upper=upper))
+        return tuple(found)
+
+    def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
+        if isinstance(value, int):
+            return value
+        known = {s: numbers[name] for s in value.symbols if (name := self.scalars[s]) in numbers}
+        if len(known) < len(value.symbols):
+            raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
+        return int(evaluate(value, known))
+
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
         """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
 
@@ -158,12 +208,7 @@ class BuiltKernel:
         return chosen
 
     def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
-        counts = [
-            count
-            if isinstance(count, int)
-            else int(evaluate(count, {s: numbers[self.scalars[s]] for s in count.symbols}))
-            for count in grid
-        ]
+        counts = [self._number(count, numbers) for count in grid]
         for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
             if not 0 <= count <= most:
                 said = _said(grid, tuple(counts))
@@ -336,6 +381,7 @@ def lower_kernel(
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
         bounds=described.bounds,
         scalars={found: p.name for found, p in described.scalars.items()},
+        value_checks=_value_checks(text, context),
         origins=tuple(context.origins),
         statements=statements,
     )
@@ -348,6 +394,21 @@ def lower_kernel(
         known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
         kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
     return kernel
+
+
+def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
+    """Each index with the line that defines its register; no other line does."""
+    if not context.indices:
+        return ()
+    defined: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split()
+        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.")):
+            defined[words[1].rstrip(",")] = number
+    return tuple(
+        ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)
+        for register, index in context.indices
+    )
 
 
 def _sizes(described: Description) -> dict[str, SizeParameter]:

@@ -67,6 +67,15 @@ class IndexEmitter(Emitter):
         block.body = []
         self._bound[found] = (register, block.depth)
 
+    @contextmanager
+    def block(self) -> Iterator[Block]:
+        """A nested block; the symbols that were bound in it end with it."""
+        with super().block() as opened:
+            yield opened
+        self._bound = {
+            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
+        }
+
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
         return self.blocks[max((self._bound[s][1] for s in symbols if s in self._bound), default=0)]
@@ -310,7 +319,6 @@ class IndexEmitter(Emitter):
         with self.block():
             self.bind(index, counter)
             yield
-            del self._bound[index]
         self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
         self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tilecopy_core import BuiltKernel, LaunchError
+from tilecopy_core import BuiltKernel, HazardError, LaunchError
 from tilecopy_core.executors import HostArguments
+from tilecopy_core.kernel import ValueCheck
 
 from .memory import GlobalMemory
 from .program import parse
@@ -59,6 +60,23 @@ class EmulatorExecutor:
             array.name: memory.add(array.name, array.data, array.align_bytes, writable=array.writable)
             for array in host.arrays
         }
+        checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
+        before = [(a.data, a.data.copy()) for a in host.arrays if checks and a.name in kernel.written and a.writable]
+        try:
+            return self._run(kernel, host, memory, addresses, checks)
+        except HazardError:
+            for data, saved in before:  # an index out of its bounds is bad input: nothing is written
+                data[:] = saved
+            raise
+
+    def _run(
+        self,
+        kernel: BuiltKernel,
+        host: HostArguments,
+        memory: GlobalMemory,
+        addresses: dict[str, int],
+        checks: Sequence[ValueCheck],
+    ) -> Report:
         return run_grid(
             parse(kernel.ptx),
             grid=host.binding.grid,
@@ -69,6 +87,7 @@ class EmulatorExecutor:
             pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations],
             profile=self._profile,
             progress=self._progress,
+            value_checks=checks,
         )
 
 

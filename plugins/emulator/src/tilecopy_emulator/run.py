@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Any
 
 import attrs
 import numpy as np
+
+from tilecopy_core.kernel import ValueCheck
 
 from . import accesses, arithmetic, synchronisation, tensor
 from .accesses import access_of
@@ -57,6 +59,30 @@ def compile_program(program: Program) -> list[Step]:
     return steps
 
 
+def _with_checks(program: Program, steps: list[Step], checks: Sequence[ValueCheck]) -> list[Step]:
+    """The steps, a register's value held against its bounds after those that define an index."""
+    by_line = {check.line: check for check in checks}
+
+    def checked(step: Step, check: ValueCheck) -> Step:
+        bits = program.register_bits[check.register]
+
+        def run(machine: Machine, lanes: Any) -> None:
+            step(machine, lanes)
+            values = machine.read(check.register, lanes).astype(f"u{bits // 8}").view(f"i{bits // 8}")
+            outside = (values < check.lower) | (values > check.upper)
+            if outside.any():
+                at = int(np.argmax(outside))
+                said = f"the index {int(values[at])} is outside its declared {check.lower} to {check.upper}"
+                machine.hazard("bounds", said, lanes, at)
+
+        return run
+
+    return [
+        checked(step, by_line[instruction.line]) if instruction.line in by_line else step
+        for instruction, step in zip(program.instructions, steps, strict=True)
+    ]
+
+
 def shared_granule(program: Program) -> int:
     """The largest power of two that divides every shared access of a program, at most 16 bytes."""
     granule = 16
@@ -97,6 +123,7 @@ def run_grid(
     pool: list[tuple[str, int, int]],
     profile: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    value_checks: Sequence[ValueCheck] = (),
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -104,7 +131,7 @@ def run_grid(
         HazardError: an execution that the hardware leaves undefined.
         UnsupportedPtxError: an instruction that the emulator does not know.
     """
-    steps = compile_program(program)
+    steps = _with_checks(program, compile_program(program), value_checks)
     variables = shared_variables(program, pool)
     granule = shared_granule(program)
     shape = cluster or (1, 1, 1)
