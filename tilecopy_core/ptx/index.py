@@ -151,7 +151,13 @@ class IndexEmitter(Emitter):
         if isinstance(atom, (FloorDiv, Mod)):
             return self._division(block, atom)
         assert isinstance(atom, (Product, Xor))
-        bits = 32 if all(fits(part, 32) for part in (of_atom(atom), atom.left, atom.right)) else 64
+        narrow = all(fits(part, 32) for part in (atom.left, atom.right))
+        bits = 32 if narrow and fits(of_atom(atom), 32) else 64
+        if bits == 64 and narrow and isinstance(atom, Product):
+            lowest = min(bounds_of(part)[0] or 0 for part in (atom.left, atom.right))
+            sign = "u" if lowest >= 0 else "s"
+            factors = self.value(atom.left), self.value(atom.right)
+            return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
         left, right = self.value(atom.left, bits), self.value(atom.right, bits)
         opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
         return self.pure(block, opcode, self.reg(f"b{bits}"), left, right)
@@ -231,13 +237,14 @@ class IndexEmitter(Emitter):
             immediate: what the instruction adds beyond that.
             span_bytes: bytes of the global array, where they are known.
         """
-        by_depth: dict[int, list[Term]] = {}
-        for term in terms_of(varying):
-            by_depth.setdefault(self._home(term[0].symbols).depth, []).append(term)
+        parts: dict[tuple[int, bool], list[Term]] = {}
+        for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
+            uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
+            parts.setdefault((self._home(term[0].symbols).depth, uniform), []).append(term)
         total = start
         done: tuple[Term, ...] = ()
-        for depth in sorted(by_depth):
-            block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
+        for depth, uniform in sorted(parts):
+            block, part = self.blocks[depth], Expr(0, tuple(parts[depth, uniform]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
