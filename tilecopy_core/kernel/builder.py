@@ -32,7 +32,7 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
+from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, known_by, together
 from .built import BuiltKernel, Description, lower_kernel
 from .parameters import Parameter, ScalarParameter, SizeParameter
 from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
@@ -151,6 +151,7 @@ class KernelBuilder:
         self.threads = threads
         self._parameters: list[Buffer | Parameter] = []
         self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
+        self._limits: dict[Symbol, Facts] = {}
         self._shared: list[Buffer] = []
         self._memories: set[Memory] = set()
         self._names: set[str] = set()
@@ -263,15 +264,24 @@ class KernelBuilder:
         if within:
             limits = lower, parameter.upper if upper is None else upper
             parameter = attrs.evolve(parameter, within=limits)
-            self._assume(found - limits[0], limits[1] - found)
+            self._limits[only_symbol(found)] = (found - limits[0], limits[1] - found)
         self._claim(name, "scalar")
         self._parameters.append(parameter)
         self._scalars[only_symbol(found)] = parameter
         return found
 
-    def _assume(self, *facts: Int) -> None:
-        """Let integers be known not to be negative in what follows."""
-        self._stack = [attrs.evolve(frame, known=together(frame.known, (facts,))) for frame in self._stack]
+    def _known(self, region: Region) -> Alternatives:
+        """What is known at the current place that bears on a region: of the blocks, and of the integers in it and them."""
+        known, facts = self._frame.known, list[Int]()
+        pending = [*region.starts, *region.buffer.shape, *(fact for alternative in known for fact in alternative)]
+        seen: set[Symbol] = set()
+        while pending:
+            new = symbols_of(pending.pop()) - seen
+            seen |= new
+            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
+            facts += limits
+            pending += limits
+        return together(known, (tuple(facts),)) if facts else known
 
     def shared(
         self,
@@ -375,8 +385,10 @@ class KernelBuilder:
         self._own(start, "range")
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
-        if low is None or high is None or low < -(2**62) or high > 2**62:
-            raise RequestError(f"range({count}, start={start}): a loop counts from -2**62 to 2**62 at most")
+        if low is None or high is None or low < -(2**63) or high >= 2**63:
+            raise RequestError(
+                f"range({count}, start={start}): a loop counts in 64 bits, and this is from {low} to {high}"
+            )
         last = max(high - 1, low)
         number = self._counter.get("loop", 0)
         self._counter["loop"] = number + 1
@@ -443,7 +455,7 @@ class KernelBuilder:
         layout = region.buffer.layout
         for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
             self._own(stride, f"{region}, its layout")
-        self._bounds += bounds_checks(region, self._frame.known, self._where())
+        self._bounds += bounds_checks(region, self._known(region), self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 
@@ -503,8 +515,7 @@ class KernelBuilder:
         turn = of_atom(found)
         self.record(Index(found, value, lower, upper, bool(clamp)))
         if isinstance(lower, Expr) or isinstance(upper, Expr):
-            known = together(self._frame.known, ((turn - lower, upper - turn),))
-            self._stack[-1] = attrs.evolve(self._frame, known=known)
+            self._limits[found] = (turn - lower, upper - turn)
         return turn
 
     def cast(self, value: Any, dtype: Any) -> Value:
