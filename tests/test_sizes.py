@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+from tilecopy_core import S, TileLayout, tx
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.executors.cuda import CudaExecutor
 from tilecopy_core.kernel import SizeParameter
@@ -223,6 +223,27 @@ def test_views_of_an_array_of_any_size() -> None:
         with pytest.raises(tc.LayoutError, match=message):
             wrong()
     assert a.view(shape=(8, 8), layout=TileLayout(S[8, 8])).shape == (8, 8)  # at least 8 x 8 elements are there
+
+
+def test_a_transpose_of_any_size_through_registers_computes_no_address_twice() -> None:
+    k = tc.KernelBuilder("transpose", threads=64)
+    m, n = k.size("M", multiple_of=64), k.size("N", multiple_of=8)
+    a, b = k.param("A", (m, n), "float32"), k.param("B", (n, m), "float32")
+    fragment = k.local((64, 8), "float32", layout=TileLayout(S[(64, 8) : (1 @ tx, 1)]))
+    y, x = k.block_id("y") * 64, k.block_id("x") * 8
+    k.cta.copy(fragment[:, :], a[y : y + 64, x : x + 8])
+    k.cta.copy(b.T[y : y + 64, x : x + 8], fragment[:, :])
+    kernel = k.build(target="sm_80", grid=(n // 8, m // 64))
+    assert not kernel.bounds
+    computed = [
+        line.split(maxsplit=2) for line in kernel.ptx.splitlines() if line.startswith(("\tm", "\tadd", "\tshl"))
+    ]
+    assert len({(opcode, operands) for opcode, _, operands in computed}) == len(computed) < 20
+    for rows, columns in ((64, 8), (128, 24)):
+        source = oracle.random_array((rows, columns), "uint32").view(np.float32)
+        result = np.zeros((columns, rows), np.float32)
+        kernel(source, result, executor="emulator")
+        assert oracle.same_bytes(result, np.ascontiguousarray(source.T))
 
 
 def refused(make: Any, error: type[Exception], message: str) -> None:

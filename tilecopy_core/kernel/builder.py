@@ -273,6 +273,8 @@ class KernelBuilder:
     def _known(self, region: Region) -> Alternatives:
         """What is known at the current place that bears on a region: of the blocks, and of the integers in it and them."""
         known, facts = self._frame.known, list[Int]()
+        if not self._limits:
+            return known
         pending = [*region.starts, *region.buffer.shape, *(fact for alternative in known for fact in alternative)]
         seen: set[Symbol] = set()
         while pending:
