@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+from tilecopy_core import S, TileLayout, laneid
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.expr import same
 
@@ -273,3 +273,16 @@ def test_an_index_that_may_leave_its_array_is_refused() -> None:
     k.warp.copy(s[:, :], a[row : row + 2, :])
     with pytest.raises(tc.LayoutError, match="the start index0 reaches from 0 to 7; it must stay in 0 to 6"):
         k.build(target="sm_80", grid=1)
+
+
+def test_half_a_register_written_after_an_index_leaves_the_other_half() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, rows, b = k.param("A", (8, 32, 2), "uint16"), k.param("rows", (1,), "int32"), k.param("B", (32, 2), "uint16")
+    own = k.local((32, 2), "uint16", layout=TileLayout(S[(32, 2) : (1 @ laneid, 1)]))
+    k.warp.copy(own[:, :], a[0, :, :])
+    row = k.index(k.load(rows[0]), upper=7)
+    k.store(k.registers(own)[1], k.load(a[row, k.lane_id(), 1]))
+    k.warp.copy(b[:, :], own[:, :])
+    source, result = oracle.random_array((8, 32, 2), "uint16"), np.zeros((32, 2), np.uint16)
+    k.build(target="sm_80", grid=1)(source, np.array([5], np.int32), result, executor="emulator")
+    assert (result[:, 0] == source[0, :, 0]).all() and (result[:, 1] == source[5, :, 1]).all()

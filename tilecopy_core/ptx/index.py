@@ -63,8 +63,7 @@ class IndexEmitter(Emitter):
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
         block = self.blocks[-1]
-        block.head += block.body  # what depends on the symbol goes after its computation
-        block.body = []
+        block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
 
     @contextmanager
