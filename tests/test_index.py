@@ -286,3 +286,52 @@ def test_half_a_register_written_after_an_index_leaves_the_other_half() -> None:
     source, result = oracle.random_array((8, 32, 2), "uint16"), np.zeros((32, 2), np.uint16)
     k.build(target="sm_80", grid=1)(source, np.array([5], np.int32), result, executor="emulator")
     assert (result[:, 0] == source[0, :, 0]).all() and (result[:, 1] == source[5, :, 1]).all()
+
+
+def test_a_table_of_tables() -> None:
+    """Rows through two tables, in a loop, by warps: an index found by an index is shared by those who share that."""
+    k = tc.KernelBuilder("two_levels", threads=64)
+    m, n, turns = k.size("M"), k.size("N"), k.size("turns", lower=0)
+    a, b = k.param("A", (m, 32), "float32"), k.param("B", (turns, 2, 32), "float32")
+    outer, inner = k.param("outer", (turns, 2), "int64", align_bytes=8), k.param("inner", (n,), "int32", align_bytes=4)
+    s = k.shared((2, 32), "float32")
+    warp = k.warp_id()
+    for i in k.range(turns):
+        at = k.index(k.load(outer[i, warp]), upper=n - 1)
+        row = k.index(k.load(inner[at]) - 1, upper=m - 1)
+        k.warp.copy(s[warp, :], a[row, :])
+        k.warp_sync()
+        k.warp.copy(b[i, warp, :], s[warp, :])
+        k.warp_sync()
+    kernel = k.build(target="sm_80", grid=1)
+    assert not kernel.bounds and len(kernel.value_checks) == 2
+    for assembler in ASSEMBLERS:
+        assemble(kernel.ptx, kernel.target, assembler)
+    rng = np.random.default_rng(0)
+    for rows, entries, count in ((5, 3, 4), (40, 9, 0), (1, 1, 7)):
+        source = oracle.random_array((rows, 32), "uint32").view(np.float32)
+        first, second = rng.integers(0, entries, (count, 2)), rng.integers(1, rows + 1, entries).astype(np.int32)
+        result = np.zeros((count, 2, 32), np.float32)
+        kernel(source, result, first, second, executor="emulator")
+        assert oracle.same_bytes(result, source[second[first] - 1])
+    second[0] = 0
+    with pytest.raises(tc.HazardError, match="the index -1 is outside its declared 0 to 0"):
+        kernel(source, result, first, second, executor="emulator")
+
+
+def test_on_the_gpu(gpu: str) -> None:
+    a, rows = oracle.random_array((1000, 64), "float16"), np.random.default_rng(0).integers(-50, 1050, 3000)
+    for dtype in ("int32", "int64"):
+        packed, back = np.zeros((3000, 64), np.float16), np.zeros((1000, 64), np.float16)
+        kernel = rows_by_index("gather", 64, "float16", dtype, clamp=True)
+        kernel(a, rows.astype(dtype), packed, executor="cuda")
+        assert oracle.same_bytes(packed, a[np.clip(rows, 0, 999)])
+        order = np.random.default_rng(1).permutation(1000)
+        rows_by_index("scatter", 64, "float16", dtype)(back, order.astype(dtype), packed[:1000], executor="cuda")
+        assert oracle.same_bytes(back[order], packed[:1000])
+    table = np.random.default_rng(2).integers(0, 100, (7, 33), np.int32)
+    pool = oracle.random_array((100, 16, 32), "uint32").view(np.float32)
+    for scope in ("cta", "warp"):
+        out = np.zeros((7, 33 * 16, 32), np.float32)
+        paged_copy(scope, 32, "float32")(pool, table, out, executor="cuda")
+        assert oracle.same_bytes(out, pool[table].reshape(out.shape))

@@ -334,3 +334,12 @@ def test_the_driver_gets_the_grid_and_the_sizes_and_no_launch_of_nothing() -> No
     ]
     cuda.prepare(kernel, (FakeTensor(0x1000, (0, 64)),))()
     assert len(fake.launches) == 3
+
+
+def test_on_the_gpu(gpu: str) -> None:
+    _, kernel = tiled(padded=True)
+    for m, n in ((8, 8), (64, 1000), (4096, 8)):
+        a = oracle.random_array((m, n), "uint32").view(np.float32)
+        wide = np.zeros((m, n + 8), np.float32)
+        kernel(a, wide[:, :n], executor="cuda")
+        assert oracle.same_bytes(np.ascontiguousarray(wide[:, :n]), a)

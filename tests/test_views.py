@@ -295,3 +295,13 @@ def test_what_is_no_view_says_why(make: Any, message: str) -> None:
 
 def test_a_swizzled_view_of_memory_that_is_aligned_for_it() -> None:
     run_view(lambda t: t.view(layout=SWIZZLED).view(layout=t.layout), lambda a: a, align_bytes=1024)
+
+
+@pytest.mark.parametrize("layout", [None, TileLayout(S[(32, 32) : (33, 1)]), "swizzled"])
+def test_a_transpose_on_the_gpu(gpu: str, layout: Any) -> None:
+    if layout == "swizzled":
+        layout = tc.SwizzledLayout(tc.swizzle("64B", "float32"), TileLayout(S[32, 32]))
+    a = oracle.random_array((1024, 96), "float32")
+    b = np.zeros((96, 1024), np.float32)
+    transpose(1024, 96, "float32", layout)(a, b, executor="cuda")
+    assert oracle.same_bytes(b, np.ascontiguousarray(a.T))
