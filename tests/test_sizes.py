@@ -343,3 +343,47 @@ def test_on_the_gpu(gpu: str) -> None:
         wide = np.zeros((m, n + 8), np.float32)
         kernel(a, wide[:, :n], executor="cuda")
         assert oracle.same_bytes(np.ascontiguousarray(wide[:, :n]), a)
+
+
+def test_loops_count_as_far_as_their_bounds_reach() -> None:
+    for start, bits in ((0, 32), (2**33, 64)):
+        k = tc.KernelBuilder("far", threads=1)
+        n, first = k.size("n", lower=0), k.scalar("first", "int64", lower=start, upper=start + 5)
+        k.param("A", (n,), "uint8")
+        total = k.param("total", (1,), "int64", align_bytes=8)
+        k.store(total[0], 0)
+        for i in k.range(n // 2, start=first):
+            k.store(total[0], k.load(total[0]) + k.cast(i, "int64"))
+        kernel = k.build(target="sm_80", grid=1)
+        assert f"add.s{bits}" in kernel.ptx
+        for assembler in ASSEMBLERS:
+            assemble(kernel.ptx, kernel.target, assembler)
+        result = np.zeros(1, np.int64)
+        for count in (0, 1, 7):
+            kernel(start + 3, np.zeros(count, np.uint8), result, executor="emulator")
+            assert result[0] == sum(range(start + 3, start + 3 + count // 2))
+
+
+def test_where_there_is_no_cta_nothing_is_accessed() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    m = k.size("M", lower=0)
+    a = k.param("A", (m, 4), "int32")
+    k.store(a[3, 0], 1)
+    kernel = k.build(target="sm_80", grid=(m,))
+    kernel(np.zeros((0, 4), np.int32), executor="emulator")
+    kernel(np.zeros((4, 4), np.int32), executor="emulator")
+    with pytest.raises(tc.LaunchError, match="extent M = 3: the start 3 reaches"):
+        kernel(np.zeros((3, 4), np.int32), executor="emulator")
+
+
+def test_a_factor_may_be_negative() -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    n, x = k.size("N"), k.scalar("x", lower=-5, upper=5)
+    a = k.param("A", (n * 11,), "int32")
+    k.store(a[(x + 5) * n], 1)
+    kernel = k.build(target="sm_80", grid=1)
+    assert "mul.wide.s32" in kernel.ptx
+    for place in (-5, -1, 0, 5):
+        result = np.zeros(33, np.int32)
+        kernel(place, result, executor="emulator")
+        assert result.nonzero()[0].tolist() == [(place + 5) * 3]

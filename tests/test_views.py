@@ -305,3 +305,29 @@ def test_a_transpose_on_the_gpu(gpu: str, layout: Any) -> None:
     b = np.zeros((96, 1024), np.float32)
     transpose(1024, 96, "float32", layout)(a, b, executor="cuda")
     assert oracle.same_bytes(b, np.ascontiguousarray(a.T))
+
+
+def test_offsets_and_replicas_are_counted_in_the_new_elements() -> None:
+    every_other = TileLayout(S[(32, 64) : (128, 1)] + 64)
+    run_view(
+        lambda t: t.view(shape=(32, 64), layout=every_other).view(dtype="uint32"), lambda a: a[1::2].copy().view("u4")
+    )
+    twice = shared((8, 8), layout=TileLayout(S[8, 8] + R[2:64]))
+    assert twice.view(dtype="uint32").layout.replica == TileLayout(R[2:32]).replica
+    assert twice.view(dtype="uint8").layout.replica == TileLayout(R[2:128]).replica
+
+
+def test_the_first_use_of_a_memory_may_be_a_part_of_it() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    b, whole = k.param("B", (32, 4), "uint32"), k.local(4, "uint32")
+    first = whole.view(shape=(1,), layout=TileLayout(S[1:1]))
+    last = whole.view(shape=(2,), layout=TileLayout(S[2:1] + 6), dtype="uint16")
+    k.store(first[0], 7)
+    for i in range(1, 4):
+        k.store(whole[i], i)
+    k.store(last[1], 5)
+    rows = whole.view(shape=(32, 4), layout=TileLayout(S[(32, 4) : (1 @ laneid, 1)]))
+    k.warp.copy(b[:, :], rows[:, :])
+    result = np.zeros((32, 4), np.uint32)
+    k.build(target="sm_80", grid=1)(result, executor="emulator")
+    assert (result == [7, 1, 2, 3 + (5 << 16)]).all()
