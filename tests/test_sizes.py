@@ -266,6 +266,11 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
             tc.RequestError,
             "no param has a dimension of M",
         ),
+        (
+            lambda k: (k.param("A", (k.size("M") + k.size("N"),), "int8"), k.build(target="sm_80")),
+            tc.RequestError,
+            "size M is read from the shapes of the arguments, and no param",
+        ),
         (lambda k: k.param("A", (k.block_id() + 1,), "int8"), tc.RequestError, "ctaid.x is neither"),
         (lambda k: k.param("A", (k.size("M", lower=1) - 2,), "int8"), tc.LayoutError, "reaches down to -1"),
         (lambda k: k.shared((k.size("M"), 4), "int8"), tc.LayoutError, "known when it is built"),
@@ -387,3 +392,22 @@ def test_a_factor_may_be_negative() -> None:
         result = np.zeros(33, np.int32)
         kernel(place, result, executor="emulator")
         assert result.nonzero()[0].tolist() == [(place + 5) * 3]
+
+
+def test_what_a_quotient_leaves_is_less_than_its_divisor() -> None:
+    for less in (0, 1):
+        k = tc.KernelBuilder("k", threads=1)
+        m = k.size("M")
+        b = k.param("B", (8,), "int32")
+        k.param("A", (m,), "uint8")
+        k.store(b[(m + 7) // 8 * 8 - m - less], 1)
+        kernel = k.build(target="sm_80", grid=1)
+        assert bool(kernel.bounds) == bool(less)
+        for size in (7, 8, 9):
+            result = np.zeros(8, np.int32)
+            if less and size == 8:
+                with pytest.raises(tc.LaunchError, match="the start .* reaches from -1 to -1"):
+                    kernel(result, np.zeros(size, np.uint8), executor="emulator")
+            else:
+                kernel(result, np.zeros(size, np.uint8), executor="emulator")
+                assert result.nonzero()[0].tolist() == [-size % 8 - less]

@@ -331,3 +331,9 @@ def test_the_first_use_of_a_memory_may_be_a_part_of_it() -> None:
     result = np.zeros((32, 4), np.uint32)
     k.build(target="sm_80", grid=1)(result, executor="emulator")
     assert (result == [7, 1, 2, 3 + (5 << 16)]).all()
+
+
+def test_a_last_dimension_of_one_element_is_contiguous() -> None:
+    assert shared((64, 1), "float32").view(dtype="uint8").shape == (64, 4)
+    assert shared((1,), "float32").view(dtype="uint16").shape == (2,)
+    assert shared((8, 1), "uint16").view(dtype="uint32").shape == (4, 1)
