@@ -54,8 +54,8 @@ def test_a_transpose_through_a_fragment() -> None:
     a, b = k.param("A", (64, 64), "float32"), k.param("B", (64, 64), "float32")
     fragment = k.local((32, 8), "float32", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
     x, y = k.block_id("x") * 8, k.block_id("y") * 32
-    k.warp.copy(fragment[:, :], a[y : y + 32, x : x + 8])
-    k.warp.copy(b.T[y : y + 32, x : x + 8], fragment[:, :])
+    k.warp.copy(fragment[...], a[y : y + 32, x : x + 8])
+    k.warp.copy(b.T[y : y + 32, x : x + 8], fragment[...])
     kernel = k.build(target="sm_80", grid=(8, 2))
     assert [plan.partition.vec for plan in kernel.plans] == [4, 1]
     source, result = oracle.random_array((64, 64), "uint32").view(np.float32), np.zeros((64, 64), np.float32)
@@ -337,3 +337,19 @@ def test_a_last_dimension_of_one_element_is_contiguous() -> None:
     assert shared((64, 1), "float32").view(dtype="uint8").shape == (64, 4)
     assert shared((1,), "float32").view(dtype="uint16").shape == (2,)
     assert shared((8, 1), "uint16").view(dtype="uint32").shape == (4, 1)
+
+
+def test_an_ellipsis_is_every_other_dimension() -> None:
+    tile = shared((4, 8, 16))
+    start = tc.symbol("start", upper=3)
+    for seen, extents in (
+        (tile[...], (4, 8, 16)),
+        (tile[..., 0:4], (4, 8, 4)),
+        (tile[start, ...], (1, 8, 16)),
+        (tile[start, ..., 3], (1, 8, 1)),
+        (tile[0, 1, 2, ...], (1, 1, 1)),
+    ):
+        assert seen.extents == extents
+    for wrong in ((..., ...), (0, 0, 0, 0, ...)):
+        with pytest.raises(tc.LayoutError, match="not Ellipsis|has 3 dimensions"):
+            tile[wrong]

@@ -200,8 +200,12 @@ class Buffer:
         return self.memory.space
 
     def __getitem__(self, key: Any) -> Region:
-        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions are whole."""
+        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
+        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
+        if at is not None:
+            whole = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = (*parts[:at], *whole, *parts[at + 1 :])
         if len(parts) > len(self.shape):
             raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}")
         region = []
