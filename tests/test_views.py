@@ -353,3 +353,47 @@ def test_an_ellipsis_is_every_other_dimension() -> None:
     for wrong in ((..., ...), (0, 0, 0, 0, ...)):
         with pytest.raises(tc.LayoutError, match="not Ellipsis|has 3 dimensions"):
             tile[wrong]
+
+
+def test_halves_of_tensor_memory_by_views() -> None:
+    """Two copies to two views of one allocation, read back by another; by the emulator alone."""
+    k = tc.KernelBuilder("halves", threads=128)
+    a, b = k.param("A", (2, 32, 16), "uint8"), k.param("B", (128, 8), "uint32")
+    staging = k.shared((2, 32, 16), "uint8", align_bytes=1024)
+    mbar = k.mbarrier()
+    acc = k.tmem((32, 32), "uint8", layout=TileLayout(S[(32, 32) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]))
+    halves = [
+        acc.view(shape=(32, 16), layout=TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane] + at @ TCol))
+        for at in (16, 0)
+    ]
+    fragment, tid = k.local(8, "uint32"), k.thread_id()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(halves[0])
+    with k.if_(tid == 0):
+        mbar.init(1)
+    k.cta.copy(staging[...], a[...])
+    k.fence_proxy_async()
+    k.cta_sync()
+    with k.if_(tid == 0):
+        for number, half in enumerate(halves):
+            k.thread.copy_async(half[...], staging[number, ...])
+        k.tcgen05_commit(mbar[0])
+    mbar.wait(0)
+    k.tcgen05_fence_after()
+    k.tcgen05_ld(fragment.view(shape=(4,), layout=TileLayout(S[4:1])), halves[0])
+    k.tcgen05_ld(fragment.view(shape=(4,), layout=TileLayout(S[4:1] + 4)), acc)
+    k.tcgen05_wait_ld()
+    for i in range(8):
+        k.store(b[tid, i], k.load(fragment[i]))
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(acc)
+    kernel = k.build(target="sm_100a", grid=1)
+    source, result = oracle.random_array((2, 32, 16), "uint8"), np.zeros((128, 8), np.uint32)
+    kernel(source, result, executor="emulator")
+    assert oracle.same_bytes(result, np.tile(np.concatenate([source[0], source[1]], axis=1).view(np.uint32), (4, 1)))
+    with pytest.raises(tc.RequestError, match="begins at bit 8"):
+        k.tcgen05_ld(
+            fragment, acc.view(shape=(32, 1), layout=TileLayout(S[(32, 1) : (1 @ TLane, 1 @ TCol)] + 1 @ TCol))
+        )

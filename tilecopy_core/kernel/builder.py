@@ -12,7 +12,7 @@ from typing import cast as cast_type
 import attrs
 
 from ..errors import LayoutError, RequestError
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, only_symbol, symbols_of
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
 from ..layout import S, StridedLayout, TCol, TileLayout
 from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, tcgen05
@@ -601,8 +601,17 @@ class KernelBuilder:
         self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
-        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register."""
+        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
+
+        Args:
+            fragment: the local buffer; as many columns are loaded as it has registers.
+            buffer: the tensor buffer, or a view of it.
+            column: the first, in columns of 32 bits from where the buffer (or view) begins.
+        """
         holder = self._holder(buffer)
+        skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
+        if not is_multiple(skipped, 32):
+            raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
         self._check_buffer(fragment, "tcgen05_ld fills a local buffer of 32-bit elements", "local")
         if fragment.dtype.bits != 32 or not is_int(column):
             raise RequestError(f"tcgen05_ld fills 32-bit elements from a column on, not {fragment!r} from {column!r}")
@@ -610,7 +619,7 @@ class KernelBuilder:
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
             base = tcgen05.allocated_address(ptx, ptx.address(holder))
-            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column))
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column + skipped // 32))
 
         self.record(Action("tcgen05_ld", write))
 

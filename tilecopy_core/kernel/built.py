@@ -208,6 +208,8 @@ class BuiltKernel:
         return chosen
 
     def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
+        if type(grid[0]) is int and type(grid[1]) is int and type(grid[2]) is int:
+            return grid[0], grid[1], grid[2]
         counts = [self._number(count, numbers) for count in grid]
         for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
             if not 0 <= count <= most:
