@@ -33,6 +33,8 @@ def main() -> None:
     python = sys.executable
     pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
+    files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory")]
+    results.append(run("GPU tests of views, sizes, indices", [*pytest, *files, "-k", "gpu"], 120, 10))
     for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch"):
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     sanitizer = shutil.which("compute-sanitizer")

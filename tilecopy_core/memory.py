@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import attrs
 
 from .dtypes import DType, dtype_of
 from .errors import LayoutError, RequestError, did_you_mean
-from .expr import Expr, Int, is_int, key_of
-from .layout import S, TileLayout, box, checked_extents, m
+from .expr import Expr, Int, bounds_of, divisor_of, is_int, key_of, same
+from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m
+from .views import (
+    AnyLayout,
+    certainly_at_most,
+    checked_order,
+    permuted,
+    reach,
+    rescaled,
+    reshaped,
+    symbolic_row_major,
+)
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
@@ -19,6 +30,30 @@ SPACES = ("global", "shared", "local", "tmem")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
 _RESERVED = {"WARP_SZ"}
 """Names that PTX predefines (PTX ISA 4.4)."""
+
+
+def symbolic(extents: Sequence[Int]) -> bool:
+    """Whether an extent is known at launch only."""
+    return any(isinstance(extent, Expr) for extent in extents)
+
+
+def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
+    """Extents: plain integers of at least 1, and in global memory symbolic integers that are not negative.
+
+    Raises:
+        LayoutError: one is something else.
+    """
+    values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not symbolic(values):
+        return checked_extents(values, what)
+    if space != "global":
+        raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
+    for extent in values:
+        if isinstance(extent, Expr):
+            lower, _ = bounds_of(extent)
+            if lower is None or lower < 0:
+                raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
+    return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what)[0] for extent in values)
 
 
 def check_identifier(name: Any, what: str) -> str:
@@ -42,10 +77,28 @@ class Memory:
     Attributes:
         name: an identifier, used in PTX and in messages.
         space: one of :data:`SPACES`.
+        layout: the layout that it was declared with: its span is what a view must stay in.
+        dtype: the element type that it was declared with; it decides the width of registers.
     """
 
     name: str
     space: str
+    layout: AnyLayout = attrs.field(repr=False)
+    dtype: DType = attrs.field(repr=False)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from the start of the declared buffer that views may use.
+
+        Raises:
+            LayoutError: that is known at launch only.
+        """
+        return -(-self.layout.span(m) * self.dtype.bits // 8)
+
+    @property
+    def word_bits(self) -> int:
+        """Width of the registers that it is made of, if it is registers."""
+        return 64 if self.dtype.bits == 64 else 32
 
 
 @attrs.frozen(kw_only=True, init=False, repr=False)
@@ -55,18 +108,18 @@ class Buffer:
     ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not.
 
     Attributes:
-        shape: extents, in elements.
+        shape: extents, in elements; those of a global buffer may be symbolic.
         dtype: element type.
         layout: place of each element, in elements from the buffer's own start; row-major by default.
-        memory: the memory that it is; buffers with the same name are not the same.
+        memory: the memory that it is; buffers with the same name are not the same, views of one are.
         align_bytes: what the address of the allocation is a multiple of.
         elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...] = attrs.field(eq=key_of)
     dtype: DType
-    layout: TileLayout
+    layout: AnyLayout
     memory: Memory
     align_bytes: int
     elem_offset: Int = attrs.field(default=0, eq=key_of)
@@ -78,7 +131,7 @@ class Buffer:
         dtype: Any,
         *,
         space: str,
-        layout: TileLayout | None = None,
+        layout: AnyLayout | None = None,
         name: str = "buffer",
         align_bytes: int | None = None,
         elem_offset: Int = 0,
@@ -90,10 +143,12 @@ class Buffer:
                 f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{did_you_mean(space, SPACES)}"
             )
         check_identifier(name, "buffer name")
-        extents = checked_extents(shape, f"buffer {name}, shape")
+        extents = checked_shape(shape, f"buffer {name}, shape", space)
         if layout is None:
-            layout = TileLayout(S[extents])
-        if not isinstance(layout, TileLayout):
+            layout = (
+                StridedLayout(extents, symbolic_row_major(extents)) if symbolic(extents) else TileLayout(S[extents])
+            )
+        if not isinstance(layout, (TileLayout, StridedLayout)):
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
         layout.check_admits(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
@@ -111,11 +166,25 @@ class Buffer:
             shape=extents,
             dtype=dtype_of(dtype),
             layout=layout,
-            memory=memory or Memory(name, space),
+            memory=memory or Memory(name, space, layout, dtype_of(dtype)),
             align_bytes=align_bytes,
             elem_offset=elem_offset,
             allocated_addr=allocated_addr,
         )
+
+    def _seen(self, shape: tuple[Int, ...], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
+        """The same memory with another shape, element type and layout."""
+        made: Buffer = Buffer.__new__(Buffer)
+        made.__attrs_init__(
+            shape=shape,
+            dtype=dtype,
+            layout=layout,
+            memory=self.memory,
+            align_bytes=self.align_bytes,
+            elem_offset=elem_offset,
+            allocated_addr=self.allocated_addr,
+        )
+        return made
 
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
@@ -131,8 +200,12 @@ class Buffer:
         return self.memory.space
 
     def __getitem__(self, key: Any) -> Region:
-        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions are whole."""
+        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
+        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
+        if at is not None:
+            whole = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = (*parts[:at], *whole, *parts[at + 1 :])
         if len(parts) > len(self.shape):
             raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}")
         region = []
@@ -151,6 +224,111 @@ class Buffer:
         except LayoutError as error:
             raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
         return Region(self, starts, extents)
+
+    def permute(self, *order: int) -> Buffer:
+        """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
+
+        Raises:
+            LayoutError: not each dimension once, or an iter of the layout belongs to two of them.
+        """
+        dims = checked_order(order, len(self.shape))
+        try:
+            layout = permuted(self.layout, self.shape, dims)
+        except LayoutError as error:
+            raise LayoutError(f"{self}, permute{dims}: {error}") from None
+        return self._seen(tuple(self.shape[dim] for dim in dims), self.dtype, layout, self.elem_offset)
+
+    @property
+    def T(self) -> Buffer:
+        """The transpose: ``permute(1, 0)`` of two dimensions.
+
+        Raises:
+            LayoutError: not two dimensions.
+        """
+        if len(self.shape) != 2:
+            raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T is for two, permute(...) names the order")
+        return self.permute(1, 0)
+
+    def view(
+        self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
+    ) -> Buffer:
+        """The same bytes through another shape, layout or element type; what is left out stays.
+
+        Args:
+            shape: extents; without a layout the elements in row-major order, as many as they are.
+            layout: places in elements of the new type, from the buffer's start.
+            dtype: element type. Alone, the last contiguous dimension has more elements, or fewer.
+
+        Raises:
+            LayoutError: it leaves the memory, needs more alignment than that has, or has no such form.
+        """
+        wanted = self.dtype if dtype is None else dtype_of(dtype)
+        try:
+            found = self._viewed(shape, layout, wanted)
+            self._check_alignment(found)
+            if layout is not None:
+                self._check_inside(found)
+        except LayoutError as error:
+            raise LayoutError(f"{self}, view: {error}") from None
+        return found
+
+    def _viewed(self, shape: Any, layout: Any, dtype: DType) -> Buffer:
+        bits = self.dtype.bits
+        start = self.elem_offset
+        if dtype.bits != bits:
+            if divisor_of(start) * bits % dtype.bits:
+                raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
+            start = start * bits // dtype.bits
+        if layout is not None and not isinstance(layout, TileLayout):
+            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
+        extents = None if shape is None else checked_shape(shape, "shape", self.space)
+        if layout is None:
+            own, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
+            if extents is None or same(extents, scaled):
+                return self._seen(scaled, dtype, own, start)
+            return self._seen(extents, dtype, reshaped(own, scaled, extents), start)
+        if extents is None:
+            extents = self.shape
+            if dtype.bits != bits and (symbolic(extents) or prod(map(int, extents)) != layout.size):
+                extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
+        if symbolic(extents):
+            raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
+        layout.check_admits(tuple(map(int, extents)), "the new layout")
+        return self._seen(extents, dtype, layout, start)
+
+    def _check_alignment(self, found: Buffer) -> None:
+        """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""
+        memory = self.memory
+        if self.space == "local" and (found.dtype.bits == 64) != (memory.word_bits == 64):
+            raise LayoutError(
+                f"{found.dtype} is kept in registers of {64 if found.dtype.bits == 64 else 32} bits, {memory.name} is "
+                f"made of registers of {memory.word_bits} for {memory.dtype}; go through shared memory"
+            )
+        if self.space not in ("global", "shared"):
+            return
+        needed = found.dtype.bytes
+        why = f"elements of {found.dtype}"
+        swizzle = found.layout.swizzle
+        if swizzle is not None and swizzle != self.layout.swizzle and self.space == "shared":
+            period = swizzle.period_elems * found.dtype.bits // 8
+            own = self.layout.swizzle
+            if own is None or own.period_elems * self.dtype.bits // 8 < period:
+                needed, why = max(needed, period), f"the pattern of {swizzle}"
+        if self.align_bytes % needed:
+            raise LayoutError(
+                f"{why} begins at a multiple of {needed} bytes, {memory.name} is aligned to {self.align_bytes}; declare "
+                f"align_bytes={needed}"
+            )
+
+    def _check_inside(self, found: Buffer) -> None:
+        memory = self.memory
+        for axis, unit in ((m, "bits"), (TCol, "bits"), (TLane, "lanes")):
+            if (axis == m) == (self.space == "tmem"):
+                continue
+            per_place = (found.dtype.bits, memory.dtype.bits) if unit == "bits" else (1, 1)
+            used, there = reach(found.layout, axis) * per_place[0], reach(memory.layout, axis) * per_place[1]
+            if not certainly_at_most(used, there):
+                raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {there}")
 
     @property
     def span_elems(self) -> int:

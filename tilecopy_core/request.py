@@ -10,6 +10,7 @@ import numpy as np
 
 from .errors import LayoutError, PluginError, RequestError, did_you_mean
 from .expr import Expr, Symbol, evaluate, of_atom
+from .layout import TileLayout
 from .loading import shown
 from .memory import SPACES, Region
 from .scope import ActiveThreads, Scope, differs_within
@@ -379,7 +380,10 @@ def why_invalid(request: CopyRequest) -> str | None:
 
 def why_aliasing(region: Region) -> str | None:
     """Why two coordinates of a region share a place, or None; symbolic strides are taken as given."""
-    tile = (region.sliced_layout() or region.buffer.layout).unswizzled
+    layout = region.sliced_layout() or region.buffer.layout
+    if not isinstance(layout, TileLayout):
+        return None  # the box of an array whose extents are not known is always a layout
+    tile = layout.unswizzled
     steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
     for it in steps:
         if it.stride == 0:

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import click
@@ -188,9 +188,9 @@ def ptx_command(copy: _Words) -> Answer:
 
 def _declared(kernel: KernelBuilder, region: Region) -> Region:
     """The same region of a buffer of a kernel."""
-    buffer, layout = region.buffer, region.buffer.layout
+    buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
-        if not isinstance(layout, TileLayout) or len(layout.shard) != len(buffer.shape):
+        if len(layout.shard) != len(buffer.shape):
             raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
         strides = tuple(it.stride for it in layout.shard)
         declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=strides)

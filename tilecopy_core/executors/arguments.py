@@ -45,9 +45,11 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
     for parameter in kernel.parameters:
         if not parameter.takes_argument:
             parameter.read(None, binding)
-    binding.grid = kernel.launch_grid(grid)
     for parameter in kernel.parameters:
         parameter.check(binding)
+    binding.grid = kernel.launch_grid(grid, binding.numbers)
+    if kernel.value_checks and 0 not in binding.grid:
+        kernel.values_at(binding.numbers)
     if kernel.bounds:
         try:
             kernel.check_bounds(binding.grid, binding.numbers)

@@ -130,6 +130,8 @@ class CudaExecutor:
         recalled = self._recall(kernel, arguments, grid)
         if recalled is None:
             binding = self._check(kernel, arguments, grid)
+            if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
+                return
             if binding.on_host:
                 self._launch_staged(kernel, binding, handle)
                 return
@@ -163,7 +165,7 @@ class CudaExecutor:
         """
         handle = self._stream(stream)
         binding = self._check(kernel, arguments, grid)
-        if binding.on_host:
+        if binding.on_host or 0 in binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         return self._ready(kernel, binding).prepared(list(binding.addresses.values()), handle, arguments)
 

@@ -2,7 +2,7 @@
 
 from .barriers import Mbarrier
 from .builder import KernelBuilder
-from .built import BuiltKernel, SharedAllocation
+from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from .values import Value
 
@@ -16,4 +16,5 @@ __all__ = [
     "SharedAllocation",
     "SizeParameter",
     "Value",
+    "ValueCheck",
 ]

@@ -134,6 +134,13 @@ def contradict(facts: Sequence[Int]) -> bool:
     )
 
 
+def of_quotients(values: Sequence[Int]) -> list[Int]:
+    """What quotients are: ``e - d * (e // d)`` lies in ``[0, d - 1]``."""
+    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if isinstance(atom, FloorDiv))
+    rests = [(add(atom.dividend, mul(of_atom(atom), -atom.by)), atom.by) for atom in found]
+    return [fact for rest, by in rests for fact in (rest, add(mul(rest, -1), by - 1))]
+
+
 def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
     """Symbols that facts bound by themselves, with those bounds."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
@@ -178,30 +185,45 @@ class Bound:
         return self.region.starts[self.dim]
 
     @property
-    def limit(self) -> int:
+    def limit(self) -> Int:
         """Extent of the buffer less that of the region."""
-        return self.region.buffer.shape[self.dim] - self.region.extents[self.dim]
+        return add(self.region.buffer.shape[self.dim], -self.region.extents[self.dim])
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether :meth:`check` passes for all values of which these facts are true."""
+        try:
+            attrs.evolve(self, known=together(self.known, (facts,))).check({})
+        except LayoutError:
+            return False
+        return True
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
-        start, limit = substitute(self.start, replacements), self.limit
+        start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
             closer = narrowed(found)
+            inside, limit = substitute(start, closer), substitute(most_start, closer)
             facts_left = [substitute(fact, closer) for fact in found]
-            inside = substitute(start, closer)
-            if proves(facts_left, inside) and proves(facts_left, add(mul(inside, -1), limit)):
+            facts_left += of_quotients([*facts_left, inside, limit])
+            if proves(facts_left, inside) and proves(facts_left, add(limit, mul(inside, -1))):
                 continue
             if contradict(found):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""
+            extent = self.region.buffer.shape[self.dim]
+            known = f" = {substitute(extent, replacements)}" if isinstance(extent, Expr) and replacements else ""
             raise LayoutError(
-                f"{self.region}, dimension {self.dim} of extent {self.region.buffer.shape[self.dim]}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
+                f"{self.region}, dimension {self.dim} of extent {extent}{known}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
                 f"{guard}" + (f"\n  at {self.where}" if self.where else "")
             )
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
     """The checks of a region that stands where some facts are known."""
-    return [Bound(region, dim, known, where) for dim, start in enumerate(region.starts) if isinstance(start, Expr)]
+    return [
+        Bound(region, dim, known, where)
+        for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
+        if isinstance(start, Expr) or isinstance(extent, Expr)
+    ]

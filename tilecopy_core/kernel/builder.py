@@ -12,9 +12,9 @@ from typing import cast as cast_type
 import attrs
 
 from ..errors import LayoutError, RequestError
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, symbols_of
-from ..layout import S, TCol, TileLayout, checked_extents
-from ..memory import Buffer, Memory, Region, check_identifier
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
+from ..layout import S, StridedLayout, TCol, TileLayout
+from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
 from ..scope import (
@@ -32,10 +32,10 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import NOTHING, Alternatives, Bound, bounds_checks, known_by, together
+from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, known_by, together
 from .built import BuiltKernel, Description, lower_kernel
-from .parameters import Parameter, ScalarParameter
-from .statements import Action, Copy, If, Load, Loop, Placed, Statement, Store, element_offset
+from .parameters import Parameter, ScalarParameter, SizeParameter
+from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
@@ -150,7 +150,8 @@ class KernelBuilder:
         self.cta = ScopedCopies(self, cta(threads))
         self.threads = threads
         self._parameters: list[Buffer | Parameter] = []
-        self._scalars: dict[Symbol, ScalarParameter] = {}
+        self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
+        self._limits: dict[Symbol, Facts] = {}
         self._shared: list[Buffer] = []
         self._memories: set[Memory] = set()
         self._names: set[str] = set()
@@ -170,7 +171,7 @@ class KernelBuilder:
     def param(
         self,
         name: str,
-        shape: Sequence[int] | int,
+        shape: Sequence[Int] | Int,
         dtype: Any,
         *,
         strides: Sequence[Int] | None = None,
@@ -180,20 +181,25 @@ class KernelBuilder:
 
         Args:
             name: an identifier.
-            shape: extents.
+            shape: extents; one may be made of sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
-            strides: in elements, row-major by default; one may be a :meth:`scalar`.
+            strides: in elements, row-major by default; one may be made of sizes and scalars.
             align_bytes: what the base address is a multiple of; checked at every launch.
         """
-        extents = checked_extents(shape, f"param {name}, shape")
-        layout = None
+        extents = checked_shape(shape, f"param {name}, shape", "global")
+        for extent in extents:
+            self._own(extent, f"param {name}, shape", anywhere=True)
+        layout: TileLayout | StridedLayout | None = None
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
                 raise LayoutError(f"param {name}: strides are one a dimension of {extents}, not {strides!r}")
             for stride in strides:
                 if is_int(stride):
-                    self._own(stride, f"param {name}, strides")
-            layout = TileLayout(S[extents : tuple(strides)])
+                    self._own(stride, f"param {name}, strides", anywhere=True)
+            if symbolic(extents):
+                layout = StridedLayout(extents, _checked_strides(strides, f"param {name}"))
+            else:
+                layout = TileLayout(S[extents : tuple(strides)])
         buffer = Buffer(
             extents,
             dtype,
@@ -207,8 +213,31 @@ class KernelBuilder:
         self._memories.add(buffer.memory)
         return buffer
 
+    def size(self, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = 2**31 - 1) -> Expr:
+        """A size that is known at launch only: it is read from the shapes of the arguments, never passed.
+
+        It may stand in a param's shape and strides, a range, a start, a scalar's bounds and the grid. One build serves
+        every value; vector widths follow ``multiple_of`` alone.
+
+        Args:
+            name: an identifier.
+            multiple_of: a divisor of every value; checked at launch like the bounds.
+            lower: smallest value, 0 or more.
+            upper: largest value; past 2**31 - 1 it travels as 64 bits.
+
+        Raises:
+            RequestError: a name that is taken, or bounds that no size meets.
+        """
+        check_identifier(name, "size name")
+        parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
+        self._claim(name, "size")
+        found = parameter.symbol()
+        self._parameters.append(parameter)
+        self._scalars[found] = parameter
+        return of_atom(found)
+
     def scalar(
-        self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
+        self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: Int = 0, upper: Int | None = None
     ) -> Expr:
         """An integer that the caller passes, for starts, strides and counts; what is declared is checked at launch.
 
@@ -216,20 +245,45 @@ class KernelBuilder:
             name: an identifier.
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
-            lower: smallest value.
-            upper: largest value; by default the largest of an int32 (2**62 for int64). A uint32 for which more is
-                declared is computed with in 64 bits.
+            lower: smallest value; may be made of sizes.
+            upper: largest value, may be made of sizes; by default the largest of an int32 (2**62 for int64). A uint32 for
+                which more is declared is computed with in 64 bits.
 
         Raises:
             RequestError: a name that is taken, no such dtype, or bounds that it does not have.
         """
         check_identifier(name, "scalar name")
-        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=lower, upper=upper)
+        within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
+        for bound in within:
+            self._own(bound, f"scalar {name}, bounds", anywhere=True)
+        low, high = bounds_of(lower)[0] if is_int(lower) else lower, upper
+        if isinstance(upper, Expr):
+            high = bounds_of(upper)[1]
+        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
+        found = of_atom(Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of))
+        if within:
+            limits = lower, parameter.upper if upper is None else upper
+            parameter = attrs.evolve(parameter, within=limits)
+            self._limits[only_symbol(found)] = (found - limits[0], limits[1] - found)
         self._claim(name, "scalar")
-        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
         self._parameters.append(parameter)
-        self._scalars[found] = parameter
-        return of_atom(found)
+        self._scalars[only_symbol(found)] = parameter
+        return found
+
+    def _known(self, region: Region) -> Alternatives:
+        """What is known at the current place that bears on a region: of the blocks, and of the integers in it and them."""
+        known, facts = self._frame.known, list[Int]()
+        if not self._limits:
+            return known
+        pending = [*region.starts, *region.buffer.shape, *(fact for alternative in known for fact in alternative)]
+        seen: set[Symbol] = set()
+        while pending:
+            new = symbols_of(pending.pop()) - seen
+            seen |= new
+            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
+            facts += limits
+            pending += limits
+        return together(known, (tuple(facts),)) if facts else known
 
     def shared(
         self,
@@ -275,9 +329,11 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: str) -> None:
-        """Raise unless every symbol of an integer is one of this kernel's."""
+    def _own(self, value: Int, what: str, *, anywhere: bool = False) -> None:
+        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         for found in symbols_of(value):
+            if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
+                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
             if not found.register and found.varies == "grid" and found not in self._scalars:
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
 
@@ -331,10 +387,11 @@ class KernelBuilder:
         self._own(start, "range")
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
-        low = -(2**31) if low is None else low
-        if low < -(2**31) or (isinstance(stop, int) and stop >= 2**31):
-            raise RequestError(f"range({count}, start={start}): a loop counts in 32 bits, from -2**31 to 2**31 - 1")
-        last = 2**31 - 2 if high is None else max(min(high - 1, 2**31 - 2), low)
+        if low is None or high is None or low < -(2**63) or high >= 2**63:
+            raise RequestError(
+                f"range({count}, start={start}): a loop counts in 64 bits, and this is from {low} to {high}"
+            )
+        last = max(high - 1, low)
         number = self._counter.get("loop", 0)
         self._counter["loop"] = number + 1
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
@@ -397,8 +454,10 @@ class KernelBuilder:
             )
         for start in region.starts:
             self._own(start, f"{region}")
-        if region.is_symbolic:
-            self._bounds += bounds_checks(region, self._frame.known, self._where())
+        layout = region.buffer.layout
+        for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
+            self._own(stride, f"{region}, its layout")
+        self._bounds += bounds_checks(region, self._known(region), self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 
@@ -426,6 +485,40 @@ class KernelBuilder:
             )
         self._use(element, written=written)
         element_offset(element)
+
+    def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
+        """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
+
+        A copy may start there at every scope whose threads load it from one place. Each call gives another integer.
+
+        Args:
+            value: an integer that was loaded, or computed of such.
+            lower: smallest value that it may have; may be made of sizes and scalars.
+            upper: largest; likewise.
+            clamp: move a value outside to the nearer bound. Without it such a value is a HazardError on the emulator, and
+                undefined on a GPU.
+
+        Raises:
+            RequestError: no integer value, or bounds that no value meets.
+        """
+        if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
+            given = value.dtype if isinstance(value, Value) else repr(value)
+            raise RequestError(f"index takes a value of an integer type, such as k.load(rows[i]), not {given}")
+        for bound in (lower, upper):
+            if not is_int(bound):
+                raise RequestError(f"index: a bound is an integer, not {bound!r}")
+            self._own(bound, "index, bounds", anywhere=True)
+        least, most = bounds_of(lower)[0], bounds_of(upper)[1]
+        if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
+            raise RequestError(f"index: no value is from {lower} to {upper}, within -2**62 to 2**62")
+        places = value.places()
+        name, varies = self._fresh("index"), "thread" if places is None else "cta"
+        found = Symbol(name, least, most, varies=varies, source=places or ())
+        turn = of_atom(found)
+        self.record(Index(found, value, lower, upper, bool(clamp)))
+        if isinstance(lower, Expr) or isinstance(upper, Expr):
+            self._limits[found] = (turn - lower, upper - turn)
+        return turn
 
     def cast(self, value: Any, dtype: Any) -> Value:
         """A value, number or symbolic integer converted to a dtype."""
@@ -485,7 +578,7 @@ class KernelBuilder:
             cta_group: 1, or 2 for a pair of CTAs.
         """
         holder = self._holder(buffer)
-        needed = -(-buffer.layout.span(TCol) * buffer.dtype.bits // 32)
+        needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         if type(columns) is not int or needed > columns:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns!r} are allocated")
         self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
@@ -508,16 +601,25 @@ class KernelBuilder:
         self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
-        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register."""
+        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
+
+        Args:
+            fragment: the local buffer; as many columns are loaded as it has registers.
+            buffer: the tensor buffer, or a view of it.
+            column: the first, in columns of 32 bits from where the buffer (or view) begins.
+        """
         holder = self._holder(buffer)
+        skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
+        if not is_multiple(skipped, 32):
+            raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
         self._check_buffer(fragment, "tcgen05_ld fills a local buffer of 32-bit elements", "local")
         if fragment.dtype.bits != 32 or not is_int(column):
             raise RequestError(f"tcgen05_ld fills 32-bit elements from a column on, not {fragment!r} from {column!r}")
 
         def write(ptx: PtxBuilder) -> None:
-            registers = ptx.fragment(fragment)
+            registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
             base = tcgen05.allocated_address(ptx, ptx.address(holder))
-            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column))
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column + skipped // 32))
 
         self.record(Action("tcgen05_ld", write))
 
@@ -567,7 +669,7 @@ class KernelBuilder:
         self,
         *,
         target: Target | str,
-        grid: Sequence[int] | int | None = None,
+        grid: Sequence[Int] | Int | None = None,
         cluster: Sequence[int] | int | None = None,
         registry: Registry | None = None,
     ) -> BuiltKernel:
@@ -575,7 +677,7 @@ class KernelBuilder:
 
         Args:
             target: such as ``"sm_90a"``.
-            grid: CTAs along x, y, z; may be given at launch instead.
+            grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
             cluster: CTAs of a cluster along x, y, z; likewise.
             registry: the variants to ask; by default the installed ones.
 
@@ -592,6 +694,9 @@ class KernelBuilder:
                 f"kernel {self.name}: {placed.statement.describe()} at {placed.where} has no statements: write `with` "
                 "before it (or `for` before a range)"
             )
+        for count in grid if isinstance(grid, (tuple, list)) else (grid,):
+            if isinstance(count, Expr):
+                self._own(count, "grid", anywhere=True)
         return lower_kernel(
             Description(
                 name=self.name,
@@ -608,6 +713,17 @@ class KernelBuilder:
             cluster=cluster,
             registry=registry,
         )
+
+
+def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
+    """Strides of an array whose shape is symbolic."""
+    for stride in strides:
+        if not is_int(stride):
+            raise LayoutError(f"{what}: a stride is an integer, not {stride!r}")
+        lower, _ = bounds_of(stride)
+        if lower is not None and lower < 0:
+            raise LayoutError(f"{what}: a stride is not negative; found {stride}")
+    return tuple(strides)
 
 
 def _operand(ptx: PtxBuilder, operand: Any) -> str:

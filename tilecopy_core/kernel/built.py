@@ -11,18 +11,20 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError, TilecopyError
-from ..expr import Int, Symbol, only_symbol
+from ..expr import Expr, Int, Symbol, evaluate, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
 from ..running import choose_executor
-from ..scope import block_index, cluster_rank
+from ..scope import GRID_LIMIT, block_index, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
-from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
+_MOST_REMEMBERED = 256
+"""Grids and numbers whose bounds were checked."""
 
 
 @attrs.frozen
@@ -32,6 +34,25 @@ class SharedAllocation:
     name: str
     offset_bytes: int
     size_bytes: int
+
+
+@attrs.frozen
+class ValueCheck:
+    """A value from memory that is an index: what it must be, for executors that check.
+
+    Attributes:
+        line: line (from 1) of the PTX after which the register holds the value.
+        register: such as ``%r5``.
+        lower: smallest value, made of sizes and scalars.
+        upper: largest.
+        clamped: the instructions see to it.
+    """
+
+    line: int
+    register: str
+    lower: Int = attrs.field(eq=key_of)
+    upper: Int = attrs.field(eq=key_of)
+    clamped: bool
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -46,17 +67,19 @@ class BuiltKernel:
         threads: threads of a CTA.
         parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
         written: names of the parameters that it writes.
-        grid: CTAs along x, y, z, or None: then it is given at launch.
+        grid: CTAs along x, y, z, each an integer or made of sizes and scalars; None: it is given at launch.
         cluster: CTAs of a cluster, or None.
         shared_bytes: shared memory of a CTA.
         dynamic_shared: whether that memory is one dynamic pool.
         allocations: the shared buffers in the pool.
         bounds: what must hold of the grid and the scalars.
         scalars: the name of the parameter that each symbol is.
+        value_checks: the values from memory that are indices.
         origins: what each statement is and where it was made; the first is none.
         statements: for each line of the PTX the number of its statement.
         executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
         remembered: what each executor keeps for later launches.
+        inside: grids and numbers for which the bounds were found to hold.
     """
 
     name: str
@@ -66,17 +89,19 @@ class BuiltKernel:
     threads: int
     parameters: tuple[Parameter, ...]
     written: frozenset[str]
-    grid: Dim3 | None
+    grid: tuple[Int, Int, Int] | None
     cluster: Dim3 | None
     shared_bytes: int
     dynamic_shared: bool
     allocations: tuple[SharedAllocation, ...]
     bounds: tuple[Bound, ...]
     scalars: Mapping[Symbol, str]
+    value_checks: tuple[ValueCheck, ...] = attrs.field(repr=False)
     origins: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
     executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
     remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+    inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
@@ -117,6 +142,9 @@ class BuiltKernel:
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        key = (grid, *(scalars.get(name) for name in self.scalars.values()))
+        if key in self.inside or 0 in grid:  # no CTA, nothing is accessed
+            return
         replacements: dict[Symbol, Int] = {
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
         }
@@ -126,21 +154,70 @@ class BuiltKernel:
             replacements[only_symbol(cluster_rank())] = cluster_rank(prod(self.cluster))
         for bound in self.bounds:
             bound.check(replacements)
+        if len(self.inside) >= _MOST_REMEMBERED:
+            self.inside.clear()
+        self.inside.add(key)
 
-    def launch_grid(self, grid: Sequence[int] | int | None) -> Dim3:
-        """The grid of a launch: the argument, else the one given at build.
+    def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
+        """The values from memory that must be checked as they run, their bounds known.
+
+        Args:
+            numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: it is no grid, neither is given, both are and differ, or the cluster does not divide it.
+            LaunchError: nothing is within the bounds of one that is clamped.
         """
-        chosen = self.grid if grid is None else dim3(grid, "grid", LaunchError)
+        found = []
+        for check in self.value_checks:
+            lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
+            if check.clamped and lower > upper:
+                raise LaunchError(
+                    f"kernel {self.name}: no index is from {check.lower} to {check.upper}, which is {lower} to {upper}\n"
+                    f"  at {self.origin_of(check.line)}"
+                )
+            if not check.clamped:
+                found.append(attrs.evolve(check, lower=lower, upper=upper))
+        return tuple(found)
+
+    def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
+        if isinstance(value, int):
+            return value
+        known = {s: numbers[name] for s in value.symbols if (name := self.scalars[s]) in numbers}
+        if len(known) < len(value.symbols):
+            raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
+        return int(evaluate(value, known))
+
+    def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
+        """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
+
+        Args:
+            grid: as given at the launch.
+            numbers: values of sizes and scalars, by name.
+
+        Raises:
+            LaunchError: it is no grid, neither is given, both are and differ, the cluster does not divide it, or the hardware has no such
+                grid.
+        """
+        built = None if self.grid is None else self._evaluated(self.grid, numbers or {})
+        chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
-        if self.grid is not None and chosen != self.grid:
-            raise LaunchError(f"kernel {self.name} was built for the grid {self.grid}, not {chosen}")
+        if built is not None and chosen != built:
+            raise LaunchError(f"kernel {self.name} was built for the grid {_said(self.grid, built)}, not {chosen}")
         if self.cluster is not None and any(g % c for g, c in zip(chosen, self.cluster, strict=True)):
             raise LaunchError(f"kernel {self.name}: the grid {chosen} is not a multiple of the cluster {self.cluster}")
         return chosen
+
+    def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
+        if type(grid[0]) is int and type(grid[1]) is int and type(grid[2]) is int:
+            return grid[0], grid[1], grid[2]
+        counts = [self._number(count, numbers) for count in grid]
+        for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
+            if not 0 <= count <= most:
+                said = _said(grid, tuple(counts))
+                raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
+        x, y, z = counts
+        return x, y, z
 
     def __call__(
         self,
@@ -195,6 +272,27 @@ class BuiltKernel:
         return chosen
 
 
+def _said(grid: Any, values: tuple[int, ...]) -> str:
+    """A grid in words, with its values where it is made of sizes."""
+    if any(isinstance(count, Expr) for count in grid):
+        return f"({', '.join(map(str, grid))}) = {values}"
+    return str(values)
+
+
+def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
+    """A grid as three counts, of which some may be symbolic.
+
+    Raises:
+        RequestError: not one to three counts.
+    """
+    counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not any(isinstance(count, Expr) for count in counts):
+        return dim3(value, "grid")  # type: ignore[arg-type]
+    dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
+    x, y, z = (*counts, 1, 1)[:3]
+    return x, y, z
+
+
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
     """One to three counts as three.
 
@@ -228,7 +326,7 @@ class Description:
     name: str
     threads: int
     parameters: tuple[Buffer | Parameter, ...]
-    scalars: Mapping[Symbol, ScalarParameter]
+    scalars: Mapping[Symbol, ScalarParameter | SizeParameter]
     shared: tuple[Buffer, ...]
     body: tuple[Placed, ...]
     bounds: tuple[Bound, ...]
@@ -239,13 +337,14 @@ def lower_kernel(
     described: Description,
     *,
     target: Target | str,
-    grid: Sequence[int] | int | None,
+    grid: Sequence[Int] | Int | None,
     cluster: Sequence[int] | int | None,
     registry: Registry | None,
 ) -> BuiltKernel:
     """Lower recorded statements for a target."""
     chosen = target_of(target)
-    grid3 = None if grid is None else dim3(grid, "grid")
+    grid3 = None if grid is None else grid_of(grid)
+    sizes = _sizes(described)
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     shared = SharedPlan.of(described.shared, chosen)
     bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
@@ -253,7 +352,7 @@ def lower_kernel(
     context = Lowering(ptx, chosen, registry or default_registry())
     context.run(described.body)
     declared = tuple(
-        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else p
+        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
     )
     text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
@@ -272,15 +371,42 @@ def lower_kernel(
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
         bounds=described.bounds,
         scalars={found: p.name for found, p in described.scalars.items()},
+        value_checks=_value_checks(text, context),
         origins=tuple(context.origins),
         statements=statements,
     )
-    if grid3 is not None:
-        kernel.launch_grid(None)
+    if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
+        launched = kernel.launch_grid(None)
         if not described.scalars:
-            kernel.check_bounds(grid3, {})
-            kernel = attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
+            kernel.check_bounds(launched, {})
+            return attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
+    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
+        known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+        kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
     return kernel
+
+
+def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
+    """Each index with the line that defines its register; no other line does."""
+    if not context.indices:
+        return ()
+    defined: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split()
+        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.")):
+            defined[words[1].rstrip(",")] = number
+    return tuple(
+        ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)
+        for register, index in context.indices
+    )
+
+
+def _sizes(described: Description) -> dict[str, SizeParameter]:
+    """The sizes, each with the dimensions that it is read from."""
+    shapes = [(p.name, p.shape) for p in described.parameters if isinstance(p, Buffer)]
+    return {
+        p.name: p.read_from(found, shapes) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
+    }
 
 
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:

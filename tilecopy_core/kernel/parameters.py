@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -22,7 +22,8 @@ import attrs
 
 from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, RequestError
-from ..expr import Expr, Int, evaluate, symbols_of
+from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
+from ..layout import StridedLayout
 from ..memory import Buffer
 
 __all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
@@ -156,7 +157,8 @@ class ArrayParameter(Parameter):
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
         """The parameter of a global buffer, one stride a dimension."""
-        strides = tuple(it.stride for it in buffer.layout.shard)
+        layout = buffer.layout
+        strides = layout.strides if isinstance(layout, StridedLayout) else tuple(it.stride for it in layout.shard)
         return cls(buffer.name, buffer.shape, strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
@@ -176,6 +178,8 @@ class ArrayParameter(Parameter):
         if facts.shape != shape:
             raise LaunchError(f"{where}: shape {facts.shape}, declared {_declared(self.shape, shape)}")
         strides = tuple(_value(stride, binding.numbers) for stride in self.strides)
+        if 0 in shape:
+            strides = facts.strides  # of no elements, in whatever way
         for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
             if extent > 1 and found != wanted:
                 raise LaunchError(
@@ -284,7 +288,13 @@ class NumberParameter(Parameter):
 
 @attrs.frozen
 class ScalarParameter(NumberParameter):
-    """An integer that the caller passes."""
+    """An integer that the caller passes.
+
+    Attributes:
+        within: what it must also be between, made of sizes and scalars; ``(lower, upper)`` where nothing is.
+    """
+
+    within: tuple[Int, Int] | None = attrs.field(default=None, eq=key_of)
 
     @classmethod
     def declare(
@@ -325,31 +335,104 @@ class ScalarParameter(NumberParameter):
         remedy = "; if it is meant, build the kernel with wider lower= or upper="
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
 
+    def check(self, binding: Binding) -> None:
+        """The bounds that sizes and other scalars give it."""
+        if self.within is None:
+            return
+        number = binding.numbers[self.name]
+        lower, upper = (_value(bound, binding.numbers) for bound in self.within)
+        if not lower <= number <= upper:
+            raise LaunchError(
+                f"kernel {binding.kernel}, scalar {self.name}: {number} is outside its declared {self.within[0]} to "
+                f"{self.within[1]}, which is {lower} to {upper}"
+            )
+
+
+@attrs.frozen
+class Extent:
+    """A dimension that a size is read from: its extent is ``factor * size + constant``."""
+
+    array: str
+    dim: int
+    factor: int = 1
+    constant: int = 0
+
+
+def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
+    return tuple(value if isinstance(value, Extent) else Extent(*value) for value in values)
+
 
 @attrs.frozen
 class SizeParameter(NumberParameter):
     """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
 
     Attributes:
-        sources: the dimensions that have this extent, as ``(array, dimension)``; they must agree.
+        sources: the dimensions that have this extent (or a multiple of it, or more by a constant); they must agree.
     """
 
-    sources: tuple[tuple[str, int], ...]
+    sources: tuple[Extent, ...] = attrs.field(converter=_extents)
     multiple_of: int = 1
     lower: int = 1
     upper: int = _B32[1]
 
     takes_argument: ClassVar[bool] = False
 
+    @classmethod
+    def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
+        """A size with what every value of it is; its sources are found when all arrays are known.
+
+        Raises:
+            RequestError: bounds that no size meets.
+        """
+        what = f"size {name}"
+        divisor = _integer(multiple_of, f"{what}: multiple_of", RequestError)
+        low = _integer(lower, f"{what}: lower", RequestError)
+        high = _integer(upper, f"{what}: upper", RequestError)
+        if divisor < 1:
+            raise RequestError(f"{what}: multiple_of is at least 1, not {multiple_of}")
+        if not 0 <= low <= 2**62 or high > 2**62:
+            raise RequestError(f"{what}: the bounds {low} to {high} are not within 0 to 2**62")
+        if -(-low // divisor) > high // divisor:
+            raise RequestError(f"{what}: no multiple of {divisor} is from {low} to {high}")
+        return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
+
+    def symbol(self) -> Symbol:
+        """A new symbol of the size, its bounds multiples like its values."""
+        by = self.multiple_of
+        return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
+
+    def read_from(self, found: Symbol, shapes: Iterable[tuple[str, tuple[Int, ...]]]) -> SizeParameter:
+        """The size with its sources: every dimension that has its symbol and nothing else that varies.
+
+        Raises:
+            RequestError: there is none.
+        """
+        sources = [
+            Extent(array, dim, terms_of(extent)[0][1], constant_of(extent))
+            for array, shape in shapes
+            for dim, extent in enumerate(shape)
+            if len(terms_of(extent)) == 1 and terms_of(extent)[0][0] == found
+        ]
+        if not sources:
+            raise RequestError(
+                f"size {self.name} is read from the shapes of the arguments, and no param has a dimension of {self.name} "
+                f"(or a multiple of it, or one more by a constant); declare one, or make it a scalar"
+            )
+        return attrs.evolve(self, sources=tuple(sources))
+
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
         where = f"kernel {binding.kernel}, size {self.name}"
         found: list[tuple[str, int]] = []
-        for array, dim in self.sources:
-            shape = binding.arrays[array].shape
-            if dim >= len(shape):
-                raise LaunchError(f"{where}: dimension {dim} of argument {array}, whose shape is {shape}")
-            found.append((f"dimension {dim} of argument {array}", shape[dim]))
+        for source in self.sources:
+            shape, place = binding.arrays[source.array].shape, f"dimension {source.dim} of argument {source.array}"
+            if source.dim >= len(shape):
+                raise LaunchError(f"{where}: {place}, whose shape is {shape}")
+            number, rest = divmod(shape[source.dim] - source.constant, source.factor)
+            if rest:
+                extent = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
+                raise LaunchError(f"{where}: {place} is {shape[source.dim]}, declared {extent}, and no size gives that")
+            found.append((place, number))
         (first, number), *others = found
         for other, value in others:
             if value != number:

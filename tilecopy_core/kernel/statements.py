@@ -10,14 +10,14 @@ import attrs
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
 from ..errors import LayoutError, PluginError, TilecopyError
-from ..expr import Condition, Expr, Int, Symbol
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits
 from ..memory import Region
-from ..ptx import PtxBuilder
+from ..ptx import PtxBuilder, Register
 from ..registry import Registry
 from ..request import CopyRequest, check_request
 from ..scope import ActiveThreads, Scope
 from ..target import Target
-from .values import Value, bind_loaded, lower_condition, stored_bits
+from .values import Value, bind_loaded, lower_condition, lower_value, stored_bits
 
 
 class Statement(Protocol):
@@ -48,6 +48,7 @@ class Lowering:
         registry: the variants to ask.
         plans: the plan of each copy, in order.
         origins: what each statement is and where it was made, by its number; 0 is none.
+        indices: the register of each value that became an index, with its statement.
     """
 
     ptx: PtxBuilder
@@ -55,6 +56,7 @@ class Lowering:
     registry: Registry
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
+    indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[Placed]) -> None:
         """Lower statements in order.
@@ -148,6 +150,57 @@ class Load:
             into = ptx.regs("b64", 1) if bits == 64 else None
             raw = ptx.load(ptx.address(self.element.buffer, offset), bits, into)[0]
         bind_loaded(ptx, self.result, raw)
+
+
+@attrs.frozen(eq=False)
+class Index:
+    """A value becomes a symbolic integer.
+
+    Attributes:
+        symbol: the integer.
+        value: of an integer type.
+        least: smallest value that it may have.
+        most: largest.
+        clamp: whether a value outside is moved to the nearer bound.
+    """
+
+    symbol: Symbol
+    value: Value
+    least: Int
+    most: Int
+    clamp: bool
+
+    def describe(self) -> str:
+        """Its bounds."""
+        return f"index {self.symbol} from {self.least} to {self.most}"
+
+    def lower_to(self, ptx: PtxBuilder) -> Register:
+        """The register of the integer: a new one, so that one line of the text defines it."""
+        found = lower_value(ptx, self.value)
+        signed = self.value.dtype.kind == "i"
+        if found.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
+            wide = ptx.reg("b64")
+            ptx.instr("cvt.s64.s32" if signed else "cvt.u64.u32", wide, found)
+            found = wide
+        if not self.clamp:
+            result = ptx.reg(found.type)
+            ptx.instr(f"mov.{found.type}", result, found)
+            return result
+        steps = [("min", self.most, "s" if signed else "u")]  # what is unsigned is not negative after that
+        if signed or bounds_of(self.least) != (0, 0):
+            steps.append(("max", self.least, "s"))
+        for name, bound, sign in steps:
+            result = ptx.reg(found.type)
+            limit = ptx.value(bound, found.bits) if isinstance(bound, Expr) else bound
+            ptx.instr(f"{name}.{sign}{found.bits}", result, found, limit)
+            found = result
+        return found
+
+    def lower(self, context: Lowering) -> None:
+        """The value's register, bound to the symbol."""
+        register = self.lower_to(context.ptx)
+        context.ptx.bind(self.symbol, register)
+        context.indices.append((register, self))
 
 
 @attrs.frozen(eq=False)

@@ -100,6 +100,16 @@ class Value:
         found = [arg.sources() for arg in self.args]
         return None if None in found else tuple(value for each in found if each is not None for value in each)
 
+    def places(self) -> tuple[Int, ...] | None:
+        """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
+        if self.op == "loaded":
+            element = self.args[0]
+            return element.starts if element.buffer.space in ("global", "shared") else None
+        if self.op in ("const", "index"):
+            return self.sources()
+        found = [arg.places() for arg in self.args]
+        return None if None in found else tuple(value for each in found if each is not None for value in each)
+
     def __bool__(self) -> bool:
         raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
 

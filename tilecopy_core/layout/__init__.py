@@ -21,6 +21,7 @@ from .axes import (
     wid_in_wg,
 )
 from .boxes import Iter, Offset, box, fuse
+from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
 from .tile import Layout, R, S, SwizzledLayout, TileLayout, checked_extents, row_major
 
@@ -33,6 +34,7 @@ __all__ = [
     "OnAxis",
     "R",
     "S",
+    "StridedLayout",
     "Swizzle",
     "SwizzledLayout",
     "TCol",

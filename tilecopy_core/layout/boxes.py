@@ -54,11 +54,11 @@ def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
     return tuple(fused)
 
 
-def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], tuple[int, ...]]:
+def box(shape: Sequence[Int], region: Sequence[Any]) -> tuple[tuple[Int, ...], tuple[int, ...]]:
     """Starts and extents of a region of a shape, checked.
 
     Args:
-        shape: the extents.
+        shape: the extents; one may be symbolic.
         region: for each dimension ``slice(start, stop)`` or ``(start, stop)``.
 
     Raises:
@@ -76,9 +76,10 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
             )
         if extent < 1:
             raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
-        lower, upper = bounds_of(start)
+        past, _ = bounds_of(add(add(start, extent), mul(size, -1)))
+        _, upper = bounds_of(start)
         if (
-            (lower is not None and lower + extent > size)
+            (past is not None and past > 0)
             or (upper is not None and upper < 0)
             or (not isinstance(start, Expr) and start < 0)
         ):
@@ -88,7 +89,7 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
     return tuple(starts), tuple(extents)
 
 
-def _ends(part: Any, size: int, dim: int) -> tuple[Int, Int]:
+def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:
     if isinstance(part, slice):
         if part.step not in (None, 1) if not isinstance(part.step, Expr) else True:
             raise LayoutError(f"dimension {dim}: a region has no step (found {part.step})")

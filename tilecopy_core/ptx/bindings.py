@@ -136,9 +136,8 @@ class KernelBindings:
         raise PtxError(f"the symbol {found.name} has no value here: it belongs to a loop or kernel that is closed")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Virtual registers, new at the first use."""
-        if buffer.memory not in self._fragments:
-            word = 64 if buffer.dtype.bits == 64 else 32
-            words = emitter.regs(f"b{word}", -(-buffer.span_elems * buffer.dtype.bits // word))
-            self._fragments[buffer.memory] = words
-        return self._fragments[buffer.memory]
+        """Virtual registers, new at the first use of their memory; a view has those that it spans."""
+        memory, word = buffer.memory, buffer.memory.word_bits
+        if memory not in self._fragments:
+            self._fragments[memory] = emitter.regs(f"b{word}", -(-memory.span_bytes * 8 // word))
+        return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]

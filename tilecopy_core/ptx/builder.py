@@ -139,7 +139,7 @@ class PtxBuilder(IndexEmitter):
         word, position = self._within_word(buffer, start_elem, bits)
         if word not in self._started:
             self._started.add(word)
-            self.place_text(f"\tmov.b32 {word}, 0;", self.blocks[0].head)  # bfi reads the bits that it leaves
+            self.place_first(f"\tmov.b32 {word}, 0;")  # bfi reads the bits that it leaves
         self.instr("bfi.b32", word, registers[0], word, position, bits)
 
     def _within_word(self, buffer: Buffer, start_elem: int, bits: int) -> tuple[Register, int]:

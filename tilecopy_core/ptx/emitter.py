@@ -24,10 +24,12 @@ class Block:
         depth: how deep it is nested; the kernel's own block is 0.
         head: lines that come first.
         body: lines that follow.
+        settled: where in the head the first of what was its body is, or None.
     """
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
+        self.settled: int | None = None
         self.head: list[Line] = []
         self.body: list[Line] = []
         self._known: dict[tuple[Hashable, ...], tuple[Register, object]] = {}
@@ -38,6 +40,13 @@ class Block:
         if found is None:
             found = self._known[key] = make(), keep
         return found[0]
+
+    def settle(self) -> None:
+        """Let the body so far belong to the head, so that what is computed next comes after it."""
+        if self.settled is None:
+            self.settled = len(self.head)
+        self.head += self.body
+        self.body = []
 
     def known(self, key: tuple[Hashable, ...]) -> Register | None:
         """The register of a key, if it was made here."""
@@ -141,6 +150,15 @@ class Emitter:
     def place_text(self, line: str, lines: list[Line] | None = None) -> None:
         """A line at the current place, or at the end of some lines."""
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
+        self.recent.append(line)
+
+    def place_first(self, line: str) -> None:
+        """A line before everything that the kernel does."""
+        root = self.blocks[0]
+        at = len(root.head) if root.settled is None else root.settled
+        root.head.insert(at, (line, self.statement))
+        if root.settled is not None:
+            root.settled += 1
         self.recent.append(line)
 
     def comment(self, text: str) -> None:

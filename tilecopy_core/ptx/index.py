@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from ..errors import LayoutError, PtxError
+from ..errors import PtxError
 from ..expr import (
     Atom,
     Condition,
@@ -30,9 +30,10 @@ from ..expr import (
     terms_of,
     xor,
 )
-from ..layout import Swizzle
+from ..layout import Swizzle, m
 from ..memory import Buffer
 from ..target import Target
+from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, Emitter
 from .operands import Address, Register
@@ -62,9 +63,17 @@ class IndexEmitter(Emitter):
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
         block = self.blocks[-1]
-        block.head += block.body  # what depends on the symbol goes after its computation
-        block.body = []
+        block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
+
+    @contextmanager
+    def block(self) -> Iterator[Block]:
+        """A nested block; the symbols that were bound in it end with it."""
+        with super().block() as opened:
+            yield opened
+        self._bound = {
+            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
+        }
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
@@ -144,7 +153,13 @@ class IndexEmitter(Emitter):
         if isinstance(atom, (FloorDiv, Mod)):
             return self._division(block, atom)
         assert isinstance(atom, (Product, Xor))
-        bits = 32 if all(fits(part, 32) for part in (of_atom(atom), atom.left, atom.right)) else 64
+        narrow = all(fits(part, 32) for part in (atom.left, atom.right))
+        bits = 32 if narrow and fits(of_atom(atom), 32) else 64
+        if bits == 64 and narrow and isinstance(atom, Product):
+            lowest = min(bounds_of(part)[0] or 0 for part in (atom.left, atom.right))
+            sign = "u" if lowest >= 0 else "s"
+            factors = self.value(atom.left), self.value(atom.right)
+            return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
         left, right = self.value(atom.left, bits), self.value(atom.right, bits)
         opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
         return self.pure(block, opcode, self.reg(f"b{bits}"), left, right)
@@ -224,13 +239,14 @@ class IndexEmitter(Emitter):
             immediate: what the instruction adds beyond that.
             span_bytes: bytes of the global array, where they are known.
         """
-        by_depth: dict[int, list[Term]] = {}
-        for term in terms_of(varying):
-            by_depth.setdefault(self._home(term[0].symbols).depth, []).append(term)
+        parts: dict[tuple[int, bool], list[Term]] = {}
+        for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
+            uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
+            parts.setdefault((self._home(term[0].symbols).depth, uniform), []).append(term)
         total = start
         done: tuple[Term, ...] = ()
-        for depth in sorted(by_depth):
-            block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
+        for depth, uniform in sorted(parts):
+            block, part = self.blocks[depth], Expr(0, tuple(parts[depth, uniform]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
@@ -298,33 +314,32 @@ class IndexEmitter(Emitter):
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
-        counter = self.reg("b32")
-        self.instr("mov.b32", counter, self.value(start) if isinstance(start, Expr) else start)
-        head, end = self.new_label("loop"), self.new_label("endloop")
         stop = start + count
+        bits = 32 if fits(start, 32) and fits(stop, 32) else 64
+        counter = self.reg(f"b{bits}")
+        self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
+        head, end = self.new_label("loop"), self.new_label("endloop")
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr("setp.ge.s32", done, counter, self.value(stop) if isinstance(stop, Expr) else stop)
+            self.instr(f"setp.ge.s{bits}", done, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
             self.bind(index, counter)
             yield
-            del self._bound[index]
-        self.instr("add.s32", counter, counter, 1)
+        self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
-        self.instr("setp.lt.s32", again, counter, self.value(stop) if isinstance(stop, Expr) else stop)
+        self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:
-    try:
-        return buffer.span_bytes
-    except LayoutError:  # a stride is symbolic
-        return None
+    """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
+    _, most = bounds_of(reach(buffer.memory.layout, m))
+    return None if most is None else -(-most * buffer.memory.dtype.bits // 8)
 
 
 class SwizzledTerms:

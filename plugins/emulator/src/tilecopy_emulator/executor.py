@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tilecopy_core import BuiltKernel, LaunchError
+from tilecopy_core import BuiltKernel, HazardError, LaunchError
 from tilecopy_core.executors import HostArguments
+from tilecopy_core.kernel import ValueCheck
 
 from .memory import GlobalMemory
-from .program import parse
+from .program import Program, parse
 from .run import MOST_CTAS, Report, run_grid
 
 
@@ -56,6 +57,24 @@ class EmulatorExecutor:
             kernel,
             {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
         )
+        checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
+        before = [(a.data, a.data.copy()) for a in host.arrays if checks and a.name in kernel.written and a.writable]
+        try:
+            return self._run(kernel, host, program, memory, encoded, checks)
+        except HazardError:
+            for data, saved in before:  # an index out of its bounds is bad input: nothing is written
+                data[:] = saved
+            raise
+
+    def _run(
+        self,
+        kernel: BuiltKernel,
+        host: HostArguments,
+        program: Program,
+        memory: GlobalMemory,
+        encoded: Sequence[bytes],
+        checks: Sequence[ValueCheck],
+    ) -> Report:
         return run_grid(
             program,
             grid=host.binding.grid,
@@ -67,6 +86,7 @@ class EmulatorExecutor:
             profile=self._profile,
             progress=self._progress,
             origin_of=kernel.origin_of,
+            value_checks=checks,
         )
 
 

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from tilecopy_core import LaunchError
+from tilecopy_core.kernel import ValueCheck
 
 from .accesses import parts_of
 from .alu import is_approximate
@@ -19,6 +20,7 @@ from .instructions import compile_program
 from .launch import Dim3, Launch, SharedVariable
 from .machine import Machine
 from .memory import GlobalMemory
+from .operands import Step
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
 
 MOST_CTAS = 1 << 24
@@ -45,6 +47,36 @@ class Report:
     instructions: dict[str, int]
     counters: dict[str, int]
     approximate: tuple[str, ...] = ()
+
+
+def _with_checks(
+    program: Program, compiled: tuple[list[Step], list[int]], checks: Sequence[ValueCheck]
+) -> tuple[list[Step], list[int]]:
+    """Compiled steps, a register's value held against its bounds after those that define an index."""
+    if not checks:
+        return compiled
+    steps, lengths = list(compiled[0]), compiled[1]
+    by_line = {check.line: check for check in checks}
+
+    def checked(step: Step, check: ValueCheck) -> Step:
+        bits = program.register_bits[check.register]
+
+        def run(machine: Machine, lanes: Any) -> None:
+            step(machine, lanes)
+            values = machine.rows(machine.read(check.register, lanes), lanes)
+            signed = values.astype(f"u{bits // 8}").view(f"i{bits // 8}")
+            outside = (signed < check.lower) | (signed > check.upper)
+            if outside.any():
+                position, copy = (int(each) for each in np.argwhere(outside)[0])
+                said = f"the index {int(signed[position, copy])} is outside its declared {check.lower} to {check.upper}"
+                machine.hazard("bounds", said, lanes, position, copy=copy)
+
+        return run
+
+    for number, instruction in enumerate(program.instructions):
+        if instruction.line in by_line:
+            steps[number] = checked(steps[number], by_line[instruction.line])
+    return steps, lengths
 
 
 @lru_cache(maxsize=32)
@@ -139,6 +171,7 @@ def run_grid(
     profile: bool = False,
     progress: Callable[[int, int], None] | None = None,
     origin_of: Callable[[int], str] | None = None,
+    value_checks: Sequence[ValueCheck] = (),
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -154,6 +187,7 @@ def run_grid(
         profile: count memory transactions too.
         progress: called with CTAs done and CTAs in all.
         origin_of: from a PTX line to the statement that it comes from.
+        value_checks: registers whose values must lie within bounds, by the line that defines them.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -161,7 +195,7 @@ def run_grid(
         LaunchError: the launch does not fit the program.
     """
     shape = cluster or (1, 1, 1)
-    steps, lengths = compile_program(program)
+    steps, lengths = _with_checks(program, compile_program(program), value_checks)
     symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
     base = 0x400 if program.arch >= 90 else 0
     table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}

@@ -6,6 +6,7 @@ holds its last writer and one reader; further readers, and atomic writes that no
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,20 @@ Judge = Callable[[Any, Any], tuple[Any, Any]]
 """Positions and stamps of earlier accesses -> (in order, allowed though not in order as both are strong)."""
 
 
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+def _zeros(cells: int) -> Any:
+    """Zeros whose pages exist from when they are touched, however many there are."""
+    try:
+        return np.zeros(cells, np.int64)
+    except MemoryError:
+        if not hasattr(mmap, "MAP_ANONYMOUS"):
+            raise
+        pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        return np.frombuffer(pages, np.int64)
+
+
 class Shadow:
     """The stamps of one memory.
 
@@ -102,8 +117,7 @@ class Shadow:
     """
 
     def __init__(self, cells: int) -> None:
-        self.writer = np.zeros(cells, np.int64)
-        self.reader = np.zeros(cells, np.int64)
+        self.writer, self.reader = _zeros(cells), _zeros(cells)
         self.logged: Any = None
         self.count = 0
         self._cell, self._stamp, self._wrote = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)

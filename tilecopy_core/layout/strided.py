@@ -1,0 +1,95 @@
+"""The layout of an array whose extents are known at launch only: one stride a dimension, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from ..errors import LayoutError
+from ..expr import Int, add, key_of, mul, same
+from .axes import Axis, m
+from .boxes import Iter, Offset, add_offsets
+from .tile import TileLayout
+
+
+@attrs.frozen(repr=False)
+class StridedLayout:
+    """Coordinate -> sum of index times stride, over a shape that may be symbolic.
+
+    A tile of it has fixed extents, so :meth:`box` is an ordinary :class:`TileLayout`; splitting and fusing of iters, which
+    needs extents that are known, never has to look at this one.
+
+    Attributes:
+        shape: extents, in elements.
+        strides: one a dimension, in elements.
+    """
+
+    shape: tuple[Int, ...] = attrs.field(eq=key_of)
+    strides: tuple[Int, ...] = attrs.field(eq=key_of)
+
+    swizzle = None
+    replica: tuple[Iter, ...] = ()
+    axes: tuple[Axis, ...] = (m,)
+
+    def __repr__(self) -> str:
+        extents, strides = (", ".join(map(str, values)) for values in (self.shape, self.strides))
+        one = len(self.shape) == 1
+        return f"StridedLayout({extents} : {strides})" if one else f"StridedLayout(({extents}) : ({strides}))"
+
+    @property
+    def unswizzled(self) -> StridedLayout:
+        """Itself: it has no swizzle."""
+        return self
+
+    def check_admits(self, shape: Sequence[Int], what: str) -> None:
+        """Raise :class:`LayoutError` unless the shape is its own."""
+        if not same(tuple(shape), self.shape):
+            raise LayoutError(f"{what}: {self} is of the shape {self.shape}, not {tuple(shape)}")
+
+    def offset_of(self, coordinate: Sequence[Int]) -> Int:
+        """Element offset of a coordinate."""
+        total: Int = 0
+        for index, stride in zip(coordinate, self.strides, strict=True):
+            total = add(total, mul(index, stride))
+        return total
+
+    def apply(self, *coordinate: Int, shape: Sequence[Int] | None = None) -> dict[str, Int]:
+        """The place of a coordinate, one index a dimension."""
+        if shape is not None:
+            self.check_admits(shape, "apply")
+        if len(coordinate) != len(self.strides):
+            raise LayoutError(f"{len(coordinate)} coordinates for {self}")
+        return {m.name: self.offset_of(coordinate)}
+
+    def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
+        """The layout of a box whose starts and extents are known to be good."""
+        self.check_admits(shape, "slice")
+        iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
+        offset: Offset = ((m, self.offset_of(starts)),)
+        return TileLayout.of(iters, (), add_offsets((), offset))
+
+    def permute(self, order: Sequence[int]) -> StridedLayout:
+        """The layout with its dimensions in another order."""
+        return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
+
+    def reach(self) -> Int:
+        """Number of elements from the first place to the last, as far as the extents say: symbolic, like them."""
+        last: Int = 0
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            last = add(last, mul(add(extent, -1), stride))
+        return add(last, 1)
+
+    def span(self, axis: Axis = m) -> int:
+        """Number of elements, where that is plain.
+
+        Raises:
+            LayoutError: it is symbolic.
+        """
+        found: Any = self.reach()
+        if axis != m:
+            return 1
+        if isinstance(found, int):
+            return found
+        raise LayoutError(f"the span of {self} is symbolic: {found}")
