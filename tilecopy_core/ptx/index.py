@@ -99,14 +99,10 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if bits == 32 and not self._fits(value):
+            raise PtxError(f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
         block = self._home(symbols_of(value))
-
-        def compute() -> Register:
-            if bits == 32 and not self._fits(value):
-                raise PtxError(f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
-            return self._sum(block, value, bits, None)
-
-        return block.once(("value", key_of(value), bits), compute)
+        return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
@@ -284,7 +280,7 @@ class IndexEmitter(Emitter):
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
                 index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("index", key_of(index)), lambda: self._sum(block, index, 32, None))
+                narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
                 product = block.once(
                     ("wide", key_of(index), factor),
                     lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
