@@ -412,3 +412,39 @@ def test_what_a_quotient_leaves_is_less_than_its_divisor() -> None:
             else:
                 kernel(result, np.zeros(size, np.uint8), executor="emulator")
                 assert result.nonzero()[0].tolist() == [-size % 8 - less]
+
+
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([0, 1, 4, 9]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 3, 4, 8]),
+    st.sampled_from([0, 0, -1, 1, 2]),
+    st.integers(0, 3),
+    st.integers(0, 5),
+)
+def test_what_is_proved_or_checked_never_leaves_its_array(
+    multiple: int, lower: int, extent: int, step: int, shift: int, which_grid: int, which_guard: int
+) -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    m = k.size("M", multiple_of=multiple, lower=lower)
+    a, bx = k.param("A", (m,), "int32", align_bytes=4), k.block_id()
+    start = bx * step + shift
+    grid = (m // step, (m + step - 1) // step, m // step + 1, m)[which_grid]
+    guards = (
+        bx >= 0,
+        start + extent <= m,
+        start < m,
+        (start >= 0) & (start + extent <= m),
+        bx >= 1,
+        start <= m - extent,
+    )
+    with k.if_(guards[which_guard]):
+        for j in range(extent):
+            k.store(a[start + j], 1)
+    kernel = k.build(target="sm_80", grid=(grid,))
+    for size in range(-(-lower // multiple) * multiple, 33, multiple):
+        try:
+            kernel(np.zeros(size, np.int32), executor="emulator")  # a HazardError where a proof or check was wrong
+        except tc.LaunchError as error:
+            assert kernel.bounds and "must stay in 0 to" in str(error)

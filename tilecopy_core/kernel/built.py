@@ -11,7 +11,7 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import LaunchError, RequestError, TilecopyError
-from ..expr import Expr, Int, Symbol, evaluate, key_of, only_symbol
+from ..expr import Expr, Int, Symbol, bounds_of, evaluate, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
@@ -349,6 +349,10 @@ def lower_kernel(
     shared = SharedPlan.of(described.shared, chosen)
     bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
+    for dim, count in zip("xyz", grid3 or (), strict=False):
+        most = bounds_of(count)[1]
+        if most is not None and most < GRID_LIMIT[dim]:
+            ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
     context = Lowering(ptx, chosen, registry or default_registry())
     context.run(described.body)
     declared = tuple(

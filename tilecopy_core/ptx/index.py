@@ -25,6 +25,7 @@ from ..expr import (
     key_of,
     of_atom,
     possible_bits,
+    substitute,
     sum_of,
     symbols_of,
     terms_of,
@@ -50,11 +51,15 @@ class IndexEmitter(Emitter):
     Args:
         target: the architecture.
         bindings: where buffers, symbols and fragments come from.
+
+    Attributes:
+        tighter: symbols with the closer bounds that they have in this kernel, such as a block id's with a known grid.
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
         super().__init__(target)
         self.bindings = bindings
+        self.tighter: dict[Symbol, Int] = {}
         self._bound: dict[Symbol, tuple[Register, int]] = {}
         self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
 
@@ -84,23 +89,23 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- values
 
+    def _fits(self, value: Int) -> bool:
+        """Whether a value is proved to fit 32 bits in this kernel."""
+        return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
+
     def value(self, value: Int, bits: int = 32) -> Register:
         """A symbolic integer in a register of 32 or 64 bits.
 
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if bits == 32 and not self._fits(value):
+            raise PtxError(
+                f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for the "
+                "scalars in it (upper=, lower=)"
+            )
         block = self._home(symbols_of(value))
-
-        def compute() -> Register:
-            if bits == 32 and not fits(value, 32):
-                raise PtxError(
-                    f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for "
-                    "the scalars in it (upper=, lower=)"
-                )
-            return self._sum(block, value, bits, None)
-
-        return block.once(("value", key_of(value), bits), compute)
+        return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
@@ -153,10 +158,10 @@ class IndexEmitter(Emitter):
         if isinstance(atom, (FloorDiv, Mod)):
             return self._division(block, atom)
         assert isinstance(atom, (Product, Xor))
-        narrow = all(fits(part, 32) for part in (atom.left, atom.right))
-        bits = 32 if narrow and fits(of_atom(atom), 32) else 64
+        narrow = all(self._fits(part) for part in (atom.left, atom.right))
+        bits = 32 if narrow and self._fits(of_atom(atom)) else 64
         if bits == 64 and narrow and isinstance(atom, Product):
-            lowest = min(bounds_of(part)[0] or 0 for part in (atom.left, atom.right))
+            lowest = min(-1 if (low := bounds_of(part)[0]) is None else low for part in (atom.left, atom.right))
             sign = "u" if lowest >= 0 else "s"
             factors = self.value(atom.left), self.value(atom.right)
             return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
@@ -278,7 +283,7 @@ class IndexEmitter(Emitter):
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
                 index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("index", key_of(index)), lambda: self._sum(block, index, 32, None))
+                narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
                 product = block.once(
                     ("wide", key_of(index), factor),
                     lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
@@ -305,7 +310,7 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = condition.left, condition.right
-        bits = 32 if fits(left, 32) and fits(right, 32) else 64
+        bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = right if isinstance(right, int) else self.value(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
@@ -315,7 +320,7 @@ class IndexEmitter(Emitter):
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
-        bits = 32 if fits(start, 32) and fits(stop, 32) else 64
+        bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
         head, end = self.new_label("loop"), self.new_label("endloop")
