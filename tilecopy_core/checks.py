@@ -32,6 +32,7 @@ def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
         spaces_in(*variant.spaces),
         architecture(variant),
         threads(variant),
+        edges(variant),
         options(variant),
         no_option_missing(variant),
     )
@@ -41,6 +42,27 @@ def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
 def threads(variant: Variant) -> Check:
     """The threads that the record asks for reach the copy: all of the scope, one alone, or any."""
     return {"all": all_threads_active, "one": single_thread, "any": lambda request: None}[variant.threads]
+
+
+def edges(variant: Variant) -> Check:
+    """A copy whose regions may overhang goes to variants that declare ``edges``."""
+
+    def check(request: CopyRequest) -> str | None:
+        if variant.edges or not request.overhangs:
+            return None
+        region, dim = next(
+            (region, dim)
+            for region in (request.src, request.dst)
+            for dim in range(len(region.starts))
+            if any(region.overhang(dim))
+        )
+        return (
+            f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside}), and {variant.name} "
+            "copies whole boxes alone; let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge "
+            "with a variant that lowers edges"
+        )
+
+    return check
 
 
 def options(variant: Variant) -> Check:

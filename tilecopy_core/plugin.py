@@ -31,14 +31,17 @@ from .expr import (
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
 from .memory import Buffer, Region
+from .outside import Outside
 from .partition import (
     WIDTHS_BITS,
+    Guard,
     Pair,
     Run,
     Side,
     VectorPartition,
     by_descending_stride,
     fuse_pairs,
+    guards_of,
     orders_of,
     refine,
     sliced,
@@ -47,7 +50,7 @@ from .partition import (
 )
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .rounds import Walk, batches
+from .rounds import Masks, Walk, asynchronously, at_edges, batches, choose, through_registers
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
 
@@ -67,9 +70,12 @@ __all__ = [
     "DType",
     "Decline",
     "Expr",
+    "Guard",
     "Int",
     "Iter",
+    "Masks",
     "Option",
+    "Outside",
     "Pair",
     "PtxBuilder",
     "Region",
@@ -87,11 +93,14 @@ __all__ = [
     "VectorPartition",
     "Verdict",
     "Walk",
+    "asynchronously",
+    "at_edges",
     "axis_index",
     "batches",
     "bounds_of",
     "by_descending_stride",
     "by_thread",
+    "choose",
     "divides_threads",
     "divisor_of",
     "dtype_of",
@@ -99,6 +108,7 @@ __all__ = [
     "first_failure",
     "fuse",
     "fuse_pairs",
+    "guards_of",
     "hookimpl",
     "is_int",
     "is_multiple",
@@ -114,6 +124,7 @@ __all__ = [
     "symbols_of",
     "synthesize",
     "tcgen05",
+    "through_registers",
     "valid_copy",
     "whole_byte_elements",
     "widest",

@@ -118,8 +118,7 @@ class BuiltKernel:
         replacements: dict[Symbol, Int] = {
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
         }
-        for dim, count in zip("xyz", grid, strict=True):
-            replacements[only_symbol(block_index(dim))] = block_index(dim, count)
+        replacements.update(bounded_by(grid))
         if self.cluster is not None:
             ranks = self.cluster[0] * self.cluster[1] * self.cluster[2]
             replacements[only_symbol(cluster_rank())] = cluster_rank(ranks)
@@ -206,6 +205,11 @@ class BuiltKernel:
         return chosen
 
 
+def bounded_by(grid: Dim3) -> dict[Symbol, Int]:
+    """Block ids as a grid bounds them."""
+    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=True)}
+
+
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     """One to three counts as three.
 
@@ -262,7 +266,7 @@ def lower_kernel(
     shared = SharedPlan.of(described.shared, chosen)
     bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
-    context = Lowering(ptx, chosen, registry or default_registry())
+    context = Lowering(ptx, chosen, registry or default_registry(), {} if grid3 is None else bounded_by(grid3))
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else p

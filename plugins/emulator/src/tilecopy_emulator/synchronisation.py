@@ -173,7 +173,9 @@ def _cp_async(instruction: Instruction) -> Step:
     def step(machine: Machine, lanes: Any) -> None:
         ids = machine.lane_ids(lanes)
         keep = np.full(len(ids), size)
-        if rest:
+        if rest and str(rest[0]).startswith("%p"):  # the ignore-src predicate
+            keep = np.where(machine.read(str(rest[0]), lanes), 0, size).astype(np.int64)
+        elif rest:
             keep = np.broadcast_to(np.asarray(value(machine, rest[0], lanes, "u32")).astype(np.int64), (len(ids),))
         places = machine.shared.place(machine, lanes, address(machine, destination, lanes, 32), size)
         addresses = address(machine, source, lanes, 64)

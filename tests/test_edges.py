@@ -1,0 +1,188 @@
+"""Regions that overhang their arrays: what arrives, what is left alone, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+
+SENTINEL = 7
+
+
+def tiles(
+    shape: tuple[int, int],
+    tile: tuple[int, int],
+    dtype: str = "float16",
+    *,
+    outside: Any = "zero",
+    halo: int = 0,
+    op: str = "copy",
+    row: int | None = None,
+    layout: tc.Layout | None = None,
+    threads: int = 128,
+    scope: str = "cta",
+    target: str = "sm_90a",
+    grid: bool = True,
+) -> tc.BuiltKernel:
+    """Every tile of A with its halo, edges included, to C as it lies in shared memory; without halo, on to B too."""
+    k = tc.KernelBuilder("tiles", threads=threads)
+    strides = (row or shape[1], 1)
+    a, b = (k.param(name, shape, dtype, strides=strides) for name in "AB")
+    extents = tuple(t + 2 * halo for t in tile)
+    counts = tuple(-(-s // t) for s, t in zip(shape, tile, strict=True))
+    c = k.param("C", (*counts, *extents), dtype)
+    staging = k.shared(extents, dtype, layout=layout, name="tile")
+    y, x = k.block_id("y"), k.block_id("x")
+    box = tuple(slice(i * t - halo, i * t + t + halo) for i, t in zip((y, x), tile, strict=True))
+    copies = getattr(k, scope)
+    getattr(copies, op)(staging[:, :], a[box], outside=outside)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(c[y, x, :, :], staging[:, :])
+    if not halo:
+        copies.copy(b[box], staging[:, :], outside="keep")
+    return k.build(target=target, grid=counts[::-1] if grid else None)
+
+
+def check_tiles(
+    shape: tuple[int, int], tile: tuple[int, int], dtype: str = "float16", *, fill: Any = 0, halo: int = 0, **more: Any
+) -> tc.BuiltKernel:
+    """Run :func:`tiles` on the emulator and compare with NumPy; what lies between rows and after the last stays."""
+    kernel = tiles(shape, tile, dtype, outside="zero" if repr(fill) == "0" else fill, halo=halo, **more)
+    element, row = tc.dtype_of(dtype).numpy(), more.get("row") or shape[1]
+    memory = np.random.default_rng(0).integers(1, 9, (shape[0], row)).astype(element)
+    target = np.full((shape[0], row), SENTINEL, element)
+    a, b = memory[:, : shape[1]], target[:, : shape[1]]
+    counts = kernel.grid[1], kernel.grid[0]
+    c = np.zeros((*counts, tile[0] + 2 * halo, tile[1] + 2 * halo), element)
+    kernel(a, b, c, executor="emulator")
+    padded = np.full([n * t + 2 * halo for n, t in zip(counts, tile, strict=True)], fill, element)
+    padded[halo : halo + shape[0], halo : halo + shape[1]] = a
+    for i, j in np.ndindex(*counts):
+        box = padded[i * tile[0] :, j * tile[1] :][: c.shape[2], : c.shape[3]]
+        assert c[i, j].tobytes() == np.ascontiguousarray(box).tobytes(), (i, j)
+    if not halo:
+        assert np.array_equal(
+            b.view(f"u{element.itemsize}") if element.itemsize < 16 else b,
+            a.view(f"u{element.itemsize}") if element.itemsize < 16 else a,
+        )
+        assert (target[:, shape[1] :] == np.array(SENTINEL).astype(element)).all()
+    return kernel
+
+
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("fill", [0, -1.5, float("inf")])
+@pytest.mark.parametrize(
+    ("shape", "row"), [((100, 72), None), ((100, 76), 80), ((96, 77), 80)], ids=["any rows", "4 of 8", "any of 8"]
+)
+def test_tiles_at_the_edge_arrive_filled(shape: tuple[int, int], row: int | None, fill: float, op: str) -> None:
+    check_tiles(shape, (16, 64), row=row, fill=fill, op=op)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("bool", True),
+        ("uint8", 255),
+        ("int64", -(2**62)),
+        ("bfloat16", -0.0),
+        ("float8_e4m3fn", float("nan")),
+        ("complex64", 1 - 2j),
+        ("complex128", complex(0.5, -0.0)),
+    ],
+)
+def test_every_dtype_is_filled_with_its_bits(dtype: str, fill: Any) -> None:
+    check_tiles((37, 24), (16, 16), dtype, fill=fill)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_halo_tiles_overhang_at_both_ends(dtype: str) -> None:
+    check_tiles((64, 64), (16, 16), dtype, halo=1, threads=36)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [TileLayout(S[(16, 64) : (72, 1)]), tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[16, 64]))],
+    ids=["padded", "swizzled"],
+)
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+def test_shared_memory_may_be_padded_or_swizzled(layout: tc.Layout, op: str) -> None:
+    kernel = check_tiles((40, 72), (16, 64), layout=layout, op=op)
+    assert kernel.plans[0].partition.edge.vec_bits == 128
+
+
+def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
+    def edge_bits(columns: int, row: int = 1024) -> int:
+        return tiles((1000, columns), (64, 64), row=row).plans[0].partition.edge.vec_bits
+
+    assert [edge_bits(n) for n in (1000, 1004, 1002, 1001)] == [128, 64, 32, 16]
+    assert tiles((1000, 1024), (64, 64)).plans[0].partition.vec_bits == 128
+    assert tiles((1024, 1024), (64, 64)).plans[0].partition.edge is None, "the grid proves every tile inside"
+    assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
+
+
+def test_a_branch_is_all_that_a_tile_inside_pays() -> None:
+    kernel = tiles((1000, 1000), (64, 64), row=1024)
+    lines = kernel.ptx.splitlines()
+    before = next(i for i, line in enumerate(lines) if "bra.uni $inside_0" in line)
+    plain = tiles((1024, 1024), (64, 64), row=1024).ptx.splitlines()
+    head = [line for line in lines[:before] if (line.startswith("\t") and "setp" in line) or "and.pred" in line]
+    assert len(head) == 3, "one compare a dimension, and their conjunction"
+    first = lines.index("$inside_0:")
+    inside = lines[first + 1 : lines.index("$endinside_0:")]
+    assert (
+        len(inside)
+        == len([line for line in plain if "global" in line and "param" not in line and "cvta" not in line]) * 2 / 3
+    )
+
+
+def test_an_overhang_without_outside_is_an_error() -> None:
+    a = tc.Buffer((32, 32), "float32", space="global", name="A")
+    s = tc.Buffer((34, 32), "float32", space="shared", name="s")
+    for box in (a[-1:33, :], a[0:34, :]):
+        with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+            tc.plan(s[:, :], box, scope=tc.warp(), target="sm_90")
+    k = tc.KernelBuilder("k", threads=32)
+    b = k.param("B", (32,), "float32")
+    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+        k.load(b[32])
+    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+        k.store(b[-1], 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "outside"),
+    [
+        ("int8", 128),
+        ("uint8", -1),
+        ("int32", 0.5),
+        ("int32", -0.0),
+        ("int32", float("inf")),
+        ("float16", 65520),
+        ("float16", 0.1),
+        ("bfloat16", 257),
+        ("float8_e4m3fn", float("inf")),
+        ("float8_e4m3fnuz", -0.0),
+        ("float8_e8m0fnu", 0),
+        ("float32", 1j),
+        ("float32", True),
+        ("bool", 2),
+        ("complex64", 0.1),
+        ("float32", 10**400),
+        ("float64", 2**53 + 1),
+        ("float32", "Zero"),
+        ("float32", [0]),
+        ("float32", b"zero"),
+    ],
+)
+def test_a_fill_that_the_dtype_does_not_hold_is_refused(dtype: str, outside: Any) -> None:
+    a = tc.Buffer(40, dtype, space="global", name="A")
+    s = tc.Buffer(64, dtype, space="shared", name="s")
+    with pytest.raises(tc.RequestError, match="outside"):
+        tc.plan(s[:], a[0:64], scope=tc.warp(), target="sm_90", outside=outside)
