@@ -34,6 +34,7 @@ variant = Variant(
     spaces=PAIRS,
     completion="barrier",
     threads="all",
+    edges=True,
 )
 
 PREDICATE = (

@@ -14,14 +14,17 @@ from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
     Expr,
+    Guard,
     Int,
     Iter,
+    Pair,
     Region,
     Run,
     Swizzle,
     TileLayout,
     axis_index,
     by_thread,
+    guards_of,
     m,
     orders_of,
     refine,
@@ -58,6 +61,7 @@ class Digit:
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
         step: elements that one step adds on the other side.
         replica: the iter repeats the data; a store is done by step 0.
+        along: coordinates that one step adds along each guarded dimension.
     """
 
     axis: Axis
@@ -67,6 +71,7 @@ class Digit:
     modulus: int | None
     step: Int
     replica: bool = False
+    along: tuple[Int, ...] = ()
 
     def value(self, tid: Int) -> Int:
         """The digit of a thread."""
@@ -89,6 +94,8 @@ class FragmentPartition:
         fragment: the register operand.
         other: the memory operand.
         narrowed: why each wider width was not taken.
+        guards: the dimensions of the other side that the box may leave; their coordinates are of a thread's own elements.
+        edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
     """
 
     outer: int
@@ -101,6 +108,8 @@ class FragmentPartition:
     fragment: Region
     other: Region
     narrowed: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    edge: FragmentPartition | None = None
 
     @property
     def swizzle(self) -> Swizzle | None:
@@ -109,9 +118,10 @@ class FragmentPartition:
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
+        guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x vec {self.vec} ({self.vec_bits} bits, {self.vec_bits // 8} bytes each) in each of "
-            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements a thread"
+            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements a thread{guarded}"
         )
 
     def offset(self, tid: Int) -> Int:
@@ -120,6 +130,14 @@ class FragmentPartition:
         for digit in self.digits:
             if not digit.replica:
                 total = total + digit.value(tid) * digit.step
+        return total
+
+    def position(self, number: int, tid: Int, turn: int) -> Int:
+        """Coordinate of a thread's vector along a guarded dimension of the other side."""
+        total = self.guards[number].position(turn * self.vec)
+        for digit in self.digits:
+            if digit.along:
+                total = total + digit.value(tid) * digit.along[number]
         return total
 
     def conditions(self, tid: Int, *, store: bool) -> list[Condition | bool]:
@@ -138,7 +156,7 @@ class FragmentPartition:
                 found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
         return found
 
-    def guards(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+    def guards_of_threads(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
         """The conditions that some thread of the CTA does not meet."""
         conditions = self.conditions(tid, store=store)
         return [c for c in conditions if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
@@ -220,24 +238,35 @@ def sliced_other(request: CopyRequest) -> str | None:
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """The partition that the register layout induces, with the widest vector."""
+    """The partition that the register layout induces, with the widest vector.
+
+    Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
+    """
+    _, other = operands(request)
+    inside = _induced(request, ())
+    guards = guards_of(other) if request.overhangs else ()
+    if not guards or isinstance(inside, Decline):
+        return inside
+    edge = _induced(request, guards)
+    if isinstance(edge, Decline):
+        return Decline(f"where the copy overhangs: {edge.reason}")
+    return attrs.evolve(inside, edge=edge)
+
+
+def _induced(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
+    """The partition whose vectors keep to some guards."""
     fragment, other = operands(request)
     layout, memory = fragment.sliced_layout(), sliced("other", other)
     assert layout is not None
     assert isinstance(memory, TileLayout)
-    pairs = refine(layout.shard, memory.shard)
+    pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
         return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
-    threads = [(register, step) for register, step in pairs if register.axis != m]
-    digits = _digits(threads, layout, _thread_axes(fragment))
+    digits = _digits([pair for pair in pairs if pair[0].axis != m], layout, _thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits
-    steps = [Iter(digit.extent, digit.step) for digit in digits if not digit.replica and digit.extent > 1]
-    private = [(step, register) for register, step in pairs if register.axis == m]
-    found = [
-        _vectors(request, layout, memory, digits, steps, [a for a, _ in order], [b for _, b in order])
-        for order in orders_of(private)
-    ]
+    private = [(step, register, *along) for register, step, *along in pairs if register.axis == m]
+    found = [_vectors(request, layout, memory, digits, order, guards) for order in orders_of(private)]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, FragmentPartition) else 0)
 
 
@@ -246,12 +275,19 @@ def _vectors(
     layout: TileLayout,
     memory: TileLayout,
     digits: tuple[Digit, ...],
-    thread_iters: list[Iter],
-    memory_iters: list[Iter],
-    register_iters: list[Iter],
+    order: list[Pair],
+    guards: tuple[Guard, ...],
 ) -> FragmentPartition | Decline:
     """The partition of one order of a thread's private elements."""
     fragment, other = operands(request)
+    memory_iters, register_iters = [pair[0] for pair in order], [pair[1] for pair in order]
+    moving = [digit for digit in digits if not digit.replica and digit.extent > 1]
+    thread_iters = [Iter(digit.extent, digit.step) for digit in moving]
+    owned = tuple(guard.over([pair[2 + n] for pair in order]) for n, guard in enumerate(guards))
+    reached = [
+        guard.over([*(Iter(digit.extent, digit.along[n]) for digit in moving), *guard.coordinates.shard])
+        for n, guard in enumerate(owned)
+    ]
     count = prod(it.extent for it in memory_iters)
     runs = (
         Run(other, [*thread_iters, *memory_iters], memory.offset_on(m), memory.swizzle),
@@ -260,7 +296,9 @@ def _vectors(
 
     def contiguous(vec: int) -> str | None:
         whole = vec == 1 or (memory_iters and memory_iters[-1].extent % vec == 0)
-        return None if whole else f"a thread's {count} elements have no contiguous run of {vec}"
+        if not whole:
+            return f"a thread's {count} elements have no contiguous run of {vec}"
+        return next(filter(None, (guard.why_split(vec) for guard in reached)), None)
 
     width = widest(runs, WIDTHS_BITS, contiguous)
     if isinstance(width, Decline):
@@ -278,27 +316,32 @@ def _vectors(
         fragment,
         other,
         narrowed,
+        owned,
     )
 
 
-def _digits(threads: list[tuple[Iter, Iter]], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
+def _digits(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
-    entries = [(register, memory.stride, False) for register, memory in threads]
-    entries += [(it, 0, True) for it in layout.replica if it.axis != m]
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = []
+    for register, memory, *along in threads:
+        entries.append((register, memory.stride, False, tuple(it.stride for it in along)))
+    entries += [(it, 0, True, ()) for it in layout.replica if it.axis != m]
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
     digits: list[Digit] = []
     for axis in axes:
         first = layout.offset_on(axis)
         assert isinstance(first, int)
-        along = sorted((int(e[0].stride), e[0].extent, e[1], e[2]) for e in entries if e[0].axis == axis)
-        for position, (stride, extent, step, replica) in enumerate(along):
-            above = along[position + 1][0] if position + 1 < len(along) else None
+        own = sorted((e for e in entries if e[0].axis == axis), key=lambda e: (int(e[0].stride), e[0].extent))
+        for position, (it, step, replica, along) in enumerate(own):
+            stride, extent = int(it.stride), it.extent
+            above = int(own[position + 1][0].stride) if position + 1 < len(own) else None
             if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
                 return Decline(
                     f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
                 )
-            digits.append(Digit(axis, first, stride, extent, None if above is None else above // stride, step, replica))
-        if not along:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
+            modulus = None if above is None else above // stride
+            digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))
+        if not own:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
             digits.append(Digit(axis, first, 1, 1, None, 0))
     return tuple(digits)
