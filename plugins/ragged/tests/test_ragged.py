@@ -1,0 +1,87 @@
+"""What the others leave: counts, threads and starts that do not divide."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+
+
+def there_and_back(
+    shape: tuple[int, ...], dtype: str, threads: int, *, scope: str = "cta", op: str = "copy", layout: Any = None
+) -> tc.BuiltKernel:
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    s = k.shared(shape, dtype, layout=layout, name="s")
+    copies, everything = getattr(k, scope), tuple(slice(None) for _ in shape)
+    getattr(copies, op)(s[everything], a[everything])
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    copies.copy(b[everything], s[everything])
+    return k.build(target="sm_80", grid=1)
+
+
+def check(kernel: tc.BuiltKernel, shape: tuple[int, ...], dtype: str) -> None:
+    a = oracle.random_array(shape, tc.dtype_of(dtype).numpy())
+    b = np.zeros_like(a)
+    kernel(a, b, executor="emulator")
+    assert oracle.same_bytes(a, b)
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_every_count_is_copied(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3), "shape"))
+    threads = data.draw(st.sampled_from([1, 7, 32, 33, 96, 128]), "threads")
+    scopes = ["cta"] + ["warp"] * (threads == 32)
+    dtype = data.draw(st.sampled_from(["uint8", "float16", "float32", "complex64", "complex128"]), "dtype")
+    op = data.draw(st.sampled_from(["copy", "copy_async"]), "op")
+    if prod(shape) * tc.dtype_of(dtype).bytes > 48 * 1024:
+        shape = shape[-1:]
+    check(there_and_back(shape, dtype, threads, scope=data.draw(st.sampled_from(scopes)), op=op), shape, dtype)
+
+
+def test_vectors_stay_wide_where_only_the_threads_do_not_divide() -> None:
+    kernel = there_and_back((77, 64), "float16", 128)
+    assert [plan.variant for plan in kernel.plans] == ["ragged", "ragged"]
+    assert kernel.plans[0].partition.vec_bits == 128
+    check(kernel, (77, 64), "float16")
+
+
+def test_rounds_past_the_unroll_limit_roll() -> None:
+    check(there_and_back((131, 67), "uint8", 32), (131, 67), "uint8")
+
+
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("start", [0, 3, 4, 13])
+def test_a_box_may_cut_inside_an_iter(start: int, op: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (40,), "float32"), k.param("B", (64,), "float32")
+    s = k.shared((64,), "float32", layout=TileLayout(S[(8, 8) : (9, 1)]), name="s")
+    k.cta.copy(s[:], b[:])
+    k.cta_sync()
+    getattr(k.cta, op)(s[start : start + 40], a[:])
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[:], s[:])
+    kernel = k.build(target="sm_80", grid=1)
+    x, y = np.arange(40, dtype=np.float32), np.full(64, -1, np.float32)
+    kernel(x, y, executor="emulator")
+    assert np.array_equal(y, np.concatenate([np.full(start, -1), x, np.full(24 - start, -1)]))
+
+
+def test_fewer_than_four_bytes_are_copied_asynchronously_too() -> None:
+    kernel = there_and_back((32, 3), "float16", 32, op="copy_async")
+    assert kernel.plans[0].variant == "ragged_async" and kernel.plans[0].completion == "cp_async_group"
+    check(kernel, (32, 3), "float16")
