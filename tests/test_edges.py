@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+from tilecopy_core import R, S, TileLayout, laneid, warpid
 
 SENTINEL = 7
 
@@ -186,3 +188,111 @@ def test_a_fill_that_the_dtype_does_not_hold_is_refused(dtype: str, outside: Any
     s = tc.Buffer(64, dtype, space="shared", name="s")
     with pytest.raises(tc.RequestError, match="outside"):
         tc.plan(s[:], a[0:64], scope=tc.warp(), target="sm_90", outside=outside)
+
+
+def copied(dst: Any, src: Any, dst_starts: Any, src_starts: Any, extents: Any, fill: Any) -> Any:
+    """What a copy between two boxes leaves, element by element."""
+    result = dst.copy()
+    for offset in np.ndindex(*extents):
+        to = tuple(a + b for a, b in zip(dst_starts, offset, strict=True))
+        at = tuple(a + b for a, b in zip(src_starts, offset, strict=True))
+        if all(0 <= i < n for i, n in zip(to, dst.shape, strict=True)):
+            if all(0 <= i < n for i, n in zip(at, src.shape, strict=True)):
+                result[to] = src[at]
+            elif fill != "keep":
+                result[to] = fill
+    return result
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_any_box_of_any_array(data: st.DataObject) -> None:
+    """Both operands overhang where they like, at starts known now or at launch; nothing else is touched or read."""
+    rank = data.draw(st.integers(1, 4), "rank")
+    extents = tuple(data.draw(st.sampled_from([1, 2, 3, 4, 8, 16][: 7 - rank]), "extent") for _ in range(rank))
+    dtype = data.draw(st.sampled_from(["uint8", "float16", "float32", "complex128"]), "dtype")
+    op = data.draw(st.sampled_from(["copy", "copy_async"]), "op")
+    fill = data.draw(st.sampled_from(["keep", 0, 3]), "fill")
+    scope, threads = data.draw(st.sampled_from([("cta", 32), ("cta", 24), ("warp", 32), ("thread", 1)]), "scope")
+
+    def array(name: str) -> tuple[tuple[int, ...], list[int], list[bool]]:
+        shape = tuple(data.draw(st.integers(1, 20 if rank < 3 else 5), f"{name} shape") for _ in extents)
+        starts = [data.draw(st.integers(-e, n), f"{name} start") for e, n in zip(extents, shape, strict=True)]
+        return shape, starts, [data.draw(st.booleans(), f"{name} symbolic") for _ in extents]
+
+    (shape, starts, dynamic), (tile, places, moving) = array("A"), array("s")
+    pad = data.draw(st.sampled_from([0, 0, 3]), "pad")
+    strides = np.cumprod([1, tile[-1] + pad, *tile[-2:0:-1]])[:rank][::-1].tolist()
+
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    first, last = k.param("first", tile, dtype), k.param("last", tile, dtype)
+    scalars = []
+
+    def given_as(value: int, symbolic: bool) -> Any:
+        if not symbolic:
+            return value
+        step = 4 if value % 4 == 0 else 1
+        scalars.append(value)
+        return k.scalar(f"n{len(scalars)}", lower=-100, upper=100, multiple_of=step)
+
+    box = tuple(slice(s, s + e) for s, e in zip(map(given_as, starts, dynamic), extents, strict=True))
+    place = tuple(slice(s, s + e) for s, e in zip(map(given_as, places, moving), extents, strict=True))
+    whole = (slice(None),) * rank
+    s = k.shared(tile, dtype, layout=TileLayout(S[tile : tuple(strides)]), name="s")
+    copies = getattr(k, scope)
+    copies.copy(s[whole], first[whole])
+    k.cta_sync()
+    getattr(copies, op)(s[place], a[box], outside="zero" if fill == 0 else fill)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    copies.copy(last[whole], s[whole])
+    copies.copy(b[box], s[place], outside=fill)
+    kernel = k.build(target="sm_80", grid=1)
+
+    element = tc.dtype_of(dtype).numpy()
+    rng = np.random.default_rng(0)
+    x, y, before = (rng.integers(4, 9, n).astype(element) for n in (shape, shape, tile))
+    filled = copied(before, x, places, starts, extents, fill)
+    target, out = y.copy(), np.zeros_like(before)
+    kernel(x, target, before, out, *scalars, executor="emulator")
+    assert np.array_equal(out, filled)
+    assert np.array_equal(target, copied(y, filled, starts, places, extents, fill))
+
+
+FRAGMENTS = {
+    "a row a lane": ((32, 8), TileLayout(S[(32, 8) : (1 @ laneid, 1)]), 32),
+    "two warps, lanes in pairs": ((32, 16), TileLayout(S[(2, 16, 2, 8) : (1 @ warpid, 2 @ laneid, 1 @ laneid, 1)]), 64),
+    "registers between lanes": ((32, 4), TileLayout(S[(8, 4, 2, 2) : (4 @ laneid, 1 @ laneid, 2, 1)]), 32),
+    "replicas": ((8, 8), TileLayout(S[(8, 8) : (4 @ laneid, 1)] + R[4 : 1 @ laneid]), 32),
+}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("fill", [0, -1.5, "keep"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_fragments_are_loaded_and_stored_at_the_edge(name: str, fill: Any, dtype: str, symbolic: bool) -> None:
+    extents, layout, threads = FRAGMENTS[name]
+    shape, element = (29, 12), tc.dtype_of(dtype).numpy()
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    first, last = k.param("first", extents, dtype), k.param("last", extents, dtype)
+    row, column = (k.scalar("row", lower=-99), k.scalar("column", lower=-99, multiple_of=2)) if symbolic else (-3, 6)
+    box = (slice(row, row + extents[0]), slice(column, column + extents[1]))
+    frag = k.local(extents, dtype, layout=layout)
+    k.cta.copy(frag[:, :], first[:, :])
+    k.cta.copy(frag[:, :], a[box], outside=fill)
+    k.cta.copy(last[:, :], frag[:, :])
+    k.cta.copy(b[box], frag[:, :], outside="keep")
+    kernel = k.build(target="sm_80", grid=1)
+    for starts in [(-3, 6)] + [(0, 2), (28, -4), (-40, 0)] * symbolic:
+        rng = np.random.default_rng(0)
+        x, y, before = (rng.integers(1, 9, n).astype(element) for n in (shape, shape, extents))
+        after = copied(before, x, (0, 0), starts, extents, fill)
+        target, out = y.copy(), np.zeros_like(before)
+        kernel(x, target, before, out, *(starts if symbolic else ()), executor="emulator")
+        assert np.array_equal(out, after)
+        assert np.array_equal(target, copied(y, after, starts, (0, 0), extents, "keep"))
