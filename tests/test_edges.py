@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid
+from tilecopy_core.assemblers import ASSEMBLERS, assemble
 
 SENTINEL = 7
 
@@ -296,3 +299,79 @@ def test_fragments_are_loaded_and_stored_at_the_edge(name: str, fill: Any, dtype
         kernel(x, target, before, out, *(starts if symbolic else ()), executor="emulator")
         assert np.array_equal(out, after)
         assert np.array_equal(target, copied(y, after, starts, (0, 0), extents, "keep"))
+
+
+def test_a_fragment_may_overhang_too() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (40, 12), "float32"), k.param("B", (40, 12), "float32")
+    frag = k.local((32, 8), "float32", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
+    k.warp.copy(frag[-2:38, -2:10], a[:, :], outside="zero")
+    k.warp.copy(b[:, :], frag[-2:38, -2:10], outside="keep")
+    kernel = k.build(target="sm_80", grid=1)
+    x, y = np.arange(480, dtype=np.float32).reshape(40, 12), np.full((40, 12), -1, np.float32)
+    kernel(x, y, executor="emulator")
+    want = np.full((40, 12), -1, np.float32)
+    want[2:34, 2:10] = x[2:34, 2:10]
+    assert np.array_equal(y, want)
+    with pytest.raises(tc.NoVariantError, match="no thread owns what is to be filled"):
+        tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+
+
+def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:
+    a = tc.Buffer((64, 8), "uint8", space="shared", name="a")
+    b = tc.Buffer((64, 8), "uint8", space="shared", name="b")
+    with pytest.raises(tc.NoVariantError) as caught:
+        tc.plan(b[0:64, :], a[8:72, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
+    assert "dsmem copies whole boxes alone; let starts be proved inside" in caught.value.declined["dsmem"]
+    plan = tc.plan(b[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
+    assert plan.variant == "dsmem", "what lies inside may have any outside="
+
+
+def test_the_grid_proves_tiles_inside_and_leaves_the_text_as_it_was() -> None:
+    def made(**outside: Any) -> str:
+        k = tc.KernelBuilder("k", threads=128)
+        a, s = k.param("A", (128, 64), "float16"), k.shared((64, 64), "float16", name="s")
+        k.cta.copy(s[:, :], a[k.block_id() * 64 : k.block_id() * 64 + 64, :], **outside)
+        return k.build(target="sm_90", grid=2).ptx
+
+    assert made(outside="zero") == made()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
+def test_edge_copies_assemble(target: str) -> None:
+    kernels = [
+        tiles((100, 72), (16, 64), outside=outside, op=op, target=target, halo=halo, grid=grid)
+        for outside in ("zero", 1, "keep")
+        for op, halo, grid in (("copy", 0, True), ("copy_async", 0, False), ("copy_async", 1, True))
+    ]
+    for kernel in kernels:
+        for assembler in ASSEMBLERS:
+            assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(variant: str) -> tc.BuiltKernel:
+    """One copy at the edge by each variant."""
+    if variant == "reg":
+        k = tc.KernelBuilder("edge", threads=32)
+        a, b = k.param("A", (100, 72), "float16"), k.param("B", (100, 72), "float16")
+        frag = k.local((32, 8), "float16", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]), name="frag")
+        y, x = k.block_id("y"), k.block_id("x")
+        box = (slice(y * 32, y * 32 + 32), slice(x * 8, x * 8 + 8))
+        k.warp.copy(frag[:, :], a[box], outside=1)
+        k.warp.copy(b[box], frag[:, :], outside="keep")
+        return k.build(target="sm_90a", grid=(9, 4))
+    op = "copy_async" if variant in ("ldgsts", "ragged_async") else "copy"
+    threads = 96 if "ragged" in variant else 128
+    return tiles((100, 72), (16, 64), op=op, threads=threads)
+
+
+@pytest.mark.parametrize("variant", ["gmem_smem", "ldgsts", "reg", "ragged", "ragged_async"])
+def test_the_text_of_an_edge_is_as_it_was(variant: str) -> None:
+    kernel, path = golden(variant), GOLDEN / f"edge_{variant}.ptx"
+    assert kernel.plans[0].variant == variant
+    if os.environ.get("TILECOPY_UPDATE_GOLDEN"):
+        path.write_text(kernel.ptx)
+    assert kernel.ptx == path.read_text()

@@ -12,7 +12,7 @@ from .partition import FragmentPartition
 
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
     """One access a vector, for the threads that own something; with a branch where the box may overhang."""
-    store, edge = request.src is partition.fragment, partition.edge
+    store, edge = request.src.buffer.space == "local", partition.edge
     with ExitStack() as stack:
         guards = partition.guards_of_threads(ptx.tid, ptx.cta_threads, store=store)
         if guards:
@@ -37,7 +37,7 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
             ]
         )
         address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
-        if request.src is not partition.fragment:
+        if request.src.buffer.space != "local":
             _load(ptx, partition, register, Access(address), mask, request.outside)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)

@@ -167,6 +167,43 @@ def operands(request: CopyRequest) -> tuple[Region, Region]:
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
 
 
+def clipped(request: CopyRequest) -> CopyRequest:
+    """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
+    fragment, other = operands(request)
+    if not request.overhangs or any(isinstance(start, Expr) for start in fragment.starts):
+        return request
+    matched = zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (fragment, other)), strict=False)
+    starts, extents = list(fragment.starts), list(fragment.extents)
+    other_starts, other_extents = list(other.starts), list(other.extents)
+    for dim, facing in matched:
+        first = max(0, -int(starts[dim]))
+        last = min(extents[dim], fragment.buffer.shape[dim] - int(starts[dim]))
+        if last <= first:
+            return request
+        starts[dim], other_starts[facing] = starts[dim] + first, other_starts[facing] + first
+        extents[dim] = other_extents[facing] = last - first
+    if tuple(extents) == fragment.extents:
+        return request
+    own = Region(fragment.buffer, tuple(starts), tuple(extents))
+    facing_box = Region(other.buffer, tuple(other_starts), tuple(other_extents))
+    dst, src = (own, facing_box) if request.dst is fragment else (facing_box, own)
+    return attrs.evolve(request, dst=dst, src=src)
+
+
+def fragment_inside(request: CopyRequest) -> str | None:
+    """The register operand lies inside its shape, or what does not is nobody's concern."""
+    fragment, _ = operands(request)
+    dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
+    if dims and any(any(operands(clipped(request))[0].overhang(dim)) for dim in dims):
+        return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
+    if dims and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
+        return (
+            f"{fragment} overhangs dimension {dims[0]} of the register operand, and no thread owns what is to be filled; copy "
+            'with outside="keep", or from a fragment of the whole box'
+        )
+    return None
+
+
 def register_layout(request: CopyRequest) -> str | None:
     """The register operand has a layout of threads and registers that the scope can own."""
     fragment, _ = operands(request)
