@@ -137,6 +137,7 @@ class VectorPartition:
         narrowed: why each wider width was not taken, widest first.
         guards: what a vector must meet to be moved; () where all do.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
+        rest: the partition of what wide vectors leave of each row, or None.
     """
 
     outer: int
@@ -148,6 +149,12 @@ class VectorPartition:
     narrowed: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
+    rest: VectorPartition | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of this partition and of its rest."""
+        return self.outer + (0 if self.rest is None else self.rest.rounds)
 
     @property
     def vec_bytes(self) -> int:
@@ -164,7 +171,7 @@ class VectorPartition:
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({self.vec_bits} bits, "
-            f"{self.vec_bytes} bytes each){guarded}"
+            f"{self.vec_bytes} bytes each){guarded}{'' if self.rest is None else f'; then {self.rest.summary()}'}"
         )
 
 
@@ -353,8 +360,51 @@ def _synthesized(
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    found = [_vectors(request, leader, (lead, follow), order, widths_bits, guards, ragged) for order in orders]
+    if ragged:
+        rounded = [_with_rest(request, leader, (lead, follow), order, widths_bits, guards) for order in orders]
+        return min(
+            rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else prod(leader.extents) + 1
+        )
+    found = [_vectors(request, leader, (lead, follow), order, widths_bits, guards, ragged=False) for order in orders]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+
+
+def _with_rest(
+    request: CopyRequest,
+    leader: Region,
+    layouts: tuple[TileLayout, TileLayout],
+    iters: list[list[Iter]],
+    widths_bits: Sequence[int],
+    guards: tuple[Guard, ...],
+) -> VectorPartition | Decline:
+    """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
+    best = _vectors(request, leader, layouts, iters, widths_bits, guards, ragged=True)
+    tail = iters[0][-1].extent if iters[0] else 1
+    if any(not own or own[-1].extent != tail for own in iters):
+        return best
+    for place, bits in enumerate(widths_bits):
+        vec = bits // leader.buffer.dtype.bits
+        left = tail % vec if vec > 1 else 0
+        if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
+            continue
+        whole = [[*own[:-1], Iter(tail - left, own[-1].stride, own[-1].axis)] for own in iters]
+        body = _vectors(request, leader, layouts, whole, (bits,), guards, ragged=True)
+        if isinstance(body, Decline):
+            continue
+        short = [[*own[:-1], Iter(left, own[-1].stride, own[-1].axis)] for own in iters]
+        moved = [mul(own[-1].stride, tail - left) for own in iters]
+        shifted = tuple(
+            TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
+            for x, by in zip(layouts, moved, strict=False)
+        )
+        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(guards, moved[2:], strict=True))
+        rest = _with_rest(request, leader, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
+        if isinstance(rest, Decline):
+            continue
+        found = attrs.evolve(body, rest=rest)
+        if isinstance(best, Decline) or found.rounds < best.rounds:
+            best = found
+    return best
 
 
 def _vectors(
@@ -364,10 +414,11 @@ def _vectors(
     iters: list[list[Iter]],
     widths_bits: Sequence[int],
     guards: tuple[Guard, ...],
+    *,
     ragged: bool,
 ) -> VectorPartition | Decline:
     """The partition of one order: leader and follower as layouts, and their iters (then the guards') in that order."""
-    count, threads = leader.size, request.scope.threads
+    count, threads = prod(it.extent for it in iters[0]), request.scope.threads
     regions = (leader, request.src if leader is request.dst else request.dst)
     runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters[:2], layouts, strict=True)]
     guarded = [guard.over(own) for guard, own in zip(guards, iters[2:], strict=True)]

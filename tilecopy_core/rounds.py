@@ -134,6 +134,8 @@ def through_registers(
             if isinstance(write, Register):
                 access = Access(access.address, write)
             ptx.store(access, bits, registers, streaming=streaming)
+    if partition.rest is not None:
+        through_registers(ptx, request, partition.rest, streaming=streaming)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -164,6 +166,8 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
             if fill is not None and read is not True:
                 rest = ptx.all_of([ptx.opposite(read), write])
                 ptx.store(_by(Access(address), rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
+    if partition.rest is not None:
+        asynchronously(ptx, request, partition.rest)
 
 
 def _by(access: Access, mask: Register | bool) -> Access:

@@ -85,3 +85,25 @@ def test_fewer_than_four_bytes_are_copied_asynchronously_too() -> None:
     kernel = there_and_back((32, 3), "float16", 32, op="copy_async")
     assert kernel.plans[0].variant == "ragged_async" and kernel.plans[0].completion == "cp_async_group"
     check(kernel, (32, 3), "float16")
+
+
+def test_rows_are_wide_vectors_and_a_rest() -> None:
+    padded = there_and_back((16, 33), "float16", 96, layout=TileLayout(S[(16, 33) : (40, 1)]))
+    assert padded.plans[0].partition.rest is None, "rows of 33 elements in global memory allow no vector"
+    contiguous = there_and_back((77, 33), "float16", 96)
+    body = contiguous.plans[0].partition
+    assert (body.vec_bits, body.outer, body.rest.vec_bits, body.rest.outer) == (128, 4, 16, 1)
+    check(contiguous, (77, 33), "float16")
+    k = tc.KernelBuilder("k", threads=96)
+    a, b = (k.param(name, (16, 33), "float16", strides=(40, 1)) for name in "AB")
+    s = k.shared((16, 33), "float16", layout=TileLayout(S[(16, 33) : (48, 1)]), name="s")
+    k.cta.copy_async(s[:, :], a[:, :])
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[:, :], s[:, :])
+    kernel = k.build(target="sm_80", grid=1)
+    assert "cp.async.cg" in kernel.ptx and kernel.plans[0].partition.rounds == 2
+    x, y = oracle.random_array((16, 40), "float16"), np.zeros((16, 40), np.float16)
+    kernel(x[:, :33], y[:, :33], executor="emulator")
+    assert oracle.same_bytes(np.ascontiguousarray(x[:, :33]), np.ascontiguousarray(y[:, :33])) and not y[:, 33:].any()
