@@ -375,3 +375,67 @@ def test_the_text_of_an_edge_is_as_it_was(variant: str) -> None:
     if os.environ.get("TILECOPY_UPDATE_GOLDEN"):
         path.write_text(kernel.ptx)
     assert kernel.ptx == path.read_text()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("grid", [(16,), None])
+def test_a_pipeline_over_ragged_rows(dtype: str, grid: tuple[int] | None) -> None:
+    """M = 1000 rows of K = 77: three stages in flight, zeros past the last column and row."""
+    rows, columns, stages = 1000, 77, 3
+    k = tc.KernelBuilder("pipeline", threads=64)
+    a, b = k.param("A", (rows, columns), dtype), k.param("B", (rows, 80), dtype)
+    tile = k.shared((stages, 64, 16), dtype, name="tile")
+    y = k.block_id("x")
+
+    def fetch(turn: Any) -> None:
+        box = a[y * 64 : y * 64 + 64, turn * 16 : turn * 16 + 16]
+        k.cta.copy_async(tile[turn % stages, :, :], box, outside="zero")
+        k.cp_async_commit()
+
+    for turn in range(stages - 1):
+        fetch(turn)
+    for turn in k.range(5):
+        k.cp_async_wait(stages - 2)
+        k.cta_sync()
+        k.cta.copy(b[y * 64 : y * 64 + 64, turn * 16 : turn * 16 + 16], tile[turn % stages, :, :], outside="keep")
+        fetch(turn + stages - 1)
+    kernel = k.build(target="sm_80", grid=grid)
+    x, out = np.random.default_rng(0).random((rows, columns)).astype(dtype), np.full((rows, 80), 7, dtype)
+    kernel(x, out, grid=16 if grid is None else None, executor="emulator")
+    assert np.array_equal(out[:, :columns], x) and not out[:, columns:].any()
+
+
+def test_edges_roll_past_the_unroll_limit() -> None:
+    check_tiles((70, 130), (65, 129), "uint8", threads=32)
+    check_tiles((70, 130), (65, 129), "float32", threads=32, fill=2, op="copy_async")
+
+
+def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
+    asked: list[bool] = []
+
+    class Eager:
+        variant = tc.Variant(
+            name="eager", op="copy", priority=99, summary="takes everything", spaces=(("global", "shared"),)
+        )
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> Any:
+            asked.append(request.overhangs)
+            return tc.Decline("only looking")
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> Any:
+            return tc.Decline("only looking")
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None:
+            raise AssertionError
+
+    registry = tc.Registry()
+    registry.register(Eager(), name="eager")
+    a = tc.Buffer((64, 64), "float32", space="global", name="A")
+    s = tc.Buffer((64, 64), "float32", space="shared", name="s")
+    for box in (a[1:65, :], a[:, :]):
+        plan = tc.plan(s[:, :], box, scope=tc.warp(), target="sm_80", outside=0, registry=registry)
+        assert plan.variant == "gmem_smem"
+    assert asked == [False]

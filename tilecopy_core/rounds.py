@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from .expr import Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
+from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder, Register
 from .request import CopyRequest
@@ -55,6 +56,9 @@ def at_edges(
 
 def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]) -> None:
     """``inside`` where the boxes of all guards lie inside, else ``edge``."""
+    if any(surely_leaves(guard.start, guard.extent, guard.size) for guard in guards):
+        edge()
+        return
     whole = ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
     if isinstance(whole, bool):
         (inside if whole else edge)()
