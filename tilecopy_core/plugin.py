@@ -28,6 +28,7 @@ from .expr import (
     substitute,
     symbols_of,
 )
+from .fragments import Digit, digits_of, operands, owners, thread_axes, why_no_owners
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
 from .memory import Buffer, Region
@@ -69,6 +70,7 @@ __all__ = [
     "CopyRequest",
     "DType",
     "Decline",
+    "Digit",
     "Expr",
     "Guard",
     "Int",
@@ -101,6 +103,7 @@ __all__ = [
     "by_descending_stride",
     "by_thread",
     "choose",
+    "digits_of",
     "divides_threads",
     "divisor_of",
     "dtype_of",
@@ -114,7 +117,9 @@ __all__ = [
     "is_multiple",
     "m",
     "no_replica",
+    "operands",
     "orders_of",
+    "owners",
     "refine",
     "same",
     "scope_in",
@@ -124,8 +129,10 @@ __all__ = [
     "symbols_of",
     "synthesize",
     "tcgen05",
+    "thread_axes",
     "through_registers",
     "valid_copy",
     "whole_byte_elements",
+    "why_no_owners",
     "widest",
 ]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+from tilecopy_core import R, S, TileLayout, laneid, warpid
 
 
 def there_and_back(
@@ -107,3 +107,54 @@ def test_rows_are_wide_vectors_and_a_rest() -> None:
     x, y = oracle.random_array((16, 40), "float16"), np.zeros((16, 40), np.float16)
     kernel(x[:, :33], y[:, :33], executor="emulator")
     assert oracle.same_bytes(np.ascontiguousarray(x[:, :33]), np.ascontiguousarray(y[:, :33])) and not y[:, 33:].any()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize(("rows", "columns"), [((3, 9), (1, 5)), ((0, 16), (0, 8)), ((5, 12), (3, 4))])
+def test_a_box_of_a_fragment_may_cut_inside_its_threads(
+    rows: tuple[int, int], columns: tuple[int, int], dtype: str
+) -> None:
+    k = tc.KernelBuilder("k", threads=64)
+    extents = rows[1] - rows[0], columns[1] - columns[0]
+    a, b = k.param("A", extents, dtype), k.param("B", extents, dtype)
+    first, last = k.param("first", (16, 8), dtype), k.param("last", (16, 8), dtype)
+    layout = TileLayout(S[(2, 8, 2, 4) : (1 @ warpid, 4 @ laneid, 2 @ laneid, 1)] + R[2 : 1 @ laneid])
+    frag = k.local((16, 8), dtype, layout=layout)
+    s = k.shared((16, 8), dtype, layout=TileLayout(S[(16, 8) : (9, 1)]), name="s")
+    box = frag[rows[0] : rows[1], columns[0] : columns[1]]
+    k.cta.copy(s[:, :], first[:, :])
+    k.cta_sync()
+    k.cta.copy(frag[:, :], s[:, :])
+    k.cta.copy(box, a[:, :], variant="ragged")
+    k.cta.copy(last[:, :], frag[:, :])
+    k.cta.copy(b[:, :], box, variant="ragged")
+    kernel = k.build(target="sm_80", grid=1)
+    x, before = (oracle.random_array(n, tc.dtype_of(dtype).numpy(), i) for i, n in enumerate((extents, (16, 8))))
+    y, out = np.zeros_like(x), np.zeros_like(before)
+    kernel(x, y, before, out, executor="emulator")
+    before[rows[0] : rows[1], columns[0] : columns[1]] = x
+    assert oracle.same_bytes(out, before) and oracle.same_bytes(x, y)
+
+
+@pytest.mark.parametrize("outside", ["zero", 2, "keep"])
+def test_fragments_that_do_not_divide_have_edges_too(outside: object) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, first, last = (
+        k.param("A", (9, 7), "float16"),
+        k.param("first", (8, 16), "float16"),
+        k.param("last", (8, 16), "float16"),
+    )
+    frag = k.local((8, 16), "float16", layout=TileLayout(S[(8, 4, 4) : (4 @ laneid, 1 @ laneid, 1)]))
+    k.warp.copy(frag[:, :], first[:, :])
+    k.warp.copy(frag[1:7, 3:14], a[5:11, -2:9], outside=outside)
+    k.warp.copy(last[:, :], frag[:, :])
+    k.warp.copy(a[5:11, -2:9], frag[1:7, 3:14], outside="keep")
+    kernel = k.build(target="sm_80", grid=1)
+    assert [plan.variant for plan in kernel.plans] == ["reg", "ragged", "reg", "ragged"]
+    x = np.arange(63, dtype=np.float16).reshape(9, 7)
+    before, out = np.full((8, 16), -1, np.float16), np.zeros((8, 16), np.float16)
+    kernel(x.copy(), before, out, executor="emulator")
+    if outside != "keep":
+        before[1:7, 3:14] = 0 if outside == "zero" else 2
+    before[1:5, 5:12] = x[5:9, 0:7]
+    assert np.array_equal(out, before)

@@ -16,6 +16,8 @@ from tilecopy_core.plugin import (
     synthesize,
 )
 
+from .places import place_of
+
 
 @attrs.frozen
 class Scattered(Side):
@@ -28,16 +30,7 @@ class Scattered(Side):
         for start, extent in zip(self.region.starts, self.region.extents, strict=True):
             inner //= extent
             coordinates.append(start + flat // inner % extent)
-        shape_of_buffer = self.region.buffer.shape
-        index: Int = 0
-        for coordinate, size in zip(coordinates, shape_of_buffer, strict=True):
-            index = index * size + coordinate
-        place: Int = self.layout.unswizzled.offset.get("m", 0)
-        inner = self.layout.size
-        for it in self.layout.shard:
-            inner //= it.extent
-            place = place + index // inner % it.extent * it.stride
-        return place
+        return place_of(self.region.buffer, coordinates)
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
