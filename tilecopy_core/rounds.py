@@ -112,7 +112,23 @@ def through_registers(
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    masks, outside = Masks(ptx, partition, thread), request.outside
+    if not partition.guards:
+        for batch in batches(ptx, partition.outer, bits // 32):
+            values = [ptx.load(src.access(turn), bits, streaming=streaming) for turn in batch]
+            for turn, registers in zip(batch, values, strict=True):
+                ptx.store(dst.access(turn), bits, registers, streaming=streaming)
+    else:
+        _guarded(ptx, request, partition, src, dst, streaming=streaming)
+    if partition.rest is not None:
+        through_registers(ptx, request, partition.rest, streaming=streaming)
+
+
+def _guarded(
+    ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk, *, streaming: bool
+) -> None:
+    """The rounds of a partition with guards."""
+    bits, outside = partition.vec_bits, request.outside
+    masks = Masks(ptx, partition, ptx.thread_index(request.scope))
     keep = outside is None or outside.kind == "keep"
     for batch in batches(ptx, partition.outer, bits // 32):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
@@ -138,8 +154,6 @@ def through_registers(
             if isinstance(write, Register):
                 access = Access(access.address, write)
             ptx.store(access, bits, registers, streaming=streaming)
-    if partition.rest is not None:
-        through_registers(ptx, request, partition.rest, streaming=streaming)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:

@@ -200,7 +200,9 @@ class Vector(str):
 
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
     """Whether it is a ``cp.async`` with the ignore-src predicate, which needs a later version of the ISA."""
-    last = operands[-1] if operands and opcode.startswith("cp.async.c") else None
+    if not operands or not opcode.startswith("cp.async.c"):
+        return False
+    last = operands[-1]
     return isinstance(last, Register) and last.type == "pred"
 
 
