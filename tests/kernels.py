@@ -8,6 +8,7 @@ import numpy as np
 import oracle
 
 import tilecopy_core as tc
+from tilecopy_core import S, TileLayout, laneid
 
 
 def round_trip(
@@ -102,3 +103,58 @@ def run_shared_dump(
     out = np.zeros(len(s_addresses), a.dtype)
     kernel(a, np.asarray(s_addresses, np.int32), out, executor=executor)
     return kernel, out, np.ascontiguousarray(a[a_box]).ravel()
+
+
+def tiles(
+    shape: tuple[int, int],
+    tile: tuple[int, int],
+    dtype: str = "float16",
+    *,
+    outside: Any = "zero",
+    halo: int = 0,
+    op: str = "copy",
+    row: int | None = None,
+    layout: tc.Layout | None = None,
+    threads: int = 128,
+    scope: str = "cta",
+    target: str = "sm_90a",
+    grid: bool = True,
+) -> tc.BuiltKernel:
+    """Every tile of A with its halo, edges included, to C as it lies in shared memory; without halo, on to B too."""
+    k = tc.KernelBuilder("tiles", threads=threads)
+    strides = (row or shape[1], 1)
+    a, b = (k.param(name, shape, dtype, strides=strides) for name in "AB")
+    extents = tuple(t + 2 * halo for t in tile)
+    counts = tuple(-(-s // t) for s, t in zip(shape, tile, strict=True))
+    c = k.param("C", (*counts, *extents), dtype)
+    staging = k.shared(extents, dtype, layout=layout, name="tile")
+    y, x = k.block_id("y"), k.block_id("x")
+    box = tuple(slice(i * t - halo, i * t + t + halo) for i, t in zip((y, x), tile, strict=True))
+    copies = getattr(k, scope)
+    getattr(copies, op)(staging[:, :], a[box], outside=outside)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(c[y, x, :, :], staging[:, :])
+    if not halo:
+        copies.copy(b[box], staging[:, :], outside="keep")
+    return k.build(target=target, grid=counts[::-1] if grid else None)
+
+
+def edge_of(variant: str) -> tc.BuiltKernel:
+    """One copy at the edge by each variant."""
+    if variant == "reg":
+        k = tc.KernelBuilder("edge", threads=32)
+        a, b = k.param("A", (100, 72), "float16"), k.param("B", (100, 72), "float16")
+        frag = k.local((32, 8), "float16", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]), name="frag")
+        y, x = k.block_id("y"), k.block_id("x")
+        box = (slice(y * 32, y * 32 + 32), slice(x * 8, x * 8 + 8))
+        k.warp.copy(frag[:, :], a[box], outside=1)
+        k.warp.copy(b[box], frag[:, :], outside="keep")
+        return k.build(target="sm_90a", grid=(9, 4))
+    op = "copy_async" if variant in ("ldgsts", "ragged_async") else "copy"
+    threads = 96 if "ragged" in variant else 128
+    kernel = tiles((100, 72), (16, 64), op=op, threads=threads)
+    assert kernel.plans[0].variant == variant
+    return kernel

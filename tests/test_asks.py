@@ -63,7 +63,14 @@ def test_a_bulk_copy_of_508_bytes_is_declined_with_the_number() -> None:
 def test_cp_async_under_four_bytes_is_declined_not_an_internal_error() -> None:
     """triton-lang/triton#8022."""
     with pytest.raises(tc.NoVariantError, match="no vector width of 128, 64, 32 bits fits"):
-        tc.plan(shared((32, 3))[:, :], global_((32, 3))[:, :], op="copy_async", scope=tc.warp(), target="sm_80")
+        tc.plan(
+            shared((32, 3))[:, :],
+            global_((32, 3))[:, :],
+            op="copy_async",
+            scope=tc.warp(),
+            target="sm_80",
+            variant="ldgsts",
+        )
 
 
 def test_eight_bytes_use_the_form_that_takes_them() -> None:

@@ -251,9 +251,9 @@ def in_a_block(k: Any) -> Any:
             "made of sizes and scalars, ctaid.x is neither",
         ),
         (
-            lambda k: k.param("B", (4, 4), "int32")[
-                k.index(k.load(k.param("A", (4,), "int32")[0]), lower=4, upper=9), :
-            ],
+            lambda k: k.load(
+                k.param("B", (4, 4), "int32")[k.index(k.load(k.param("A", (4,), "int32")[0]), lower=4, upper=9), 0]
+            ),
             tc.LayoutError,
             "outside the extent 4",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 
 import demos
 import pytest
-from kernels import round_trip
+from kernels import edge_of, round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -27,6 +27,10 @@ CANONICAL = {
     "gmem_smem_f32_padded": lambda: round_trip(
         (32, 32), (32, 32), "float32", threads=32, layout=TileLayout(S[(32, 32) : (33, 1)])
     ),
+    **{
+        f"edge_{variant}": lambda variant=variant: edge_of(variant)
+        for variant in ("gmem_smem", "ldgsts", "reg", "ragged", "ragged_async")
+    },
     **{f"demo_{name}": demo.make for name, demo in demos.DEMOS.items() if name != "pipeline"},
 }
 

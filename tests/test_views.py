@@ -242,7 +242,7 @@ def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:
     with pytest.raises(tc.RequestError, match="A does not belong to kernel other"):
         other.warp.copy(other.shared((64, 32), "float32")[:, :], a.T[:, :])
     with pytest.raises(tc.LayoutError, match="outside the extent 64"):
-        a.T[40:72, :]
+        k.warp.copy(s[0:32, :], a.T[40:72, :])
     start = k.block_id() * 32
     k.warp.copy(s[0:32, :], a.T[start : start + 32, :])
     with pytest.raises(tc.LayoutError, match="reaches from 0 to 64; it must stay in 0 to 32"):

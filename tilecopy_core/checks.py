@@ -43,6 +43,8 @@ def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
         return why
     if variant.threads == "one" and (why := single_thread(request)):
         return why
+    if why := edges_declined(variant, request):
+        return why
     names = [option.name for option in variant.options]
     if unknown := sorted(
         set(request.options) - set(names)
@@ -63,6 +65,23 @@ def option_missing(variant: Variant, request: CopyRequest) -> str | None:
             where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
             return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
     return None
+
+
+def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
+    if variant.edges or not request.overhangs:
+        return None
+    region, dim = next(
+        (region, dim)
+        for region in (request.src, request.dst)
+        for dim in range(len(region.starts))
+        if any(region.overhang(dim))
+    )
+    return (
+        f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside}), and {variant.name} "
+        "copies whole boxes alone; let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge "
+        "with a variant that lowers edges"
+    )
 
 
 def scope_in(*kinds: str) -> Check:

@@ -75,8 +75,11 @@ class Plan:
     @property
     def summary(self) -> str:
         """The partition in one line, as the variant tells it."""
+        return self._told(self.partition)
+
+    def _told(self, partition: Any) -> str:
         try:
-            told = self.partition.summary() if hasattr(self.partition, "summary") else str(self.partition)
+            told = partition.summary() if hasattr(partition, "summary") else str(partition)
         except Exception as error:
             return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
         return told if isinstance(told, str) else shown(told)
@@ -138,15 +141,19 @@ class Plan:
             ("completes", self.completion),
         ]
         rows += [("caller", step) for step in self.completion_steps]
-        rows += [("wider", note) for note in self._narrowed()]
+        rows += [("wider", note) for note in self._narrowed(self.partition)]
+        edge = getattr(self.partition, "edge", None)
+        if edge is not None:
+            rows += [("at edges", self._told(edge))]
+            rows += [("edge wider", note) for note in self._narrowed(edge)]
         rows += [(f"not {outcome.name}", outcome.reason) for outcome in self.outcomes]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
-    def _narrowed(self) -> list[str]:
+    def _narrowed(self, partition: Any) -> list[str]:
         """Why no wider vector was taken, where the partition says so."""
         try:
-            return [str(note) for note in getattr(self.partition, "narrowed", ())]
+            return [str(note) for note in getattr(partition, "narrowed", ())]
         except Exception as error:
             return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
 
@@ -171,6 +178,7 @@ def plan(
     variant: str | None = None,
     active: ActiveThreads | None = None,
     registry: Registry | None = None,
+    outside: Any = None,
     **options: Any,
 ) -> Plan:
     """Choose a variant for one copy and partition it; needs no kernel and no GPU.
@@ -184,6 +192,8 @@ def plan(
         variant: a name to demand; by default the best that accepts is taken.
         active: which threads reach the copy; by default all.
         registry: the variants to ask; by default the installed ones.
+        outside: lets regions overhang their buffers: ``"zero"`` or a number stands for source elements outside, ``"keep"``
+            leaves the destination as it is there; destination elements outside are never written.
         options: what the variant takes beyond that (``mbar=``, ``remote_cta_id=``, ``cta_group=``).
 
     Raises:
@@ -194,7 +204,9 @@ def plan(
     """
     if active is None:
         active = ActiveThreads(scope.threads if isinstance(scope, Scope) and scope.kind == "cta" else None)
-    request = CopyRequest(op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options)
+    request = CopyRequest(
+        op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options, outside=outside
+    )
     check_request(request)
     return dispatch(request, variant, _registry(registry))
 

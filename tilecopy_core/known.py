@@ -29,6 +29,19 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
     "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global"))),
     "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),)),
+    "ragged": KnownVariant(
+        "tilecopy-ragged",
+        "copy",
+        (
+            ("global", "shared"),
+            ("shared", "global"),
+            ("shared", "local"),
+            ("local", "shared"),
+            ("global", "local"),
+            ("local", "global"),
+        ),
+    ),
+    "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),)),
     "reg": KnownVariant(
         "tilecopy-reg", "copy", (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
     ),

@@ -11,8 +11,8 @@ import attrs
 
 from .dtypes import DType, dtype_of
 from .errors import LayoutError, RequestError, did_you_mean
-from .expr import Expr, Int, bounds_of, divisor_of, is_int, key_of, same
-from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m
+from .expr import Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
+from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, leaving, m, surely_leaves
 from .views import (
     AnyLayout,
     certainly_at_most,
@@ -105,7 +105,8 @@ class Memory:
 class Buffer:
     """A shaped, typed array in one memory space.
 
-    ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not.
+    ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. A region may overhang the
+    shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
 
     Attributes:
         shape: extents, in elements; those of a global buffer may be symbolic.
@@ -220,7 +221,7 @@ class Buffer:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {part!r}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
         try:
-            starts, extents = box(self.shape, region)
+            starts, extents = box(self.shape, region, overhang=True)
         except LayoutError as error:
             raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
         return Region(self, starts, extents)
@@ -343,7 +344,7 @@ class Buffer:
 
 @attrs.frozen(repr=False)
 class Region:
-    """A box of a buffer: static extents, starts that may be symbolic.
+    """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
 
     Raises:
         LayoutError: starts and extents that are no box of the buffer.
@@ -373,10 +374,34 @@ class Region:
         return any(isinstance(start, Expr) for start in self.starts)
 
     def sliced_layout(self) -> TileLayout | None:
-        """The layout of the box (found once), or None where the box is not a layout of its own."""
+        """The layout of the box (found once), or None where the box is not a layout of its own.
+
+        Of a box that overhangs, coordinates outside have places too, at which there is nothing.
+        """
         if not self._layout:
             self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
         return self._layout[0]
+
+    def overhang(self, dim: int) -> tuple[bool, bool]:
+        """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        start = self.starts[dim]
+        if not isinstance(start, Expr) and isinstance(self.buffer.shape[dim], int):
+            return start < 0, start + self.extents[dim] > self.buffer.shape[dim]
+        low, room = bounds_of(start)[0], bounds_of(self.room(dim))[0]
+        return low is None or low < 0, room is None or room < 0
+
+    def room(self, dim: int) -> Int:
+        """Elements between the end of the box and that of its dimension; negative where it overhangs."""
+        return add(self.buffer.shape[dim], mul(add(self.starts[dim], self.extents[dim]), -1))
+
+    def check_inside(self) -> None:
+        """Raise :class:`LayoutError` for a box that is certainly not inside its buffer's shape."""
+        for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
+            if surely_leaves(start, extent, size):
+                raise LayoutError(
+                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}; a copy may "
+                    'overhang with outside="zero", a number or "keep"'
+                )
 
     def __repr__(self) -> str:
         parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]

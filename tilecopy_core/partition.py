@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import attrs
 
-from .expr import Expr, Int, bounds_of, divisor_of, is_multiple, same
+from .expr import Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -22,7 +23,7 @@ class Side:
     Attributes:
         region: the operand.
         layout: the region's elements in the partition's order, as element offsets from the buffer's start; its size
-            is ``outer * threads * vec``.
+            is ``outer * threads * vec``, or less where the last round is guarded.
     """
 
     region: Region
@@ -35,7 +36,91 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
-        return self.layout.unswizzled.apply(round_index, thread, 0, shape=shape).get("m", 0)
+        _, threads, vec = shape
+        return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
+
+
+@attrs.frozen
+class Guard:
+    """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
+
+    Attributes:
+        region: the operand.
+        dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
+        start: coordinate of the box's first element.
+        size: extent of the dimension.
+        extent: extent of the box.
+        ends: whether the box can begin before the first element, and whether it can end after the last.
+        coordinates: the coordinate of each element from the box's start, in the partition's order.
+    """
+
+    region: Region
+    dim: int | None
+    start: Int = attrs.field(eq=key_of)
+    size: Int = attrs.field(eq=key_of)
+    extent: int
+    ends: tuple[bool, bool]
+    coordinates: TileLayout
+
+    @classmethod
+    def of(cls, region: Region, dim: int) -> Guard | None:
+        """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
+        ends = region.overhang(dim)
+        if not any(ends):
+            return None
+        extents = region.extents
+        outer, own, inner = prod(extents[:dim]), extents[dim], prod(extents[dim + 1 :])
+        along = TileLayout.of((Iter(outer, 0), Iter(own, 1), Iter(inner, 0)))
+        return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
+
+    @classmethod
+    def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
+        """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
+        return cls(
+            request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
+        )
+
+    def over(self, iters: Sequence[Iter]) -> Guard:
+        """The same of another order of the elements."""
+        return attrs.evolve(self, coordinates=TileLayout.of(iters))
+
+    def __str__(self) -> str:
+        if self.dim is None:
+            return "the rest"
+        which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
+        return f"{self.region.buffer.name} dimension {self.dim} ({which})"
+
+    def why_split(self, vec: int) -> str | None:
+        """Why a vector of that many elements may lie partly inside, or None."""
+        iters = self.coordinates.shard
+        tail = iters[-1] if iters else Iter(1, 0)
+        if vec == 1 or (same(tail.stride, 0) and tail.extent % vec == 0):
+            return None
+        what = f"{self.region.buffer.name}, dimension {self.dim}"
+        step = vec * tail.stride
+        if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
+            return f"{what}: {vec} elements do not lie in a row along it"
+        wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
+        if self.ends[1]:
+            wanted += (
+                [("size", self.size)]
+                if self.ends[0]
+                else [("size less the start", add(self.size, mul(self.start, -1)))]
+            )
+        for name, value in wanted:
+            if not is_multiple(value, step):
+                return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
+        return None
+
+    def position(self, flat: Int) -> Int:
+        """Coordinate, in the buffer, of the element at a place of the partition's order."""
+        return add(self.start, self.coordinates.apply(flat).get("m", 0) if self.coordinates.shard else 0)
+
+
+def guards_of(*regions: Region) -> tuple[Guard, ...]:
+    """A guard for each dimension that a region may leave, in logical order."""
+    found = (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))
+    return tuple(guard for guard in found if guard is not None)
 
 
 @attrs.frozen
@@ -50,6 +135,9 @@ class VectorPartition:
         dst: the destination in this order.
         src: the source in this order.
         narrowed: why each wider width was not taken, widest first.
+        guards: what a vector must meet to be moved; () where all do.
+        edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
+        rest: the partition of what wide vectors leave of each row, or None.
     """
 
     outer: int
@@ -59,6 +147,14 @@ class VectorPartition:
     dst: Side
     src: Side
     narrowed: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    edge: VectorPartition | None = None
+    rest: VectorPartition | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of this partition and of its rest."""
+        return self.outer + (0 if self.rest is None else self.rest.rounds)
 
     @property
     def vec_bytes(self) -> int:
@@ -72,9 +168,10 @@ class VectorPartition:
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
+        guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({self.vec_bits} bits, "
-            f"{self.vec_bytes} bytes each)"
+            f"{self.vec_bytes} bytes each){guarded}{'' if self.rest is None else f'; then {self.rest.summary()}'}"
         )
 
 
@@ -91,29 +188,28 @@ def sliced(operand: str, region: Region) -> TileLayout | Decline:
     return layout
 
 
-Pair = tuple[Iter, Iter]
-"""One run of the common iteration space: the same extent, as each side strides along it."""
+Pair = tuple[Iter, ...]
+"""One run of the common iteration space: the same extent, as each side (and each guarded coordinate) strides along it."""
 
 
-def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
-    """Both sides' iters split along common extents, in logical order; None where that cannot be done."""
-    left, right = list(fuse(first)), list(fuse(second))
+def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
+    """The iters of all sides split along common extents, in logical order; None where that cannot be done."""
+    stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
-    while left and right:
-        a, b = left.pop(), right.pop()
-        extent = min(a.extent, b.extent)
-        if a.extent % extent or b.extent % extent:
-            return None
-        pairs.append((Iter(extent, a.stride, a.axis), Iter(extent, b.stride, b.axis)))
-        if a.extent > extent:
-            left.append(Iter(a.extent // extent, a.stride * extent, a.axis))
-        if b.extent > extent:
-            right.append(Iter(b.extent // extent, b.stride * extent, b.axis))
+    while all(stacks):
+        last = [stack.pop() for stack in stacks]
+        extent = min(it.extent for it in last)
+        for stack, it in zip(stacks, last, strict=True):
+            if it.extent % extent:
+                return None
+            if it.extent > extent:
+                stack.append(Iter(it.extent // extent, it.stride * extent, it.axis))
+        pairs.append(tuple(Iter(extent, it.stride, it.axis) for it in last))
     return pairs[::-1]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs without those of extent 1, neighbours that continue each other on both sides fused."""
+    """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
     fused: list[Pair] = []
     for pair in pairs:
         extent = pair[0].extent
@@ -124,10 +220,9 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
             outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
             for outer, inner in zip(last, pair, strict=True)
         ):
-            first, second = (
+            fused[-1] = tuple(
                 Iter(outer.extent * extent, it.stride, it.axis) for outer, it in zip(last, pair, strict=True)
             )
-            fused[-1] = (first, second)
         else:
             fused.append(pair)
     return fused
@@ -224,7 +319,7 @@ def widest(
 
 
 def synthesize(
-    request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS
+    request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
     """Split a copy between two memories into ``[outer, threads, vec]`` (seed gmem_smem, "Algorithm").
 
@@ -232,10 +327,26 @@ def synthesize(
         request: the copy.
         leader: the operand (``request.dst`` or ``request.src``) whose strides, descending, give the order.
         widths_bits: the vector widths that may be taken, widest first.
+        ragged: whether the threads need not divide the vectors: the last round is guarded.
 
     Returns:
-        The partition with the widest vector that both sides allow, or why there is none.
+        The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
+        overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
     """
+    inside = _synthesized(request, leader, widths_bits, (), ragged)
+    guards = guards_of(request.dst, request.src) if request.overhangs else ()
+    if not guards or isinstance(inside, Decline):
+        return inside
+    edge = _synthesized(request, leader, WIDTHS_BITS, guards, ragged)
+    if isinstance(edge, Decline):
+        return Decline(f"where the copy overhangs: {edge.reason}")
+    return attrs.evolve(inside, edge=edge)
+
+
+def _synthesized(
+    request: CopyRequest, leader: Region, widths_bits: Sequence[int], guards: tuple[Guard, ...], ragged: bool
+) -> VectorPartition | Decline:
+    """The partition whose vectors keep to some guards."""
     follower = request.src if leader is request.dst else request.dst
     lead = sliced("destination" if leader is request.dst else "source", leader)
     follow = sliced("destination" if follower is request.dst else "source", follower)
@@ -243,35 +354,87 @@ def synthesize(
         return lead
     if isinstance(follow, Decline):
         return follow
-    pairs = refine(lead.shard, follow.shard)
+    sides = (lead.shard, follow.shard, *(guard.coordinates.shard for guard in guards))
+    pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
-        orders = [(list(fuse(lead.shard)), list(fuse(follow.shard)))]
+        orders = [[list(fuse(side)) for side in sides]]
     else:
-        orders = [([a for a, _ in order], [b for _, b in order]) for order in orders_of(pairs)]
-    found = [_vectors(request, leader, (lead, follow), order, widths_bits) for order in orders]
+        orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
+    if ragged:
+        rounded = [_with_rest(request, leader, (lead, follow), order, widths_bits, guards) for order in orders]
+        return min(
+            rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else prod(leader.extents) + 1
+        )
+    found = [_vectors(request, leader, (lead, follow), order, widths_bits, guards, ragged=False) for order in orders]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+
+
+def _with_rest(
+    request: CopyRequest,
+    leader: Region,
+    layouts: tuple[TileLayout, TileLayout],
+    iters: list[list[Iter]],
+    widths_bits: Sequence[int],
+    guards: tuple[Guard, ...],
+) -> VectorPartition | Decline:
+    """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
+    best = _vectors(request, leader, layouts, iters, widths_bits, guards, ragged=True)
+    tail = iters[0][-1].extent if iters[0] else 1
+    if any(not own or own[-1].extent != tail for own in iters):
+        return best
+    for place, bits in enumerate(widths_bits):
+        vec = bits // leader.buffer.dtype.bits
+        left = tail % vec if vec > 1 else 0
+        if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
+            continue
+        whole = [[*own[:-1], Iter(tail - left, own[-1].stride, own[-1].axis)] for own in iters]
+        body = _vectors(request, leader, layouts, whole, (bits,), guards, ragged=True)
+        if isinstance(body, Decline):
+            continue
+        short = [[*own[:-1], Iter(left, own[-1].stride, own[-1].axis)] for own in iters]
+        moved = [mul(own[-1].stride, tail - left) for own in iters]
+        shifted = tuple(
+            TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
+            for x, by in zip(layouts, moved, strict=False)
+        )
+        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(guards, moved[2:], strict=True))
+        rest = _with_rest(request, leader, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
+        if isinstance(rest, Decline):
+            continue
+        found = attrs.evolve(body, rest=rest)
+        if isinstance(best, Decline) or found.rounds < best.rounds:
+            best = found
+    return best
 
 
 def _vectors(
     request: CopyRequest,
     leader: Region,
     layouts: tuple[TileLayout, TileLayout],
-    iters: tuple[list[Iter], list[Iter]],
+    iters: list[list[Iter]],
     widths_bits: Sequence[int],
+    guards: tuple[Guard, ...],
+    *,
+    ragged: bool,
 ) -> VectorPartition | Decline:
-    """The partition of one order: leader and follower as layouts, and their iters in that order."""
-    count, threads = leader.size, request.scope.threads
+    """The partition of one order: leader and follower as layouts, and their iters (then the guards') in that order."""
+    count, threads = prod(it.extent for it in iters[0]), request.scope.threads
     regions = (leader, request.src if leader is request.dst else request.dst)
-    runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters, layouts, strict=True)]
+    runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters[:2], layouts, strict=True)]
+    guarded = [guard.over(own) for guard, own in zip(guards, iters[2:], strict=True)]
 
-    def divides(vec: int) -> str | None:
-        return f"{count} elements are not a multiple of {threads} threads x {vec}" if count % (threads * vec) else None
+    def fits(vec: int) -> str | None:
+        if count % (vec if ragged else threads * vec):
+            return f"{count} elements are not a multiple of {threads} threads x {vec}"
+        return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
 
-    width = widest(runs, widths_bits, divides)
+    width = widest(runs, widths_bits, fits)
     if isinstance(width, Decline):
         return width
     bits, narrowed = width
-    lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters, strict=True))
+    lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters[:2], strict=True))
     dst, src = (lead, follow) if leader is request.dst else (follow, lead)
     vec = bits // leader.buffer.dtype.bits
-    return VectorPartition(count // (threads * vec), threads, vec, bits, dst, src, narrowed)
+    if count % (threads * vec):
+        guarded.append(Guard.rest(request, count, vec))
+    return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))

@@ -28,17 +28,21 @@ from .expr import (
     substitute,
     symbols_of,
 )
+from .fragments import Digit, digits_of, operands, owners, thread_axes, why_no_owners
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
 from .memory import Buffer, Region
+from .outside import Outside
 from .partition import (
     WIDTHS_BITS,
+    Guard,
     Pair,
     Run,
     Side,
     VectorPartition,
     by_descending_stride,
     fuse_pairs,
+    guards_of,
     orders_of,
     refine,
     sliced,
@@ -47,7 +51,7 @@ from .partition import (
 )
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .rounds import Walk, batches
+from .rounds import Masks, Walk, asynchronously, at_edges, batches, choose, through_registers
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
 
@@ -66,10 +70,14 @@ __all__ = [
     "CopyRequest",
     "DType",
     "Decline",
+    "Digit",
     "Expr",
+    "Guard",
     "Int",
     "Iter",
+    "Masks",
     "Option",
+    "Outside",
     "Pair",
     "PtxBuilder",
     "Region",
@@ -87,11 +95,15 @@ __all__ = [
     "VectorPartition",
     "Verdict",
     "Walk",
+    "asynchronously",
+    "at_edges",
     "axis_index",
     "batches",
     "bounds_of",
     "by_descending_stride",
     "by_thread",
+    "choose",
+    "digits_of",
     "divides_threads",
     "divisor_of",
     "dtype_of",
@@ -99,12 +111,15 @@ __all__ = [
     "first_failure",
     "fuse",
     "fuse_pairs",
+    "guards_of",
     "hookimpl",
     "is_int",
     "is_multiple",
     "m",
     "no_replica",
+    "operands",
     "orders_of",
+    "owners",
     "refine",
     "same",
     "scope_in",
@@ -114,7 +129,10 @@ __all__ = [
     "symbols_of",
     "synthesize",
     "tcgen05",
+    "thread_axes",
+    "through_registers",
     "valid_copy",
     "whole_byte_elements",
+    "why_no_owners",
     "widest",
 ]

@@ -12,7 +12,8 @@ from .errors import LayoutError, PluginError, RequestError, did_you_mean
 from .expr import Expr, Symbol, evaluate, of_atom
 from .layout import TileLayout
 from .loading import shown
-from .memory import SPACES, Region
+from .memory import SPACES, Region, symbolic
+from .outside import Outside, outside_of
 from .scope import ActiveThreads, Scope, differs_within
 from .target import Target, target_of
 
@@ -193,6 +194,7 @@ class Variant:
             ``barrier`` for ``copy``, and ``undeclared`` for ``copy_async``.
         completion_steps: what the caller does, in order; by default the steps that :data:`COMPLETIONS` has for the word.
         threads: which threads must reach a copy: ``all`` of its scope, exactly ``one`` of the CTA, or ``any``.
+        edges: whether it lowers a copy whose regions may overhang (``request.outside``); the others are never asked for one.
         instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
 
     Raises:
@@ -228,6 +230,8 @@ class Variant:
     )
     threads: str = _field(f"one of {', '.join(THREADS)}", lambda value: _is_word(value, THREADS), default="all")
     instructions: str = _field("a text", lambda value: isinstance(value, str), default="")
+
+    edges: bool = _field("True or False", lambda value: isinstance(value, bool), default=False)
 
     def __attrs_post_init__(self) -> None:
         names = [option.name for option in self.options]
@@ -301,9 +305,12 @@ class CopyRequest:
         active: which threads of the CTA reach it.
         options: further options of ``copy``/``copy_async``, by name and read-only; a variant is asked only when it
             declares all of them.
+        outside: what stands for source elements outside their array, given as ``"zero"``, a number or ``"keep"``; None:
+            both regions lie inside.
+        overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
 
     Raises:
-        RequestError: unknown op or scope, or an operand that is no region.
+        RequestError: unknown op or scope, an operand that is no region, or a fill that the dtype does not hold.
         TargetError: unknown target.
     """
 
@@ -314,6 +321,8 @@ class CopyRequest:
     target: Target = attrs.field(converter=target_of)
     active: ActiveThreads = attrs.field(factory=ActiveThreads)
     options: Mapping[str, Any] = attrs.field(factory=Options, converter=_options, hash=False)
+    outside: Outside | None = None
+    overhangs: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not _is_word(self.op, OPS):
@@ -327,9 +336,14 @@ class CopyRequest:
             raise RequestError(
                 f"{self.op}: active says which threads reach the copy (ActiveThreads), not {shown(self.active)}"
             )
+        if self.outside is not None:
+            object.__setattr__(self, "outside", outside_of(self.outside, self.dst.buffer.dtype))
+            sides = ((region, dim) for region in (self.dst, self.src) for dim in range(len(region.starts)))
+            object.__setattr__(self, "overhangs", any(any(region.overhang(dim)) for region, dim in sides))
 
     def __str__(self) -> str:
-        return f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}"
+        outside = "" if self.outside is None else f", outside {self.outside}"
+        return f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}{outside}"
 
     @property
     def spaces(self) -> tuple[str, str]:
@@ -356,11 +370,18 @@ def check_request(request: CopyRequest) -> None:
 
     Raises:
         RequestError: dtypes or extents that differ.
-        LayoutError: the destination's layout puts two elements in one place.
+        LayoutError: the destination's layout puts two elements in one place, or a region leaves its buffer without
+            ``outside=``.
     """
+    operands = (request.dst, request.src) if request.outside is None else ()
+    for region in (*operands, *request.options.values()):
+        if isinstance(region, Region):
+            region.check_inside()
     reason = why_invalid(request)
     if reason is not None:
         raise RequestError(f"{request}: {reason}")
+    if request.overhangs and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
+        return  # coordinates outside have no place of their own, and nothing is written there
     if why := why_aliasing(request.dst):
         raise LayoutError(f"{request}: destination {why}")
 

@@ -32,15 +32,21 @@ class Mbarrier:
     buffer: Buffer
 
     def __getitem__(self, index: Int) -> Region:
-        """One of the barriers."""
-        return self.buffer[index]
+        """One of the barriers.
+
+        Raises:
+            LayoutError: there is no such barrier.
+        """
+        element = self.buffer[index]
+        element.check_inside()
+        return element
 
     def as_region(self) -> Region:
         """The first barrier: what the option of a copy that is given all of them means."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
-        element = self.buffer[index]
+        element = self[index]
         if element.size != 1:
             raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {index!r}")
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))

@@ -15,6 +15,7 @@ from ..errors import LayoutError, RequestError
 from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
 from ..layout import S, StridedLayout, TCol, TileLayout
 from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
+from ..outside import outside_of
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
 from ..scope import (
@@ -57,20 +58,27 @@ class ScopedCopies:
     def __init__(self, kernel: KernelBuilder, scope: Scope) -> None:
         self._kernel, self._scope = kernel, scope
 
-    def copy(self, dst: Region, src: Region, *, variant: str | None = None, **options: Any) -> None:
+    def copy(
+        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+    ) -> None:
         """A synchronous copy: each thread's own part is done when its instructions are; others see it after a barrier.
 
         Args:
             dst: destination region.
             src: source region.
             variant: a variant to demand, else the best is chosen when the kernel is built.
+            outside: lets regions overhang their buffers' shapes, at both ends: ``"zero"`` or a number stands for source
+                elements outside, ``"keep"`` leaves the destination as it is there; destination elements outside are never
+                written.
             options: what variants take beyond that.
         """
-        self._kernel._copy("copy", dst, src, self._scope, variant, options)
+        self._kernel._copy("copy", dst, src, self._scope, variant, outside, options)
 
-    def copy_async(self, dst: Region, src: Region, *, variant: str | None = None, **options: Any) -> None:
+    def copy_async(
+        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+    ) -> None:
         """An asynchronous copy: the caller waits, as the variant's README says. Arguments as :meth:`copy`."""
-        self._kernel._copy("copy_async", dst, src, self._scope, variant, options)
+        self._kernel._copy("copy_async", dst, src, self._scope, variant, outside, options)
 
 
 @attrs.frozen(eq=False)
@@ -434,20 +442,28 @@ class KernelBuilder:
     # ------------------------------------------------------------------------------------------- copies and elements
 
     def _copy(
-        self, op: str, dst: Region, src: Region, scope: Scope, variant: str | None, options: dict[str, Any]
+        self,
+        op: str,
+        dst: Region,
+        src: Region,
+        scope: Scope,
+        variant: str | None,
+        outside: Any,
+        options: dict[str, Any],
     ) -> None:
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
                 raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
-        self._use(src)
-        self._use(dst, written=True)
+        filled = outside_of(outside, dst.buffer.dtype)
+        self._use(src, overhang=filled is not None)
+        self._use(dst, written=True, overhang=filled is not None)
         for value in options.values():
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
                 self._use(given)
-        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))
+        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled))
 
-    def _use(self, region: Region, *, written: bool = False) -> None:
+    def _use(self, region: Region, *, written: bool = False, overhang: bool = False) -> None:
         if region.buffer.memory not in self._memories:
             raise RequestError(
                 f"buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
@@ -457,7 +473,9 @@ class KernelBuilder:
         layout = region.buffer.layout
         for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
             self._own(stride, f"{region}, its layout")
-        self._bounds += bounds_checks(region, self._known(region), self._where())
+        if not overhang:
+            region.check_inside()
+            self._bounds += bounds_checks(region, self._known(region), self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 

@@ -148,8 +148,7 @@ class BuiltKernel:
         replacements: dict[Symbol, Int] = {
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
         }
-        for dim, count in zip("xyz", grid, strict=True):
-            replacements[only_symbol(block_index(dim))] = block_index(dim, count)
+        replacements.update(bounded_by(grid))
         if self.cluster is not None:
             replacements[only_symbol(cluster_rank())] = cluster_rank(prod(self.cluster))
         for bound in self.bounds:
@@ -272,6 +271,11 @@ class BuiltKernel:
         return chosen
 
 
+def bounded_by(grid: Dim3) -> dict[Symbol, Int]:
+    """Block ids as a grid bounds them."""
+    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=True)}
+
+
 def _said(grid: Any, values: tuple[int, ...]) -> str:
     """A grid in words, with its values where it is made of sizes."""
     if any(isinstance(count, Expr) for count in grid):
@@ -353,7 +357,7 @@ def lower_kernel(
         most = bounds_of(count)[1]
         if most is not None and most < GRID_LIMIT[dim]:
             ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
-    context = Lowering(ptx, chosen, registry or default_registry())
+    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter))
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)

@@ -10,8 +10,9 @@ import attrs
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
 from ..errors import LayoutError, PluginError, TilecopyError
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, substitute
 from ..memory import Region
+from ..outside import Outside
 from ..ptx import PtxBuilder, Register
 from ..registry import Registry
 from ..request import CopyRequest, check_request
@@ -46,6 +47,7 @@ class Lowering:
         ptx: receives the instructions.
         target: the architecture.
         registry: the variants to ask.
+        known: block ids as the grid bounds them, where it is given at build.
         plans: the plan of each copy, in order.
         origins: what each statement is and where it was made, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
@@ -54,6 +56,7 @@ class Lowering:
     ptx: PtxBuilder
     target: Target
     registry: Registry
+    known: Mapping[Symbol, Int] = attrs.field(factory=dict)
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
@@ -89,6 +92,7 @@ class Copy:
     active: ActiveThreads
     variant: str | None
     options: Mapping[str, Any]
+    outside: Outside | None = None
 
     def describe(self) -> str:
         """Operands and operation."""
@@ -96,14 +100,20 @@ class Copy:
 
     def lower(self, context: Lowering) -> None:
         """Dispatch and emit."""
+        dst, src = self.dst, self.src
+        if self.outside is not None:  # what the grid bounds may be proved inside
+            dst, src = (
+                attrs.evolve(r, starts=tuple(substitute(s, context.known) for s in r.starts)) for r in (dst, src)
+            )
         request = CopyRequest(
             op=self.op,
-            dst=self.dst,
-            src=self.src,
+            dst=dst,
+            src=src,
             scope=self.scope,
             target=context.target,
             active=self.active,
             options=self.options,
+            outside=self.outside,
         )
         check_request(request)
         plan = dispatch(request, self.variant, context.registry)
@@ -114,7 +124,7 @@ class Copy:
         ptx.loose = False
         plan.emit(ptx, context.registry)
         if ptx.loose or len(ptx.recent) < 2:  # a comment is always there; typed operands were checked one by one
-            why = why_malformed(ptx.recent, ptx.register_names())
+            why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=request.overhangs)
             if why is not None:
                 raise PluginError(
                     f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "

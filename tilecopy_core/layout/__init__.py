@@ -20,7 +20,7 @@ from .axes import (
     wgid,
     wid_in_wg,
 )
-from .boxes import Iter, Offset, box, fuse
+from .boxes import Iter, Offset, box, fuse, leaving, surely_leaves
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
 from .tile import Layout, R, S, SwizzledLayout, TileLayout, checked_extents, row_major
@@ -50,8 +50,10 @@ __all__ = [
     "checked_extents",
     "fuse",
     "laneid",
+    "leaving",
     "m",
     "row_major",
+    "surely_leaves",
     "swizzle",
     "tid_in_wg",
     "tx",

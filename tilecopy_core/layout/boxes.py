@@ -54,12 +54,15 @@ def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
     return tuple(fused)
 
 
-def box(shape: Sequence[Int], region: Sequence[Any]) -> tuple[tuple[Int, ...], tuple[int, ...]]:
+def box(
+    shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
+) -> tuple[tuple[Int, ...], tuple[int, ...]]:
     """Starts and extents of a region of a shape, checked.
 
     Args:
         shape: the extents; one may be symbolic.
         region: for each dimension ``slice(start, stop)`` or ``(start, stop)``.
+        overhang: whether the box may leave the shape; starts and stops are coordinates, negative ones too.
 
     Raises:
         LayoutError: wrong rank, an extent that is symbolic or below 1, or a box that is certainly outside.
@@ -76,17 +79,22 @@ def box(shape: Sequence[Int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
             )
         if extent < 1:
             raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
-        past, _ = bounds_of(add(add(start, extent), mul(size, -1)))
-        _, upper = bounds_of(start)
-        if (
-            (past is not None and past > 0)
-            or (upper is not None and upper < 0)
-            or (not isinstance(start, Expr) and start < 0)
-        ):
-            raise LayoutError(f"dimension {dim}: the region {start} : {stop} is outside the extent {size}")
+        if not overhang and surely_leaves(start, extent, size):
+            raise LayoutError(leaving(dim, start, extent, size))
         starts.append(start)
         extents.append(extent)
     return tuple(starts), tuple(extents)
+
+
+def surely_leaves(start: Int, extent: int, size: Int) -> bool:
+    """Whether ``[start, start + extent)`` is certainly not inside ``[0, size)``."""
+    room, (_, upper) = bounds_of(add(size, mul(add(start, extent), -1)))[1], bounds_of(start)
+    return (room is not None and room < 0) or (upper is not None and upper < 0)
+
+
+def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
+    """What is said of a box that leaves its dimension."""
+    return f"dimension {dim}: the region {start} : {add(start, extent)} is outside the extent {size}"
 
 
 def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:

@@ -17,7 +17,7 @@ import attrs
 from ..errors import LayoutError
 from ..expr import Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
-from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse
+from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .swizzle import Swizzle
 
 
@@ -256,7 +256,10 @@ class TileLayout:
         return self.box(shape, *box(shape, region))
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of a box whose starts and extents are known to be good."""
+        """As :meth:`slice`, of a box whose starts and extents are known to be good.
+
+        A box may overhang the shape: coordinates outside have places too, at which there is nothing.
+        """
         self.check_admits(shape, "slice")
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
@@ -264,7 +267,7 @@ class TileLayout:
             if run is None:
                 return None
             if run[1] == 1:
-                at = self.unswizzled.apply(run[0])
+                at = self.unswizzled.apply(0 if surely_leaves(run[0], 1, self.size) else run[0])
                 offset = {axis: at[axis.name] for axis in self.axes if axis.name in at}
                 return TileLayout.of((), self.replica, offset, self.swizzle)
             found = cut(fuse(self.shard), *run)
@@ -282,7 +285,10 @@ class TileLayout:
         shard: list[Iter] = []
         offset: Offset = ()
         for dim, (start, extent) in enumerate(zip(starts, extents, strict=True)):
-            found = cut(fuse(grouped.shard[separators[dim] : separators[dim + 1]]), start, extent)
+            own = fuse(grouped.shard[separators[dim] : separators[dim + 1]])
+            found = (
+                cut(own, start, extent) if own or extent == 1 else ([Iter(extent, 0)], ())
+            )  # one place, the rest outside
             if found is None:
                 return None
             shard += found[0]

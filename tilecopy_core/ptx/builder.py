@@ -66,8 +66,7 @@ class PtxBuilder(IndexEmitter):
         registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
         vector = self._check_access("ld", access.address, bits, registers)
         if access.predicate is not None and access.fill is not None:
-            for register in registers:
-                self.instr(f"mov.b{register.bits}", register, access.fill * (2**32 + 1 if register.bits == 64 else 1))
+            self.fill(registers, access.fill)
         opcode = f"ld.{access.address.space}{_hint(access.address, streaming)}{vector}"
         self.instr(opcode, _braced(registers), access.address, guard=access.predicate)
         return registers
@@ -80,6 +79,23 @@ class PtxBuilder(IndexEmitter):
         vector = self._check_access("st", access.address, bits, registers)
         opcode = f"st.{access.address.space}{_hint(access.address, streaming)}{vector}"
         self.instr(opcode, access.address, _braced(registers), guard=access.predicate)
+
+    def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
+        """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
+        repeated = (words,) if isinstance(words, int) else words
+        at = 0
+        for register in registers:
+            taken = [repeated[(at + n) % len(repeated)] for n in range(register.bits // 32)]
+            at += len(taken)
+            self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
+
+    def constant(self, words: tuple[int, ...], bits: int) -> list[Register]:
+        """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
+        return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
+
+    def _word(self, word: int) -> Register:
+        block = self._at(0)
+        return block.once(("word", word), lambda: self.pure(block, "mov.b32", self.reg("b32"), word))
 
     def _check_width(self, bits: int) -> int:
         if bits not in _WIDTHS:
@@ -129,18 +145,26 @@ class PtxBuilder(IndexEmitter):
         self.instr("bfe.u32", result, word, position, bits)
         return [result]
 
-    def write_local(self, buffer: Buffer, start_elem: int, bits: int, registers: Sequence[Register]) -> None:
-        """Put ``bits`` into a local buffer from an element on, leaving its neighbours as they are."""
+    def write_local(
+        self,
+        buffer: Buffer,
+        start_elem: int,
+        bits: int,
+        registers: Sequence[Register],
+        *,
+        guard: Register | None = None,
+    ) -> None:
+        """Put ``bits`` into a local buffer from an element on (where ``guard`` is true), leaving its neighbours as they are."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
             for word, register in zip(whole, registers, strict=True):
-                self.instr(f"mov.b{word.bits}", word, register)
+                self.instr(f"mov.b{word.bits}", word, register, guard=guard)
             return
         word, position = self._within_word(buffer, start_elem, bits)
         if word not in self._started:
             self._started.add(word)
             self.place_first(f"\tmov.b32 {word}, 0;")  # bfi reads the bits that it leaves
-        self.instr("bfi.b32", word, registers[0], word, position, bits)
+        self.instr("bfi.b32", word, registers[0], word, position, bits, guard=guard)
 
     def _within_word(self, buffer: Buffer, start_elem: int, bits: int) -> tuple[Register, int]:
         words = self.fragment(buffer)
@@ -176,11 +200,17 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- cp.async
 
-    def cp_async(self, destination: Address, source: Access | Address, nbytes: int) -> None:
-        """``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, by the source's threads."""
+    def cp_async(
+        self, destination: Address, source: Access | Address, nbytes: int, *, ignore: Register | None = None
+    ) -> None:
+        """``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, by the source's threads.
+
+        Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
+        """
         access = access_of(source)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
-        self.instr(opcode, destination, access.address, nbytes, guard=access.predicate)
+        ignored = () if ignore is None else (ignore,)
+        self.instr(opcode, destination, access.address, nbytes, *ignored, guard=access.predicate)
 
     def cp_async_commit(self) -> None:
         """Close a group of the thread's ``cp.async``."""

@@ -54,6 +54,22 @@ class Block:
         return None if found is None else found[0]
 
 
+class Sunk(Block):
+    """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
+
+    def __init__(self, outer: Block, own: Block) -> None:
+        self.depth, self.head, self.body = outer.depth, own.head, own.body
+        self._outer, self._own = outer, own
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
+        """The register that the outer block has, else one of the inner block's own."""
+        return self.known(key) or self._own.once(key, make, keep)
+
+    def known(self, key: tuple[Hashable, ...]) -> Register | None:
+        """The register of a key, if it was made in either."""
+        return self._outer.known(key) or self._own.known(key)
+
+
 class Emitter:
     """Text, registers and blocks of one kernel.
 
@@ -115,7 +131,7 @@ class Emitter:
         found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
-        self._require(opcode)
+        self._require(opcode if not _ignores_source(opcode, operands) else f"{opcode}, %p0")
         if not self.loose:
             self.loose = any(type(operand) is str for operand in operands)
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
@@ -198,6 +214,14 @@ class Vector(str):
     """Registers in braces, as one operand."""
 
     __slots__ = ()
+
+
+def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
+    """Whether it is a ``cp.async`` with the ignore-src predicate, which needs a later version of the ISA."""
+    if not operands or not opcode.startswith("cp.async.c"):
+        return False
+    last = operands[-1]
+    return isinstance(last, Register) and last.type == "pred"
 
 
 def _listed(operands: Sequence[object]) -> str:

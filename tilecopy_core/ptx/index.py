@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
+from typing import Any
 
 from ..errors import PtxError
 from ..expr import (
@@ -18,13 +19,16 @@ from ..expr import (
     Symbol,
     Term,
     Xor,
+    add,
     bounds_of,
     constant_of,
     divisor_of,
     fits,
     key_of,
+    mul,
     of_atom,
     possible_bits,
+    same,
     substitute,
     sum_of,
     symbols_of,
@@ -36,7 +40,7 @@ from ..memory import Buffer
 from ..target import Target
 from ..views import reach
 from .bindings import Bindings
-from .emitter import Block, Emitter
+from .emitter import Block, Emitter, Sunk
 from .operands import Address, Register
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -62,6 +66,7 @@ class IndexEmitter(Emitter):
         self.tighter: dict[Symbol, Int] = {}
         self._bound: dict[Symbol, tuple[Register, int]] = {}
         self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
+        self._floor = 0
 
     # ------------------------------------------------------------------------------------------- symbols
 
@@ -82,7 +87,11 @@ class IndexEmitter(Emitter):
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
-        return self.blocks[max((self._bound[s][1] for s in symbols if s in self._bound), default=0)]
+        return self._at(max((self._bound[s][1] for s in symbols if s in self._bound), default=0))
+
+    def _at(self, depth: int) -> Block:
+        """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
+        return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
 
     def _symbol(self, found: Symbol) -> Register:
         return self._bound[found][0] if found in self._bound else self.bindings.symbol(self, found)
@@ -251,7 +260,7 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth, uniform in sorted(parts):
-            block, part = self.blocks[depth], Expr(0, tuple(parts[depth, uniform]))
+            block, part = self._at(depth), Expr(0, tuple(parts[depth, uniform]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
@@ -316,6 +325,90 @@ class IndexEmitter(Emitter):
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
+    def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
+        """Whether ``0 <= place < size``: decided, or a predicate, computed once.
+
+        The constant and the common factor of ``place`` go into what it is compared with, so that places which differ by
+        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both.
+
+        Args:
+            place: what is compared.
+            size: first value that is too large.
+            ends: whether it can be below 0, and whether it can reach ``size``; only those are looked at.
+        """
+        wanted = [_half_line(place)] if ends[0] else []
+        wanted += [_half_line(add(add(size, -1), mul(place, -1)))] if ends[1] else []
+        if any(half is False for half in wanted):
+            return False
+        halves = [half for half in wanted if isinstance(half, tuple)]
+        if len(halves) == 2 and same(halves[0][0], halves[1][0]):
+            (low,) = [bound for _, op, bound in halves if op == "ge"] or [1]
+            (high,) = [bound for _, op, bound in halves if op == "le"] or [-1]
+            if low == 0 <= high < 2**31 and fits(halves[0][0], 32):
+                return self._against(halves[0][0], "le.u32", high)
+        return self.all_of(
+            [self._against(form, f"{op}.s{32 if _both_fit(form, bound) else 64}", bound) for form, op, bound in halves]
+        )
+
+    def _against(self, form: Expr, comparison: str, bound: int) -> Register:
+        block, bits = self._home(form.symbols), int(comparison[-2:])
+        return block.once(
+            ("against", key_of(form), comparison, bound),
+            lambda: self.pure(block, f"setp.{comparison}", self.reg("pred"), self.value(form, bits), bound),
+        )
+
+    def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
+        """The conjunction of predicates: decided, or a predicate, computed once."""
+        if any(predicate is False for predicate in predicates):
+            return False
+        found = list(dict.fromkeys(p for p in predicates if isinstance(p, Register)))
+        if not found:
+            return True
+        block, total = self.blocks[-1], found[0]
+        for more in found[1:]:
+            total = block.once(
+                ("both", total, more),
+                lambda total=total, more=more: self.pure(block, "and.pred", self.reg("pred"), total, more),  # type: ignore[misc]
+            )
+        return total
+
+    def opposite(self, predicate: Register | bool) -> Any:
+        """The opposite of a predicate: decided, or a predicate, computed once."""
+        if isinstance(predicate, bool):
+            return not predicate
+        block = self.blocks[-1]
+        return block.once(("not", predicate), lambda: self.pure(block, "not.pred", self.reg("pred"), predicate))
+
+    def either(
+        self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
+    ) -> None:
+        """What ``first`` writes for the threads whose predicate is true, what ``otherwise`` writes for the others.
+
+        The first is the way that costs nothing but the branch: values that the other needs are computed in its own block.
+
+        Args:
+            predicate: chooses.
+            first: writes through this builder.
+            otherwise: likewise.
+            uniform: whether the threads of a warp are known to agree.
+        """
+        branch, floor = "bra.uni" if uniform else "bra", self._floor
+        label, end = self.new_label("inside"), self.new_label("endinside")
+        written = [Block(len(self.blocks)), Block(len(self.blocks))]
+        for block, write in zip(written, (first, otherwise), strict=True):
+            self.blocks.append(block)
+            self._floor = floor if write is first else max(floor, block.depth)
+            write()
+            self.blocks.pop()
+        self._floor = floor
+        body = self.blocks[-1].body
+        self.instr(branch, label, guard=predicate)
+        body += written[1].head + written[1].body
+        self.instr(branch, end)
+        self.place(label)
+        body += written[0].head + written[0].body
+        self.place(end)
+
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
@@ -339,6 +432,24 @@ class IndexEmitter(Emitter):
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
+
+
+def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
+    """``value >= 0``: decided, or as a comparison of a sum without constant and common factor with a number."""
+    lower, upper = bounds_of(value)
+    if lower is not None and lower >= 0:
+        return True
+    if (upper is not None and upper < 0) or not isinstance(value, Expr):
+        return False
+    factor = gcd(*(coefficient for _, coefficient in value.terms))
+    sign = 1 if value.terms[0][1] > 0 else -1
+    form = Expr(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
+    most = value.const // factor
+    return (form, "ge", -most) if sign > 0 else (form, "le", most)
+
+
+def _both_fit(form: Expr, bound: int) -> bool:
+    return fits(form, 32) and fits(bound, 32)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:

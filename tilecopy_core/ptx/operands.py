@@ -67,12 +67,12 @@ class Access:
     Attributes:
         address: where.
         predicate: true in the threads that access; None where all do.
-        fill: 32-bit word that a thread without access loads instead (repeated), or None: its registers stay.
+        fill: 32-bit word or words that a thread without access loads instead (repeated), or None: its registers stay.
     """
 
     address: Address
     predicate: Register | None = None
-    fill: int | None = None
+    fill: int | tuple[int, ...] | None = None
 
 
 def access_of(place: Access | Address) -> Access:

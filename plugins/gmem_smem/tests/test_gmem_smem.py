@@ -103,7 +103,7 @@ def test_the_scope_sets_the_thread_count(kind: str, threads: int) -> None:
 def test_declines_with_the_reason(what: str, make: Any, reason: str) -> None:
     dst, src, scope = make()
     with pytest.raises(tc.NoVariantError, match="gmem_smem") as caught:
-        plan(dst, src, scope)
+        tc.plan(dst, src, scope=scope, target="sm_90", variant="gmem_smem")
     assert reason in caught.value.declined["gmem_smem"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import demos
 import numpy as np
 import oracle
@@ -13,10 +15,10 @@ import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 
 
-def plan(start: int = 0, dtype: str = "float16", threads: int = 128, target: str = "sm_90a") -> tc.Plan:
+def plan(start: int = 0, dtype: str = "float16", threads: int = 128, target: str = "sm_90a", **more: Any) -> tc.Plan:
     a = tc.Buffer((128, 64), dtype, space="global", name="A")
     s = tc.Buffer((128, 32), dtype, space="shared", name="s")
-    return tc.plan(s[:, :], a[:, start : start + 32], op="copy_async", scope=tc.cta(threads), target=target)
+    return tc.plan(s[:, :], a[:, start : start + 32], op="copy_async", scope=tc.cta(threads), target=target, **more)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def test_the_seeds_four_row_table(dtype: str, start: int, vec: int, cp_size: int
 
 def test_what_cannot_reach_four_bytes_is_declined() -> None:
     with pytest.raises(tc.NoVariantError) as caught:
-        plan(1)
+        plan(1, variant="ldgsts")
     assert "no vector width of 128, 64, 32 bits fits" in caught.value.declined["ldgsts"]
 
 
@@ -65,7 +67,7 @@ def test_loads_are_right_or_declined(dtype: str, start: int, swizzled: bool) -> 
     k = tc.KernelBuilder("k", threads=64)
     a, b = k.param("A", (32, 96), dtype), k.param("B", (32, 64), dtype)
     s = k.shared((32, 64), dtype, layout=layout, name="s")
-    k.cta.copy_async(s[:, :], a[:, start : start + 64])
+    k.cta.copy_async(s[:, :], a[:, start : start + 64], variant="ldgsts")
     k.cp_async_commit()
     k.cp_async_wait()
     k.cta_sync()

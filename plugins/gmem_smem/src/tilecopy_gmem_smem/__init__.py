@@ -15,8 +15,7 @@ from tilecopy_core.plugin import (
     VariantPlugin,
     VectorPartition,
     Verdict,
-    Walk,
-    batches,
+    at_edges,
     divides_threads,
     first_failure,
     hookimpl,
@@ -24,6 +23,7 @@ from tilecopy_core.plugin import (
     same,
     scope_in,
     synthesize,
+    through_registers,
     valid_copy,
     whole_byte_elements,
 )
@@ -38,6 +38,7 @@ variant = Variant(
     spaces=PAIRS,
     completion="barrier",
     threads="all",
+    edges=True,
 )
 
 PREDICATE = (
@@ -69,13 +70,12 @@ def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuil
     Vectors of 16 bytes that neighbouring threads continue stream past L1: whole sectors are touched once (2% on an
     H200, tests/benchmarks/bench_round_trip.py).
     """
-    thread = ptx.thread_index(request.scope)
-    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    streaming = partition.vec_bits == 128 and _neighbours_continue(request, partition)
-    for batch in batches(ptx, partition.outer, partition.vec_bits // 32):
-        loaded = [ptx.load(src.access(turn), partition.vec_bits, streaming=streaming) for turn in batch]
-        for turn, registers in zip(batch, loaded, strict=True):
-            ptx.store(dst.access(turn), partition.vec_bits, registers, streaming=streaming)
+
+    def rounds(part: VectorPartition) -> None:
+        streaming = part.vec_bits == 128 and _neighbours_continue(request, part)
+        through_registers(ptx, request, part, streaming=streaming)
+
+    at_edges(ptx, partition, request.scope, rounds)
 
 
 def _neighbours_continue(request: CopyRequest, partition: VectorPartition) -> bool:

@@ -14,8 +14,8 @@ from tilecopy_core.plugin import (
     VariantPlugin,
     VectorPartition,
     Verdict,
-    Walk,
-    batches,
+    asynchronously,
+    at_edges,
     divides_threads,
     first_failure,
     hookimpl,
@@ -40,6 +40,7 @@ variant = Variant(
     instructions="cp.async",
     completion="cp_async_group",
     threads="all",
+    edges=True,
 )
 
 PREDICATE = (
@@ -67,11 +68,7 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """One ``cp.async`` a round; no commit, no wait."""
-    thread = ptx.thread_index(request.scope)
-    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    for batch in batches(ptx, partition.outer, words_per_round=1):
-        for turn in batch:
-            ptx.cp_async(dst.access(turn).address, src.access(turn), partition.vec_bytes)
+    at_edges(ptx, partition, request.scope, lambda part: asynchronously(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
 )
 
 from .emission import emit
-from .partition import FragmentPartition, fragment_partition, register_layout, sliced_other
+from .partition import FragmentPartition, clipped, fragment_inside, fragment_partition, register_layout, sliced_other
 
 PAIRS = (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
 
@@ -34,6 +34,7 @@ variant = Variant(
     spaces=PAIRS,
     completion="barrier",
     threads="all",
+    edges=True,
 )
 
 PREDICATE = (
@@ -49,13 +50,14 @@ PREDICATE = (
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row."""
-    return first_failure(request, PREDICATE)
+    why = fragment_inside(request)
+    return Decline(why) if why else first_failure(clipped(request), PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
     """Per-thread atoms and the widest vector over them."""
-    return fragment_partition(request)
+    return fragment_partition(clipped(request))
 
 
 @hookimpl

@@ -5,29 +5,68 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import CopyRequest, PtxBuilder
+from tilecopy_core.plugin import Access, Address, CopyRequest, Outside, PtxBuilder, Register, choose
 
 from .partition import FragmentPartition
 
 
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """One access a vector, for the threads that own something."""
-    store = request.src is partition.fragment
+    """One access a vector, for the threads that own something; with a branch where the box may overhang."""
+    store, edge = request.src.buffer.space == "local", partition.edge
     with ExitStack() as stack:
-        guards = partition.guards(ptx.tid, ptx.cta_threads, store=store)
+        guards = partition.guards_of_threads(ptx.tid, ptx.cta_threads, store=store)
         if guards:
             stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))))
-        base = partition.offset(ptx.tid)
-        fragment, other = partition.fragment.buffer, partition.other.buffer
-        shape = (partition.outer, partition.vec)
-        memory = partition.memory.unswizzled
-        for turn in range(partition.outer):
-            register = int(partition.registers.apply(turn, 0, shape=shape)["m"])
-            address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
-            if store:
-                ptx.store(address, partition.vec_bits, ptx.read_local(fragment, register, partition.vec_bits))
-                continue
-            whole = ptx.local_words(fragment, register, partition.vec_bits)
-            loaded = ptx.load(address, partition.vec_bits, whole)
-            if whole is None:
-                ptx.write_local(fragment, register, partition.vec_bits, loaded)
+        if edge is None:
+            _vectors(request, partition, ptx)
+        else:
+            choose(ptx, edge.guards, lambda: _vectors(request, partition, ptx), lambda: _vectors(request, edge, ptx))
+
+
+def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
+    base = partition.offset(ptx.tid)
+    other = partition.other.buffer
+    shape = (partition.outer, partition.vec)
+    memory = partition.memory.unswizzled
+    for turn in range(partition.outer):
+        register = int(partition.registers.apply(turn, 0, shape=shape)["m"])
+        mask = ptx.all_of(
+            [
+                ptx.inside(partition.position(number, ptx.tid, turn), guard.size, guard.ends)
+                for number, guard in enumerate(partition.guards)
+            ]
+        )
+        address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
+        if request.src.buffer.space != "local":
+            _load(ptx, partition, register, Access(address), mask, request.outside)
+        elif mask is not False:
+            values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
+            ptx.store(_by(address, mask), partition.vec_bits, values)
+
+
+def _by(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access:
+    return Access(address, mask, fill) if isinstance(mask, Register) else Access(address)
+
+
+def _load(
+    ptx: PtxBuilder,
+    partition: FragmentPartition,
+    register: int,
+    access: Access,
+    mask: Register | bool,
+    outside: Outside | None,
+) -> None:
+    """A vector into the fragment; where it lies outside, what the request says."""
+    fragment, bits = partition.fragment.buffer, partition.vec_bits
+    fill = outside.words if outside is not None and outside.kind == "fill" else None
+    whole = ptx.local_words(fragment, register, bits)
+    if mask is False:
+        if fill is not None and whole is not None:
+            ptx.fill(whole, fill)
+        elif fill is not None:
+            ptx.write_local(fragment, register, bits, ptx.constant(fill, bits))
+        return
+    loaded = ptx.load(_by(access.address, mask, fill), bits, whole)
+    if whole is None:
+        kept = mask if isinstance(mask, Register) and fill is None else None
+        ptx.write_local(fragment, register, bits, loaded, guard=kept)

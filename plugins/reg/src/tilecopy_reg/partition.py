@@ -5,73 +5,34 @@ from __future__ import annotations
 from math import prod
 
 import attrs
-import numpy as np
 
 from tilecopy_core.plugin import (
     WIDTHS_BITS,
-    Axis,
     Condition,
     CopyRequest,
     Decline,
+    Digit,
     Expr,
+    Guard,
     Int,
     Iter,
+    Pair,
     Region,
     Run,
     Swizzle,
     TileLayout,
-    axis_index,
-    by_thread,
+    digits_of,
+    guards_of,
     m,
+    operands,
     orders_of,
+    owners,
     refine,
     sliced,
+    thread_axes,
+    why_no_owners,
     widest,
 )
-
-AXES = {
-    "thread": (),
-    "warp": ("laneid",),
-    "warpgroup": ("laneid", "wid_in_wg", "tid_in_wg"),
-    "cta": ("laneid", "warpid", "wid_in_wg", "wgid", "tid_in_wg", "tx"),
-}
-"""The thread axes that each scope spans; any other is coarser."""
-
-INDEPENDENT = (
-    {"tx"},
-    {"laneid", "warpid"},
-    {"laneid", "wid_in_wg", "wgid"},
-    {"tid_in_wg", "wgid"},
-)
-"""Axes that may stand together in one layout: none of them says again what another says."""
-
-
-@attrs.frozen
-class Digit:
-    """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
-
-    Attributes:
-        axis: the thread axis.
-        first: place of the first owner along the axis.
-        stride: threads from one step to the next.
-        extent: number of steps.
-        modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
-        step: elements that one step adds on the other side.
-        replica: the iter repeats the data; a store is done by step 0.
-    """
-
-    axis: Axis
-    first: int
-    stride: int
-    extent: int
-    modulus: int | None
-    step: Int
-    replica: bool = False
-
-    def value(self, tid: Int) -> Int:
-        """The digit of a thread."""
-        digit = (axis_index(self.axis, tid) - self.first) // self.stride
-        return digit if self.modulus is None else digit % self.modulus
 
 
 @attrs.frozen
@@ -89,6 +50,8 @@ class FragmentPartition:
         fragment: the register operand.
         other: the memory operand.
         narrowed: why each wider width was not taken.
+        guards: the dimensions of the other side that the box may leave; their coordinates are of a thread's own elements.
+        edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
     """
 
     outer: int
@@ -101,6 +64,8 @@ class FragmentPartition:
     fragment: Region
     other: Region
     narrowed: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    edge: FragmentPartition | None = None
 
     @property
     def swizzle(self) -> Swizzle | None:
@@ -109,9 +74,10 @@ class FragmentPartition:
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
+        guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x vec {self.vec} ({self.vec_bits} bits, {self.vec_bits // 8} bytes each) in each of "
-            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements a thread"
+            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements a thread{guarded}"
         )
 
     def offset(self, tid: Int) -> Int:
@@ -122,31 +88,54 @@ class FragmentPartition:
                 total = total + digit.value(tid) * digit.step
         return total
 
-    def conditions(self, tid: Int, *, store: bool) -> list[Condition | bool]:
-        """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas)."""
-        found: list[Condition | bool] = []
-        finest: dict[Axis, Digit] = {}
+    def position(self, number: int, tid: Int, turn: int) -> Int:
+        """Coordinate of a thread's vector along a guarded dimension of the other side."""
+        total = self.guards[number].position(turn * self.vec)
         for digit in self.digits:
-            value = digit.value(tid)
-            found.append(value == 0 if store and digit.replica else value < digit.extent)
-            if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
-                finest[digit.axis] = digit
-        for axis, digit in finest.items():
-            if digit.first:
-                found.append(axis_index(axis, tid) >= digit.first)
-            if digit.stride > 1:
-                found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
-        return found
+            if digit.along:
+                total = total + digit.value(tid) * digit.along[number]
+        return total
 
-    def guards(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+    def guards_of_threads(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
         """The conditions that some thread of the CTA does not meet."""
-        conditions = self.conditions(tid, store=store)
-        return [c for c in conditions if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
+        return owners(self.digits, tid, cta_threads, store=store)
 
 
-def operands(request: CopyRequest) -> tuple[Region, Region]:
-    """The register operand and the other one."""
-    return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
+def clipped(request: CopyRequest) -> CopyRequest:
+    """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
+    fragment, other = operands(request)
+    if not request.overhangs or any(isinstance(start, Expr) for start in fragment.starts):
+        return request
+    matched = zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (fragment, other)), strict=False)
+    starts, extents = list(fragment.starts), list(fragment.extents)
+    other_starts, other_extents = list(other.starts), list(other.extents)
+    for dim, facing in matched:
+        first = max(0, -int(starts[dim]))
+        last = min(extents[dim], fragment.buffer.shape[dim] - int(starts[dim]))
+        if last <= first:
+            return request
+        starts[dim], other_starts[facing] = starts[dim] + first, other_starts[facing] + first
+        extents[dim] = other_extents[facing] = last - first
+    if tuple(extents) == fragment.extents:
+        return request
+    own = Region(fragment.buffer, tuple(starts), tuple(extents))
+    facing_box = Region(other.buffer, tuple(other_starts), tuple(other_extents))
+    dst, src = (own, facing_box) if request.dst is fragment else (facing_box, own)
+    return attrs.evolve(request, dst=dst, src=src)
+
+
+def fragment_inside(request: CopyRequest) -> str | None:
+    """The register operand lies inside its shape, or what does not is nobody's concern."""
+    fragment, _ = operands(request)
+    dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
+    if dims and any(any(operands(clipped(request))[0].overhang(dim)) for dim in dims):
+        return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
+    if dims and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
+        return (
+            f"{fragment} overhangs dimension {dims[0]} of the register operand, and no thread owns what is to be filled; copy "
+            'with outside="keep", or from a fragment of the whole box'
+        )
+    return None
 
 
 def register_layout(request: CopyRequest) -> str | None:
@@ -158,54 +147,7 @@ def register_layout(request: CopyRequest) -> str | None:
     layout = fragment.sliced_layout()
     if layout is None:
         return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
-    kind = request.scope.kind
-    threads = _thread_axes(fragment)
-    for axis in threads:
-        if axis.name not in AXES[kind]:
-            return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
-        if isinstance(layout.offset_on(axis), Expr):
-            return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
-    if not any({axis.name for axis in threads} <= group for group in INDEPENDENT):
-        return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
-    if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
-        return f"register operand {fragment}: a register index that is not constant"
-    return _threads_exist(request, layout, threads) or _store_is_whole(request, threads)
-
-
-def _thread_axes(fragment: Region) -> list[Axis]:
-    """The thread axes of a fragment, those that a slice left one place of included: that place owns it."""
-    return [axis for axis in fragment.buffer.layout.axes if axis != m]
-
-
-def _places(request: CopyRequest, axis: Axis) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Place along an axis of each thread of the scope."""
-    threads = request.scope.threads
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = by_thread(axis_index(axis, request.scope.tid), threads)
-    return found
-
-
-def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
-    for axis in threads:
-        available, last = int(_places(request, axis).max()), layout.span(axis) - 1
-        if last > available:
-            return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
-    return None
-
-
-def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
-    """A store needs one owner an element: the axes must tell all threads of the scope apart."""
-    fragment, _ = operands(request)
-    if request.src is not fragment:
-        return None
-    places = [_places(request, axis) for axis in threads]
-    distinct = len(np.unique(np.stack(places), axis=1)[0]) if places else 1
-    if distinct != request.scope.threads:
-        named = ", ".join(a.name for a in threads) or "no thread axis"
-        return (
-            f"register operand {fragment.buffer.name} names {distinct} of the {request.scope.threads} threads of the "
-            f"{request.scope.kind} ({named}): each of the others holds its own values, so the store is ambiguous"
-        )
-    return None
+    return why_no_owners(request, layout)
 
 
 def sliced_other(request: CopyRequest) -> str | None:
@@ -220,24 +162,35 @@ def sliced_other(request: CopyRequest) -> str | None:
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """The partition that the register layout induces, with the widest vector."""
+    """The partition that the register layout induces, with the widest vector.
+
+    Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
+    """
+    _, other = operands(request)
+    inside = _induced(request, ())
+    guards = guards_of(other) if request.overhangs else ()
+    if not guards or isinstance(inside, Decline):
+        return inside
+    edge = _induced(request, guards)
+    if isinstance(edge, Decline):
+        return Decline(f"where the copy overhangs: {edge.reason}")
+    return attrs.evolve(inside, edge=edge)
+
+
+def _induced(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
+    """The partition whose vectors keep to some guards."""
     fragment, other = operands(request)
     layout, memory = fragment.sliced_layout(), sliced("other", other)
     assert layout is not None
     assert isinstance(memory, TileLayout)
-    pairs = refine(layout.shard, memory.shard)
+    pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
         return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
-    threads = [(register, step) for register, step in pairs if register.axis != m]
-    digits = _digits(threads, layout, _thread_axes(fragment))
+    digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits
-    steps = [Iter(digit.extent, digit.step) for digit in digits if not digit.replica and digit.extent > 1]
-    private = [(step, register) for register, step in pairs if register.axis == m]
-    found = [
-        _vectors(request, layout, memory, digits, steps, [a for a, _ in order], [b for _, b in order])
-        for order in orders_of(private)
-    ]
+    private = [(step, register, *along) for register, step, *along in pairs if register.axis == m]
+    found = [_vectors(request, layout, memory, digits, order, guards) for order in orders_of(private)]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, FragmentPartition) else 0)
 
 
@@ -246,12 +199,19 @@ def _vectors(
     layout: TileLayout,
     memory: TileLayout,
     digits: tuple[Digit, ...],
-    thread_iters: list[Iter],
-    memory_iters: list[Iter],
-    register_iters: list[Iter],
+    order: list[Pair],
+    guards: tuple[Guard, ...],
 ) -> FragmentPartition | Decline:
     """The partition of one order of a thread's private elements."""
     fragment, other = operands(request)
+    memory_iters, register_iters = [pair[0] for pair in order], [pair[1] for pair in order]
+    moving = [digit for digit in digits if not digit.replica and digit.extent > 1]
+    thread_iters = [Iter(digit.extent, digit.step) for digit in moving]
+    owned = tuple(guard.over([pair[2 + n] for pair in order]) for n, guard in enumerate(guards))
+    reached = [
+        guard.over([*(Iter(digit.extent, digit.along[n]) for digit in moving), *guard.coordinates.shard])
+        for n, guard in enumerate(owned)
+    ]
     count = prod(it.extent for it in memory_iters)
     runs = (
         Run(other, [*thread_iters, *memory_iters], memory.offset_on(m), memory.swizzle),
@@ -260,7 +220,9 @@ def _vectors(
 
     def contiguous(vec: int) -> str | None:
         whole = vec == 1 or (memory_iters and memory_iters[-1].extent % vec == 0)
-        return None if whole else f"a thread's {count} elements have no contiguous run of {vec}"
+        if not whole:
+            return f"a thread's {count} elements have no contiguous run of {vec}"
+        return next(filter(None, (guard.why_split(vec) for guard in reached)), None)
 
     width = widest(runs, WIDTHS_BITS, contiguous)
     if isinstance(width, Decline):
@@ -278,27 +240,5 @@ def _vectors(
         fragment,
         other,
         narrowed,
+        owned,
     )
-
-
-def _digits(threads: list[tuple[Iter, Iter]], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
-    entries = [(register, memory.stride, False) for register, memory in threads]
-    entries += [(it, 0, True) for it in layout.replica if it.axis != m]
-    if any(it.axis == m for it in layout.replica):
-        return Decline(f"the register layout {layout} has replicas along m")
-    digits: list[Digit] = []
-    for axis in axes:
-        first = layout.offset_on(axis)
-        assert isinstance(first, int)
-        along = sorted((int(e[0].stride), e[0].extent, e[1], e[2]) for e in entries if e[0].axis == axis)
-        for position, (stride, extent, step, replica) in enumerate(along):
-            above = along[position + 1][0] if position + 1 < len(along) else None
-            if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
-                return Decline(
-                    f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
-                )
-            digits.append(Digit(axis, first, stride, extent, None if above is None else above // stride, step, replica))
-        if not along:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
-            digits.append(Digit(axis, first, 1, 1, None, 0))
-    return tuple(digits)

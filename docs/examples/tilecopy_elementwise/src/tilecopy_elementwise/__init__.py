@@ -1,4 +1,4 @@
-"""copy -> ragged: global <-> shared copies of any element count, one element a thread and round."""
+"""copy -> elementwise: global <-> shared copies of any element count, one element a thread and round."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tilecopy_core.plugin import (
 PAIRS = (("global", "shared"), ("shared", "global"))
 
 variant = Variant(
-    name="ragged",
+    name="elementwise",
     op="copy",
-    priority=5,  # after gmem_smem: only what that declines comes here
+    priority=7,  # after gmem_smem: only what that declines comes here
     summary="any element count, one element a thread and round",
     spaces=PAIRS,
 )
@@ -39,7 +39,7 @@ PREDICATE = (
 
 
 @attrs.frozen
-class RaggedPartition:
+class ElementPartition:
     """Element ``i`` goes to thread ``i % threads`` in round ``i // threads``."""
 
     count: int
@@ -64,7 +64,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 
 @hookimpl
-def tilecopy_partition(request: CopyRequest) -> RaggedPartition | Decline:
+def tilecopy_partition(request: CopyRequest) -> ElementPartition | Decline:
     """Both sides in logical order."""
     sides = []
     for operand, region in (("destination", request.dst), ("source", request.src)):
@@ -72,11 +72,11 @@ def tilecopy_partition(request: CopyRequest) -> RaggedPartition | Decline:
         if isinstance(cut, Decline):
             return cut
         sides.append(Side(region, cut))
-    return RaggedPartition(request.dst.size, request.scope.threads, *sides)
+    return ElementPartition(request.dst.size, request.scope.threads, *sides)
 
 
 @hookimpl
-def tilecopy_emit(request: CopyRequest, partition: RaggedPartition, ptx: PtxBuilder) -> None:
+def tilecopy_emit(request: CopyRequest, partition: ElementPartition, ptx: PtxBuilder) -> None:
     """A load and a store a round, guarded where the last round is not full."""
     thread = ptx.thread_index(request.scope)
     bits = request.src.buffer.dtype.bits

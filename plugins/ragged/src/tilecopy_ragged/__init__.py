@@ -1,0 +1,85 @@
+"""copy -> ragged: what is left between global, shared and local memory, of any element count, thread count and start.
+
+The partition is that of gmem_smem, but the threads need not divide the vectors: in the last round those with a vector
+past the last one do nothing. A box that cuts inside an iter of its layout has each element's place computed; of a register
+fragment each thread goes through its registers and moves those that the box has.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    VectorPartition,
+    Verdict,
+    at_edges,
+    first_failure,
+    hookimpl,
+    no_replica,
+    scope_in,
+    through_registers,
+    valid_copy,
+    whole_byte_elements,
+)
+
+from .fragments import FragmentElements, emit_fragment, fragment_elements, why_not_fragment
+from .partition import ragged_partition
+
+variant = Variant(
+    name="ragged",
+    op="copy",
+    priority=5,
+    summary="vector loads and stores with a guarded last round; fragments element by element",
+    spaces=(
+        ("global", "shared"),
+        ("shared", "global"),
+        ("shared", "local"),
+        ("local", "shared"),
+        ("global", "local"),
+        ("local", "global"),
+    ),
+    completion="barrier",
+    threads="all",
+    edges=True,
+)
+
+PREDICATE = (
+    scope_in("thread", "warp", "warpgroup", "cta"),
+    valid_copy,
+    whole_byte_elements,
+    no_replica,
+)
+"""What the record does not declare, between global and shared memory."""
+FRAGMENT_PREDICATE = (*PREDICATE[:3], why_not_fragment)
+"""The same where one side is a register fragment."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, FRAGMENT_PREDICATE if "local" in request.spaces else PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
+    """``[outer, threads, vec]`` with a last round that may be short; of fragments, every register."""
+    return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
+    """Batches of loads, then their stores, guarded where vectors end; of fragments, one guarded access a register."""
+    if isinstance(partition, FragmentElements):
+        emit_fragment(request, partition, ptx)
+        return
+    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_ragged
+
+    return tilecopy_ragged

@@ -1,0 +1,62 @@
+"""copy_async -> ragged_async: what ldgsts declines, from global to shared memory.
+
+Vectors of 4 bytes and more go by ``cp.async``, narrower ones through registers: those are done earlier than the caller
+waits for, which an asynchronous copy may be. The caller commits and waits as for ldgsts.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    VectorPartition,
+    Verdict,
+    asynchronously,
+    at_edges,
+    first_failure,
+    hookimpl,
+)
+
+from . import PREDICATE
+from .partition import ragged_partition
+
+variant = Variant(
+    name="ragged_async",
+    op="copy_async",
+    priority=5,
+    summary="cp.async from global to shared memory, the last round guarded; narrow elements through registers",
+    spaces=(("global", "shared"),),
+    min_arch=80,
+    instructions="cp.async",
+    completion="cp_async_group",
+    threads="all",
+    edges=True,
+)
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table of ragged, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
+    """``[outer, threads, vec]`` with a last round that may be short."""
+    return ragged_partition(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
+    """One ``cp.async`` a round where it has the size, guarded where vectors end."""
+    at_edges(ptx, partition, request.scope, lambda part: asynchronously(ptx, request, part))
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_ragged.asynchronous as own  # noqa: PLW0406
+
+    return own

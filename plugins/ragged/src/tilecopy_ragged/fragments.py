@@ -1,0 +1,143 @@
+"""Register fragments whose boxes do not divide: each thread goes through its registers, and moves what is in the box."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import reduce
+from itertools import product
+
+import attrs
+
+from tilecopy_core.plugin import (
+    Access,
+    CopyRequest,
+    Decline,
+    Digit,
+    Int,
+    Iter,
+    PtxBuilder,
+    Region,
+    Register,
+    digits_of,
+    m,
+    operands,
+    owners,
+    thread_axes,
+    why_no_owners,
+)
+
+from .places import place_of, why_not_memory
+
+
+@attrs.frozen
+class FragmentElements:
+    """One element a register; its coordinates say whether the box has it.
+
+    Attributes:
+        fragment: the register operand.
+        other: the memory operand.
+        threads: threads of the scope.
+        digits: how a thread's id chooses its elements; their steps are row-major indices of the fragment's shape.
+        elements: ``(register, row-major index)`` of a thread's own elements, without the digits.
+    """
+
+    fragment: Region
+    other: Region
+    threads: int
+    digits: tuple[Digit, ...]
+    elements: tuple[tuple[int, int], ...]
+
+    @property
+    def vec_bits(self) -> int:
+        """Width of one access."""
+        return self.fragment.buffer.dtype.bits
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        return (
+            f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, those inside "
+            f"{self.fragment} moved"
+        )
+
+
+def why_not_fragment(request: CopyRequest) -> str | None:
+    """Why the register operand and the other one cannot be walked element by element, or None."""
+    fragment, other = operands(request)
+    layout, name = fragment.buffer.layout, fragment.buffer.name
+    if layout.swizzle is not None:
+        return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
+    if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
+        return f"{fragment} or {other} has replicas in memory"
+    if why := why_not_memory("the other operand", other.buffer):
+        return why
+    if other.buffer.align_bytes % other.buffer.dtype.bytes:
+        return (
+            f"{other.buffer.name}: aligned to {other.buffer.align_bytes} bytes, {other.buffer.dtype.bytes} are needed"
+        )
+    leaves = request.overhangs and any(any(fragment.overhang(dim)) for dim in range(len(fragment.starts)))
+    if leaves and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
+        return f'{fragment} overhangs, and no thread owns what is to be filled; copy with outside="keep"'
+    return why_no_owners(request, layout)
+
+
+def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
+    """Every register of the fragment, whatever the box."""
+    fragment, other = operands(request)
+    layout = fragment.buffer.layout
+    weight, threads, own = layout.size, [], []
+    for it in layout.shard:
+        weight //= it.extent
+        (own if it.axis == m else threads).append((it, Iter(it.extent, weight)))
+    digits = digits_of(threads, layout, thread_axes(fragment))
+    if isinstance(digits, Decline):
+        return digits
+    elements = []
+    for steps in product(*(range(it.extent) for it, _ in own)):
+        register = sum(step * int(it.stride) for step, (it, _) in zip(steps, own, strict=True))
+        index = sum(step * int(along.stride) for step, (_, along) in zip(steps, own, strict=True))
+        elements.append((register + int(layout.offset.get("m", 0)), index))
+    return FragmentElements(fragment, other, request.scope.threads, digits, tuple(elements))
+
+
+def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
+    """One guarded access a register, for the threads that own something."""
+    fragment, other, bits = partition.fragment, partition.other, partition.vec_bits
+    store = request.src.buffer.space == "local"
+    facing = dict(zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (other, fragment)), strict=True))
+    first: Int = 0
+    for digit in partition.digits:
+        if not digit.replica:
+            first = first + digit.value(ptx.tid) * digit.step
+    with ExitStack() as stack:
+        conditions = owners(partition.digits, ptx.tid, ptx.cta_threads, store=store)
+        if conditions:
+            stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, conditions))))
+        for register, index in partition.elements:
+            from_start, inner = [], fragment.buffer.layout.size
+            for dim, size in enumerate(fragment.buffer.shape):
+                inner //= size
+                coordinate = (first + index) // inner
+                from_start.append((coordinate % size if dim else coordinate) - fragment.starts[dim])
+            mine = ptx.all_of([ptx.inside(c, e) for c, e in zip(from_start, fragment.extents, strict=True)])
+            coordinates = [s + (from_start[facing[d]] if d in facing else 0) for d, s in enumerate(other.starts)]
+            ends = [other.overhang(d) if request.overhangs else (False, False) for d in range(len(coordinates))]
+            sizes = other.buffer.shape
+            there = ptx.all_of([ptx.inside(c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)])
+            both = ptx.all_of([mine, there])
+            if mine is False or (store and both is False):
+                continue
+            address = ptx.address(other.buffer, place_of(other.buffer, coordinates), other.buffer.layout.swizzle)
+            mask = both if isinstance(both, Register) else None
+            if store:
+                ptx.store(Access(address, mask), bits, ptx.read_local(fragment.buffer, register, bits))
+                continue
+            into = ptx.regs("b64", 1) if bits == 64 else ptx.regs("b32", max(1, bits // 32))
+            fill = request.outside.words if request.outside is not None and request.outside.kind == "fill" else None
+            if fill is not None and there is not True:
+                ptx.fill(into, fill)
+                both = mine
+            if ptx.all_of([mine, there]) is not False:
+                ptx.load(Access(address, mask), bits, into)
+            if both is not False:
+                guard = both if isinstance(both, Register) else None
+                ptx.write_local(fragment.buffer, register, bits, into, guard=guard)

@@ -1,0 +1,68 @@
+"""Rounds of which the last may be short, over layouts or over coordinates."""
+
+from __future__ import annotations
+
+import attrs
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Guard,
+    Int,
+    Side,
+    VectorPartition,
+    guards_of,
+    synthesize,
+)
+
+from .places import place_of, why_not_memory
+
+
+@attrs.frozen
+class Scattered(Side):
+    """An operand whose box is no layout of its own: the place of each element follows from its coordinates."""
+
+    def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
+        """Element offset (before the swizzle) of a thread's element in one round."""
+        flat, inner = round_index * shape[1] + thread, self.region.size
+        coordinates = []
+        for start, extent in zip(self.region.starts, self.region.extents, strict=True):
+            inner //= extent
+            coordinates.append(start + flat // inner % extent)
+        return place_of(self.region.buffer, coordinates)
+
+
+def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
+    """As wide as both sides allow; one element a thread and round where a box cuts inside an iter of its layout."""
+    for operand, region in (("destination", request.dst), ("source", request.src)):
+        if why := why_not_memory(operand, region.buffer):
+            return Decline(why)
+    if request.dst.sliced_layout() is None or request.src.sliced_layout() is None:
+        return _scattered(request)
+    return synthesize(request, leader=request.side_in("global"), ragged=True)
+
+
+def _scattered(request: CopyRequest) -> VectorPartition | Decline:
+    """Element ``i`` goes to thread ``i % threads`` in round ``i // threads``."""
+    count, threads, buffer = request.dst.size, request.scope.threads, request.dst.buffer
+    for region in (request.dst, request.src):
+        if region.buffer.align_bytes % buffer.dtype.bytes:
+            return Decline(
+                f"{region.buffer.name}: aligned to {region.buffer.align_bytes} bytes, {buffer.dtype.bytes} are needed"
+            )
+    dst, src = (Scattered(region, region.buffer.layout) for region in (request.dst, request.src))
+    edges = guards_of(request.dst, request.src) if request.overhangs else ()
+    rest = () if count % threads == 0 else (Guard.rest(request, count, 1),)
+    whole = VectorPartition(
+        -(-count // threads),
+        threads,
+        1,
+        buffer.dtype.bits,
+        dst,
+        src,
+        ("a box cuts inside an iter of its layout",),
+        rest,
+    )
+    if not edges:
+        return whole
+    return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *rest)))

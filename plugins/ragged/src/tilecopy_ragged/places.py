@@ -1,0 +1,28 @@
+"""Where an element lies, from its coordinates: what a layout of the whole buffer says of any box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilecopy_core.plugin import Buffer, Int
+
+
+def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
+    """Element offset (before the swizzle) of an element; of no meaning for coordinates outside the shape."""
+    index: Int = 0
+    for coordinate, size in zip(coordinates, buffer.shape, strict=True):
+        index = index * size + coordinate
+    layout = buffer.layout.unswizzled
+    place: Int = layout.offset.get("m", 0)
+    inner = layout.size
+    for it in layout.shard:
+        inner //= it.extent
+        place = place + index // inner % it.extent * it.stride
+    return place
+
+
+def why_not_memory(operand: str, buffer: Buffer) -> str | None:
+    """Why a buffer's layout is not over memory alone, or None."""
+    others = [axis.name for axis in buffer.layout.axes if axis != m]
+    named = ", ".join(others)
+    return f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}" if others else None

@@ -1,0 +1,376 @@
+"""Regions that overhang their arrays: what arrives, what is left alone, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import tiles
+
+import tilecopy_core as tc
+from tilecopy_core import R, S, TileLayout, laneid, warpid
+from tilecopy_core.assemblers import ASSEMBLERS, assemble
+
+SENTINEL = 7
+
+
+def check_tiles(
+    shape: tuple[int, int], tile: tuple[int, int], dtype: str = "float16", *, fill: Any = 0, halo: int = 0, **more: Any
+) -> tc.BuiltKernel:
+    """Run :func:`tiles` on the emulator and compare with NumPy; what lies between rows and after the last stays."""
+    kernel = tiles(shape, tile, dtype, outside="zero" if repr(fill) == "0" else fill, halo=halo, **more)
+    element, row = tc.dtype_of(dtype).numpy(), more.get("row") or shape[1]
+    memory = np.random.default_rng(0).integers(1, 9, (shape[0], row)).astype(element)
+    target = np.full((shape[0], row), SENTINEL, element)
+    a, b = memory[:, : shape[1]], target[:, : shape[1]]
+    counts = kernel.grid[1], kernel.grid[0]
+    c = np.zeros((*counts, tile[0] + 2 * halo, tile[1] + 2 * halo), element)
+    kernel(a, b, c, executor="emulator")
+    padded = np.full([n * t + 2 * halo for n, t in zip(counts, tile, strict=True)], fill, element)
+    padded[halo : halo + shape[0], halo : halo + shape[1]] = a
+    for i, j in np.ndindex(*counts):
+        box = padded[i * tile[0] :, j * tile[1] :][: c.shape[2], : c.shape[3]]
+        assert c[i, j].tobytes() == np.ascontiguousarray(box).tobytes(), (i, j)
+    if not halo:
+        assert np.array_equal(
+            b.view(f"u{element.itemsize}") if element.itemsize < 16 else b,
+            a.view(f"u{element.itemsize}") if element.itemsize < 16 else a,
+        )
+        assert (target[:, shape[1] :] == np.array(SENTINEL).astype(element)).all()
+    return kernel
+
+
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("fill", [0, -1.5, float("inf")])
+@pytest.mark.parametrize(
+    ("shape", "row"), [((100, 72), None), ((100, 76), 80), ((96, 77), 80)], ids=["any rows", "4 of 8", "any of 8"]
+)
+def test_tiles_at_the_edge_arrive_filled(shape: tuple[int, int], row: int | None, fill: float, op: str) -> None:
+    check_tiles(shape, (16, 64), row=row, fill=fill, op=op)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("bool", True),
+        ("uint8", 255),
+        ("int64", -(2**62)),
+        ("bfloat16", -0.0),
+        ("float8_e4m3fn", float("nan")),
+        ("complex64", 1 - 2j),
+        ("complex128", complex(0.5, -0.0)),
+    ],
+)
+def test_every_dtype_is_filled_with_its_bits(dtype: str, fill: Any) -> None:
+    check_tiles((37, 24), (16, 16), dtype, fill=fill)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_halo_tiles_overhang_at_both_ends(dtype: str) -> None:
+    check_tiles((64, 64), (16, 16), dtype, halo=1, threads=36)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [TileLayout(S[(16, 64) : (72, 1)]), tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[16, 64]))],
+    ids=["padded", "swizzled"],
+)
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+def test_shared_memory_may_be_padded_or_swizzled(layout: tc.Layout, op: str) -> None:
+    kernel = check_tiles((40, 72), (16, 64), layout=layout, op=op)
+    assert kernel.plans[0].partition.edge.vec_bits == 128
+
+
+def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
+    def edge_bits(columns: int, row: int = 1024) -> int:
+        return tiles((1000, columns), (64, 64), row=row).plans[0].partition.edge.vec_bits
+
+    assert [edge_bits(n) for n in (1000, 1004, 1002, 1001)] == [128, 64, 32, 16]
+    assert tiles((1000, 1024), (64, 64)).plans[0].partition.vec_bits == 128
+    assert tiles((1024, 1024), (64, 64)).plans[0].partition.edge is None, "the grid proves every tile inside"
+    assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
+
+
+def test_a_branch_is_all_that_a_tile_inside_pays() -> None:
+    kernel = tiles((1000, 1000), (64, 64), row=1024)
+    lines = kernel.ptx.splitlines()
+    before = next(i for i, line in enumerate(lines) if "bra.uni $inside_0" in line)
+    plain = tiles((1024, 1024), (64, 64), row=1024).ptx.splitlines()
+    head = [line for line in lines[:before] if (line.startswith("\t") and "setp" in line) or "and.pred" in line]
+    assert len(head) == 3, "one compare a dimension, and their conjunction"
+    first = lines.index("$inside_0:")
+    inside = lines[first + 1 : lines.index("$endinside_0:")]
+    assert (
+        len(inside)
+        == len([line for line in plain if "global" in line and "param" not in line and "cvta" not in line]) * 2 / 3
+    )
+
+
+def test_an_overhang_without_outside_is_an_error() -> None:
+    a = tc.Buffer((32, 32), "float32", space="global", name="A")
+    s = tc.Buffer((34, 32), "float32", space="shared", name="s")
+    for box in (a[-1:33, :], a[0:34, :]):
+        with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+            tc.plan(s[:, :], box, scope=tc.warp(), target="sm_90")
+    k = tc.KernelBuilder("k", threads=32)
+    b = k.param("B", (32,), "float32")
+    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+        k.load(b[32])
+    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+        k.store(b[-1], 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "outside"),
+    [
+        ("int8", 128),
+        ("uint8", -1),
+        ("int32", 0.5),
+        ("int32", -0.0),
+        ("int32", float("inf")),
+        ("float16", 65520),
+        ("float16", 0.1),
+        ("bfloat16", 257),
+        ("float8_e4m3fn", float("inf")),
+        ("float8_e4m3fnuz", -0.0),
+        ("float8_e8m0fnu", 0),
+        ("float32", 1j),
+        ("float32", True),
+        ("bool", 2),
+        ("complex64", 0.1),
+        ("float32", 10**400),
+        ("float64", 2**53 + 1),
+        ("float32", "Zero"),
+        ("float32", [0]),
+        ("float32", b"zero"),
+    ],
+)
+def test_a_fill_that_the_dtype_does_not_hold_is_refused(dtype: str, outside: Any) -> None:
+    a = tc.Buffer(40, dtype, space="global", name="A")
+    s = tc.Buffer(64, dtype, space="shared", name="s")
+    with pytest.raises(tc.RequestError, match="outside"):
+        tc.plan(s[:], a[0:64], scope=tc.warp(), target="sm_90", outside=outside)
+
+
+def copied(dst: Any, src: Any, dst_starts: Any, src_starts: Any, extents: Any, fill: Any) -> Any:
+    """What a copy between two boxes leaves, element by element."""
+    result = dst.copy()
+    for offset in np.ndindex(*extents):
+        to = tuple(a + b for a, b in zip(dst_starts, offset, strict=True))
+        at = tuple(a + b for a, b in zip(src_starts, offset, strict=True))
+        if all(0 <= i < n for i, n in zip(to, dst.shape, strict=True)):
+            if all(0 <= i < n for i, n in zip(at, src.shape, strict=True)):
+                result[to] = src[at]
+            elif fill != "keep":
+                result[to] = fill
+    return result
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_any_box_of_any_array(data: st.DataObject) -> None:
+    """Both operands overhang where they like, at starts known now or at launch; nothing else is touched or read."""
+    rank = data.draw(st.integers(1, 4), "rank")
+    extents = tuple(data.draw(st.sampled_from([1, 2, 3, 4, 8, 16][: 7 - rank]), "extent") for _ in range(rank))
+    dtype = data.draw(st.sampled_from(["uint8", "float16", "float32", "complex128"]), "dtype")
+    op = data.draw(st.sampled_from(["copy", "copy_async"]), "op")
+    fill = data.draw(st.sampled_from(["keep", 0, 3]), "fill")
+    scope, threads = data.draw(st.sampled_from([("cta", 32), ("cta", 24), ("warp", 32), ("thread", 1)]), "scope")
+
+    def array(name: str) -> tuple[tuple[int, ...], list[int], list[bool]]:
+        shape = tuple(data.draw(st.integers(1, 20 if rank < 3 else 5), f"{name} shape") for _ in extents)
+        starts = [data.draw(st.integers(-e, n), f"{name} start") for e, n in zip(extents, shape, strict=True)]
+        return shape, starts, [data.draw(st.booleans(), f"{name} symbolic") for _ in extents]
+
+    (shape, starts, dynamic), (tile, places, moving) = array("A"), array("s")
+    pad = data.draw(st.sampled_from([0, 0, 3]), "pad")
+    strides = np.cumprod([1, tile[-1] + pad, *tile[-2:0:-1]])[:rank][::-1].tolist()
+
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    first, last = k.param("first", tile, dtype), k.param("last", tile, dtype)
+    scalars = []
+
+    def given_as(value: int, symbolic: bool) -> Any:
+        if not symbolic:
+            return value
+        step = 4 if value % 4 == 0 else 1
+        scalars.append(value)
+        return k.scalar(f"n{len(scalars)}", lower=-100, upper=100, multiple_of=step)
+
+    box = tuple(slice(s, s + e) for s, e in zip(map(given_as, starts, dynamic), extents, strict=True))
+    place = tuple(slice(s, s + e) for s, e in zip(map(given_as, places, moving), extents, strict=True))
+    whole = (slice(None),) * rank
+    s = k.shared(tile, dtype, layout=TileLayout(S[tile : tuple(strides)]), name="s")
+    copies = getattr(k, scope)
+    copies.copy(s[whole], first[whole])
+    k.cta_sync()
+    getattr(copies, op)(s[place], a[box], outside="zero" if fill == 0 else fill)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    copies.copy(last[whole], s[whole])
+    copies.copy(b[box], s[place], outside=fill)
+    kernel = k.build(target="sm_80", grid=1)
+
+    element = tc.dtype_of(dtype).numpy()
+    rng = np.random.default_rng(0)
+    x, y, before = (rng.integers(4, 9, n).astype(element) for n in (shape, shape, tile))
+    filled = copied(before, x, places, starts, extents, fill)
+    target, out = y.copy(), np.zeros_like(before)
+    kernel(x, target, before, out, *scalars, executor="emulator")
+    assert np.array_equal(out, filled)
+    assert np.array_equal(target, copied(y, filled, starts, places, extents, fill))
+
+
+FRAGMENTS = {
+    "a row a lane": ((32, 8), TileLayout(S[(32, 8) : (1 @ laneid, 1)]), 32),
+    "two warps, lanes in pairs": ((32, 16), TileLayout(S[(2, 16, 2, 8) : (1 @ warpid, 2 @ laneid, 1 @ laneid, 1)]), 64),
+    "registers between lanes": ((32, 4), TileLayout(S[(8, 4, 2, 2) : (4 @ laneid, 1 @ laneid, 2, 1)]), 32),
+    "replicas": ((8, 8), TileLayout(S[(8, 8) : (4 @ laneid, 1)] + R[4 : 1 @ laneid]), 32),
+}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("fill", [0, -1.5, "keep"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_fragments_are_loaded_and_stored_at_the_edge(name: str, fill: Any, dtype: str, symbolic: bool) -> None:
+    extents, layout, threads = FRAGMENTS[name]
+    shape, element = (29, 12), tc.dtype_of(dtype).numpy()
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", shape, dtype), k.param("B", shape, dtype)
+    first, last = k.param("first", extents, dtype), k.param("last", extents, dtype)
+    row, column = (k.scalar("row", lower=-99), k.scalar("column", lower=-99, multiple_of=2)) if symbolic else (-3, 6)
+    box = (slice(row, row + extents[0]), slice(column, column + extents[1]))
+    frag = k.local(extents, dtype, layout=layout)
+    k.cta.copy(frag[:, :], first[:, :])
+    k.cta.copy(frag[:, :], a[box], outside=fill)
+    k.cta.copy(last[:, :], frag[:, :])
+    k.cta.copy(b[box], frag[:, :], outside="keep")
+    kernel = k.build(target="sm_80", grid=1)
+    for starts in [(-3, 6)] + [(0, 2), (28, -4), (-40, 0)] * symbolic:
+        rng = np.random.default_rng(0)
+        x, y, before = (rng.integers(1, 9, n).astype(element) for n in (shape, shape, extents))
+        after = copied(before, x, (0, 0), starts, extents, fill)
+        target, out = y.copy(), np.zeros_like(before)
+        kernel(x, target, before, out, *(starts if symbolic else ()), executor="emulator")
+        assert np.array_equal(out, after)
+        assert np.array_equal(target, copied(y, after, starts, (0, 0), extents, "keep"))
+
+
+def test_a_fragment_may_overhang_too() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (40, 12), "float32"), k.param("B", (40, 12), "float32")
+    frag = k.local((32, 8), "float32", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
+    k.warp.copy(frag[-2:38, -2:10], a[:, :], outside="zero")
+    k.warp.copy(b[:, :], frag[-2:38, -2:10], outside="keep")
+    kernel = k.build(target="sm_80", grid=1)
+    x, y = np.arange(480, dtype=np.float32).reshape(40, 12), np.full((40, 12), -1, np.float32)
+    kernel(x, y, executor="emulator")
+    want = np.full((40, 12), -1, np.float32)
+    want[2:34, 2:10] = x[2:34, 2:10]
+    assert np.array_equal(y, want)
+    with pytest.raises(tc.NoVariantError, match="no thread owns what is to be filled"):
+        tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+
+
+def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:
+    a = tc.Buffer((64, 8), "uint8", space="shared", name="a")
+    b = tc.Buffer((64, 8), "uint8", space="shared", name="b")
+    with pytest.raises(tc.NoVariantError) as caught:
+        tc.plan(b[0:64, :], a[8:72, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
+    assert "dsmem copies whole boxes alone; let starts be proved inside" in caught.value.declined["dsmem"]
+    plan = tc.plan(b[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
+    assert plan.variant == "dsmem", "what lies inside may have any outside="
+
+
+def test_the_grid_proves_tiles_inside_and_leaves_the_text_as_it_was() -> None:
+    def made(**outside: Any) -> str:
+        k = tc.KernelBuilder("k", threads=128)
+        a, s = k.param("A", (128, 64), "float16"), k.shared((64, 64), "float16", name="s")
+        k.cta.copy(s[:, :], a[k.block_id() * 64 : k.block_id() * 64 + 64, :], **outside)
+        return k.build(target="sm_90", grid=2).ptx
+
+    assert made(outside="zero") == made()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
+def test_edge_copies_assemble(target: str) -> None:
+    kernels = [
+        tiles((100, 72), (16, 64), outside=outside, op=op, target=target, halo=halo, grid=grid)
+        for outside in ("zero", 1, "keep")
+        for op, halo, grid in (("copy", 0, True), ("copy_async", 0, False), ("copy_async", 1, True))
+    ]
+    for kernel in kernels:
+        for assembler in ASSEMBLERS:
+            assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("grid", [(16,), None])
+def test_a_pipeline_over_ragged_rows(dtype: str, grid: tuple[int] | None) -> None:
+    """M = 1000 rows of K = 77: three stages in flight, zeros past the last column and row."""
+    rows, columns, stages = 1000, 77, 3
+    k = tc.KernelBuilder("pipeline", threads=64)
+    a, b = k.param("A", (rows, columns), dtype), k.param("B", (rows, 80), dtype)
+    tile = k.shared((stages, 64, 16), dtype, name="tile")
+    y = k.block_id("x")
+
+    def fetch(turn: Any) -> None:
+        box = a[y * 64 : y * 64 + 64, turn * 16 : turn * 16 + 16]
+        k.cta.copy_async(tile[turn % stages, :, :], box, outside="zero")
+        k.cp_async_commit()
+
+    for turn in range(stages - 1):
+        fetch(turn)
+    for turn in k.range(5):
+        k.cp_async_wait(stages - 2)
+        k.cta_sync()
+        k.cta.copy(b[y * 64 : y * 64 + 64, turn * 16 : turn * 16 + 16], tile[turn % stages, :, :], outside="keep")
+        fetch(turn + stages - 1)
+    k.cp_async_wait(0)  # what the last turns fetched is nobody's, and must have landed before the end
+    kernel = k.build(target="sm_80", grid=grid)
+    x, out = np.random.default_rng(0).random((rows, columns)).astype(dtype), np.full((rows, 80), 7, dtype)
+    kernel(x, out, grid=16 if grid is None else None, executor="emulator")
+    assert np.array_equal(out[:, :columns], x) and not out[:, columns:].any()
+
+
+def test_edges_roll_past_the_unroll_limit() -> None:
+    check_tiles((70, 130), (65, 129), "uint8", threads=32)
+    check_tiles((70, 130), (65, 129), "float32", threads=32, fill=2, op="copy_async")
+
+
+def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
+    asked: list[bool] = []
+
+    class Eager:
+        variant = tc.Variant(
+            name="eager", op="copy", priority=99, summary="takes everything", spaces=(("global", "shared"),)
+        )
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> Any:
+            asked.append(request.overhangs)
+            return tc.Decline("only looking")
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> Any:
+            return tc.Decline("only looking")
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None:
+            raise AssertionError
+
+    registry = tc.Registry()
+    registry.register(Eager(), name="eager")
+    a = tc.Buffer((64, 64), "float32", space="global", name="A")
+    s = tc.Buffer((64, 64), "float32", space="shared", name="s")
+    for box in (a[1:65, :], a[:, :]):
+        plan = tc.plan(s[:, :], box, scope=tc.warp(), target="sm_80", outside=0, registry=registry)
+        assert plan.variant == "gmem_smem"
+    assert asked == [False]

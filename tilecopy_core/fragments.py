@@ -1,0 +1,170 @@
+"""Who owns what of a register operand: its layout's thread axes become digits of a thread's id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from .expr import Condition, Expr, Int
+from .layout import Axis, Iter, TileLayout, m
+from .memory import Region
+from .partition import Pair
+from .request import CopyRequest, Decline
+from .scope import axis_index, by_thread
+
+AXES = {
+    "thread": (),
+    "warp": ("laneid",),
+    "warpgroup": ("laneid", "wid_in_wg", "tid_in_wg"),
+    "cta": ("laneid", "warpid", "wid_in_wg", "wgid", "tid_in_wg", "tx"),
+}
+"""The thread axes that each scope spans; any other is coarser."""
+
+INDEPENDENT = (
+    {"tx"},
+    {"laneid", "warpid"},
+    {"laneid", "wid_in_wg", "wgid"},
+    {"tid_in_wg", "wgid"},
+)
+"""Axes that may stand together in one layout: none of them says again what another says."""
+
+
+@attrs.frozen
+class Digit:
+    """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
+
+    Attributes:
+        axis: the thread axis.
+        first: place of the first owner along the axis.
+        stride: threads from one step to the next.
+        extent: number of steps.
+        modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
+        step: elements that one step adds on the other side.
+        replica: the iter repeats the data; a store is done by step 0.
+        along: coordinates that one step adds along each guarded dimension.
+    """
+
+    axis: Axis
+    first: int
+    stride: int
+    extent: int
+    modulus: int | None
+    step: Int
+    replica: bool = False
+    along: tuple[Int, ...] = ()
+
+    def value(self, tid: Int) -> Int:
+        """The digit of a thread."""
+        digit = (axis_index(self.axis, tid) - self.first) // self.stride
+        return digit if self.modulus is None else digit % self.modulus
+
+
+def conditions(digits: Sequence[Digit], tid: Int, *, store: bool) -> list[Condition | bool]:
+    """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas)."""
+    found: list[Condition | bool] = []
+    finest: dict[Axis, Digit] = {}
+    for digit in digits:
+        value = digit.value(tid)
+        found.append(value == 0 if store and digit.replica else value < digit.extent)
+        if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
+            finest[digit.axis] = digit
+    for axis, digit in finest.items():
+        if digit.first:
+            found.append(axis_index(axis, tid) >= digit.first)
+        if digit.stride > 1:
+            found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
+    return found
+
+
+def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+    """The conditions that some thread of the CTA does not meet."""
+    found = conditions(digits, tid, store=store)
+    return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
+
+
+def operands(request: CopyRequest) -> tuple[Region, Region]:
+    """The register operand and the other one."""
+    return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
+
+
+def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
+    """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
+    fragment, _ = operands(request)
+    name = fragment.buffer.name
+    kind = request.scope.kind
+    threads = thread_axes(fragment)
+    for axis in threads:
+        if axis.name not in AXES[kind]:
+            return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
+        if isinstance(layout.offset_on(axis), Expr):
+            return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
+    if not any({axis.name for axis in threads} <= group for group in INDEPENDENT):
+        return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
+    if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
+        return f"register operand {fragment}: a register index that is not constant"
+    return _threads_exist(request, layout, threads) or _store_is_whole(request, threads)
+
+
+def thread_axes(fragment: Region) -> list[Axis]:
+    """The thread axes of a fragment, those that a slice left one place of included: that place owns it."""
+    return [axis for axis in fragment.buffer.layout.axes if axis != m]
+
+
+def _places(request: CopyRequest, axis: Axis) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Place along an axis of each thread of the scope."""
+    threads = request.scope.threads
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = by_thread(axis_index(axis, request.scope.tid), threads)
+    return found
+
+
+def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
+    for axis in threads:
+        available, last = int(_places(request, axis).max()), layout.span(axis) - 1
+        if last > available:
+            return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
+    return None
+
+
+def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
+    """A store needs one owner an element: the axes must tell all threads of the scope apart."""
+    fragment, _ = operands(request)
+    if request.src is not fragment:
+        return None
+    places = [_places(request, axis) for axis in threads]
+    distinct = len(np.unique(np.stack(places), axis=1)[0]) if places else 1
+    if distinct != request.scope.threads:
+        named = ", ".join(a.name for a in threads) or "no thread axis"
+        return (
+            f"register operand {fragment.buffer.name} names {distinct} of the {request.scope.threads} threads of the "
+            f"{request.scope.kind} ({named}): each of the others holds its own values, so the store is ambiguous"
+        )
+    return None
+
+
+def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
+    """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = []
+    for register, memory, *guarded in threads:
+        entries.append((register, memory.stride, False, tuple(it.stride for it in guarded)))
+    entries += [(it, 0, True, ()) for it in layout.replica if it.axis != m]
+    if any(it.axis == m for it in layout.replica):
+        return Decline(f"the register layout {layout} has replicas along m")
+    digits: list[Digit] = []
+    for axis in axes:
+        first = layout.offset_on(axis)
+        assert isinstance(first, int)
+        own = sorted((e for e in entries if e[0].axis == axis), key=lambda e: (int(e[0].stride), e[0].extent))
+        for position, (it, step, replica, along) in enumerate(own):
+            stride, extent = int(it.stride), it.extent
+            above = int(own[position + 1][0].stride) if position + 1 < len(own) else None
+            if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
+                return Decline(
+                    f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
+                )
+            modulus = None if above is None else above // stride
+            digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))
+        if not own:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
+            digits.append(Digit(axis, first, 1, 1, None, 0))
+    return tuple(digits)
