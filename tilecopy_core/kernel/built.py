@@ -14,7 +14,7 @@ from ..expr import Int, Symbol, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
-from ..scope import block_index, cluster_rank
+from ..scope import bounded_by, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, ScalarParameter, integer
@@ -205,11 +205,6 @@ class BuiltKernel:
         return chosen
 
 
-def bounded_by(grid: Dim3) -> dict[Symbol, Int]:
-    """Block ids as a grid bounds them."""
-    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=True)}
-
-
 def dim3(value: Sequence[int] | int, what: str) -> Dim3:
     """One to three counts as three.
 
@@ -266,7 +261,7 @@ def lower_kernel(
     shared = SharedPlan.of(described.shared, chosen)
     bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
-    context = Lowering(ptx, chosen, registry or default_registry(), {} if grid3 is None else bounded_by(grid3))
+    context = Lowering(ptx, chosen, registry or default_registry(), grid3)
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else p

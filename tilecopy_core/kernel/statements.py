@@ -16,7 +16,7 @@ from ..outside import Outside
 from ..ptx import PtxBuilder
 from ..registry import Registry
 from ..request import CopyRequest, check_request
-from ..scope import ActiveThreads, Scope
+from ..scope import ActiveThreads, Scope, bounded_by
 from ..target import Target
 from .values import Value, bind_loaded, lower_condition, stored_bits
 
@@ -47,7 +47,7 @@ class Lowering:
         ptx: receives the instructions.
         target: the architecture.
         registry: the variants to ask.
-        known: block ids as the grid bounds them, where it is given at build.
+        grid: CTAs along x, y, z, where they are given at build.
         plans: the plan of each copy, in order.
         origins: what each statement is and where it was made, by its number; 0 is none.
     """
@@ -55,7 +55,7 @@ class Lowering:
     ptx: PtxBuilder
     target: Target
     registry: Registry
-    known: Mapping[Symbol, Int] = attrs.field(factory=dict)
+    grid: tuple[int, int, int] | None = None
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
 
@@ -100,9 +100,8 @@ class Copy:
         """Dispatch and emit."""
         dst, src = self.dst, self.src
         if self.outside is not None:  # what the grid bounds may be proved inside
-            dst, src = (
-                attrs.evolve(r, starts=tuple(substitute(s, context.known) for s in r.starts)) for r in (dst, src)
-            )
+            known = bounded_by(context.grid or ())
+            dst, src = (attrs.evolve(r, starts=tuple(substitute(s, known) for s in r.starts)) for r in (dst, src))
         request = CopyRequest(
             op=self.op,
             dst=dst,
