@@ -198,13 +198,14 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
     pairs: list[Pair] = []
     while all(stacks):
         last = [stack.pop() for stack in stacks]
-        extent = min(it.extent for it in last)
-        for stack, it in zip(stacks, last, strict=True):
-            if it.extent % extent:
-                return None
+        extent = min([it.extent for it in last])
+        for place, it in enumerate(last):
             if it.extent > extent:
-                stack.append(Iter(it.extent // extent, it.stride * extent, it.axis))
-        pairs.append(tuple(Iter(extent, it.stride, it.axis) for it in last))
+                if it.extent % extent:
+                    return None
+                stacks[place].append(Iter(it.extent // extent, it.stride * extent, it.axis))
+                last[place] = Iter(extent, it.stride, it.axis)
+        pairs.append(tuple(last))
     return pairs[::-1]
 
 

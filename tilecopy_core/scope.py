@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from .errors import RequestError
-from .expr import Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, substitute, symbols_of
+from .expr import Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, only_symbol, substitute, symbols_of
 from .layout import Axis
 
 WARP_THREADS = 32
@@ -239,6 +239,11 @@ def block_index(dim: str, count: int | None = None) -> Int:
     """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
+
+
+def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
+    """The symbols of block ids, and the same as a grid of so many CTAs bounds them."""
+    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 
 def cluster_rank(count: int = 16) -> Int:

@@ -16,7 +16,7 @@ from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
 from ..running import choose_executor
-from ..scope import GRID_LIMIT, block_index, cluster_rank
+from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
@@ -269,11 +269,6 @@ class BuiltKernel:
             raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
         chosen = self.executors[name] = choose_executor(name, self)
         return chosen
-
-
-def bounded_by(grid: Dim3) -> dict[Symbol, Int]:
-    """Block ids as a grid bounds them."""
-    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=True)}
 
 
 def _said(grid: Any, values: tuple[int, ...]) -> str:

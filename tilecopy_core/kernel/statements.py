@@ -102,9 +102,8 @@ class Copy:
         """Dispatch and emit."""
         dst, src = self.dst, self.src
         if self.outside is not None:  # what the grid bounds may be proved inside
-            dst, src = (
-                attrs.evolve(r, starts=tuple(substitute(s, context.known) for s in r.starts)) for r in (dst, src)
-            )
+            known = context.known
+            dst, src = (attrs.evolve(r, starts=tuple(substitute(s, known) for s in r.starts)) for r in (dst, src))
         request = CopyRequest(
             op=self.op,
             dst=dst,

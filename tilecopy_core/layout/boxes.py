@@ -88,7 +88,10 @@ def box(
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
     """Whether ``[start, start + extent)`` is certainly not inside ``[0, size)``."""
-    room, (_, upper) = bounds_of(add(size, mul(add(start, extent), -1)))[1], bounds_of(start)
+    lower, upper = bounds_of(start)
+    if not isinstance(size, Expr):
+        return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
+    room = bounds_of(add(size, mul(add(start, extent), -1)))[1]
     return (room is not None and room < 0) or (upper is not None and upper < 0)
 
 

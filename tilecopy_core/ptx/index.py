@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import Any
+from typing import overload
 
 from ..errors import PtxError
 from ..expr import (
@@ -372,7 +372,13 @@ class IndexEmitter(Emitter):
             )
         return total
 
-    def opposite(self, predicate: Register | bool) -> Any:
+    @overload
+    def opposite(self, predicate: Register) -> Register: ...
+
+    @overload
+    def opposite(self, predicate: bool) -> bool: ...
+
+    def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
             return not predicate

@@ -26,7 +26,7 @@ from tilecopy_core.plugin import (
     why_no_owners,
 )
 
-from .places import place_of, why_not_memory
+from .places import place_of, tile_layout, why_not_memory
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class FragmentElements:
 def why_not_fragment(request: CopyRequest) -> str | None:
     """Why the register operand and the other one cannot be walked element by element, or None."""
     fragment, other = operands(request)
-    layout, name = fragment.buffer.layout, fragment.buffer.name
+    layout, name = tile_layout(fragment.buffer), fragment.buffer.name
     if layout.swizzle is not None:
         return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
     if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
@@ -83,8 +83,10 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
     """Every register of the fragment, whatever the box."""
     fragment, other = operands(request)
-    layout = fragment.buffer.layout
-    weight, threads, own = layout.size, [], []
+    layout = tile_layout(fragment.buffer)
+    weight = layout.size
+    threads: list[tuple[Iter, Iter]] = []
+    own: list[tuple[Iter, Iter]] = []
     for it in layout.shard:
         weight //= it.extent
         (own if it.axis == m else threads).append((it, Iter(it.extent, weight)))
@@ -113,7 +115,7 @@ def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBui
         if conditions:
             stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, conditions))))
         for register, index in partition.elements:
-            from_start, inner = [], fragment.buffer.layout.size
+            from_start, inner = [], tile_layout(fragment.buffer).size
             for dim, size in enumerate(fragment.buffer.shape):
                 inner //= size
                 coordinate = (first + index) // inner

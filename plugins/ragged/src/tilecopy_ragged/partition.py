@@ -15,7 +15,7 @@ from tilecopy_core.plugin import (
     synthesize,
 )
 
-from .places import place_of, why_not_memory
+from .places import place_of, tile_layout, why_not_memory
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def _scattered(request: CopyRequest) -> VectorPartition | Decline:
             return Decline(
                 f"{region.buffer.name}: aligned to {region.buffer.align_bytes} bytes, {buffer.dtype.bytes} are needed"
             )
-    dst, src = (Scattered(region, region.buffer.layout) for region in (request.dst, request.src))
+    dst, src = (Scattered(region, tile_layout(region.buffer)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.overhangs else ()
     rest = () if count % threads == 0 else (Guard.rest(request, count, 1),)
     whole = VectorPartition(

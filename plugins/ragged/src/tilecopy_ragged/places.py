@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilecopy_core.plugin import Buffer, Int
+from tilecopy_core.plugin import Buffer, Int, TileLayout, m
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
     """Element offset (before the swizzle) of an element; of no meaning for coordinates outside the shape."""
+    if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride a dimension
+        along: Int = 0
+        for coordinate, stride in zip(coordinates, buffer.layout.strides, strict=True):
+            along = along + coordinate * stride
+        return along
     index: Int = 0
     for coordinate, size in zip(coordinates, buffer.shape, strict=True):
         index = index * size + coordinate
@@ -26,3 +31,9 @@ def why_not_memory(operand: str, buffer: Buffer) -> str | None:
     others = [axis.name for axis in buffer.layout.axes if axis != m]
     named = ", ".join(others)
     return f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}" if others else None
+
+
+def tile_layout(buffer: Buffer) -> TileLayout:
+    """The layout of a buffer some box of which is no layout of its own: that of one with a symbolic shape always is."""
+    assert isinstance(buffer.layout, TileLayout)
+    return buffer.layout
