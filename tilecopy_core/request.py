@@ -129,6 +129,10 @@ class Decline:
 Verdict = Accept | Decline
 
 
+def _types(value: type | tuple[type, ...]) -> tuple[type, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 @attrs.frozen
 class Option:
     """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
@@ -149,7 +153,7 @@ class Option:
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
         lambda value: value != () and _is_tuple_of(value, lambda one: isinstance(one, type)),
-        converter=lambda value: value if isinstance(value, tuple) else (value,),
+        converter=_types,
     )
     meaning: str = _field("a text that says what the value is", _is_text)
     required: bool | str = _field(

@@ -85,8 +85,8 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
     fragment, other = operands(request)
     layout = tile_layout(fragment.buffer)
     weight = layout.size
-    threads: list[tuple[Iter, Iter]] = []
-    own: list[tuple[Iter, Iter]] = []
+    threads: list[tuple[Iter, ...]] = []
+    own: list[tuple[Iter, ...]] = []
     for it in layout.shard:
         weight //= it.extent
         (own if it.axis == m else threads).append((it, Iter(it.extent, weight)))
