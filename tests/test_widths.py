@@ -141,7 +141,14 @@ def check_width(case: dict[str, Any]) -> str:
     allowed = tuple(bits for bits in allowed if bits <= align * 8)
     wanted = widest(judged, dtype.bits, chunk, case["threads"], allowed)
     try:
-        plan = tc.plan(regions[1], regions[0], scope=tc.cta(case["threads"]), target="sm_90a", op=case["op"])
+        plan = tc.plan(
+            regions[1],
+            regions[0],
+            scope=tc.cta(case["threads"]),
+            target="sm_90a",
+            op=case["op"],
+            variant={"copy": "gmem_smem", "copy_async": "ldgsts"}[case["op"]],
+        )
     except tc.NoVariantError as error:
         if "not a layout of its own" in str(error):
             return "not a layout"
@@ -225,7 +232,9 @@ def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, 
     wanted = widest(places_at, dtype.bits, chunk, 1, (128, 64, 32, 16, 8))
     regions = [fragment[:, start : start + extent], memory[:, case["first"] : case["first"] + extent]]
     try:
-        plans = [tc.plan(dst, src, scope=tc.warp(), target="sm_90a") for dst, src in (regions, regions[::-1])]
+        plans = [
+            tc.plan(dst, src, scope=tc.warp(), target="sm_90a", variant="reg") for dst, src in (regions, regions[::-1])
+        ]
     except tc.NoVariantError as error:
         assert "not a layout of its own" in str(error), error
         return

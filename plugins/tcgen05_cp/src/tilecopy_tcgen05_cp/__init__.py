@@ -37,7 +37,7 @@ variant = Variant(
     spaces=PAIRS,
     min_arch=100,
     instructions="tcgen05",
-    options=(Option("cta_group", int, "1 or 2, the CTAs that take part", default=1),),
+    options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part", default=1),),
     completion="tcgen05_commit",
     completion_steps=(
         "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
