@@ -33,10 +33,13 @@ def main() -> None:
     python = sys.executable
     pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
-    files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory")]
-    results.append(run("GPU tests of views, sizes, indices", [*pytest, *files, "-k", "gpu"], 120, 10))
-    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch"):
+    files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
+    results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
+    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch", "bench_edges"):
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
+    results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
+    if shutil.which("ncu") is not None:
+        results.append(run("profile and ncu agree", [python, str(TESTS / "profile_agreement.py")], 150, 26))
     sanitizer = shutil.which("compute-sanitizer")
     for tool in SANITIZER_TOOLS:
         if sanitizer is None:

@@ -374,3 +374,35 @@ def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
         plan = tc.plan(s[:, :], box, scope=tc.warp(), target="sm_80", outside=0, registry=registry)
         assert plan.variant == "gmem_smem"
     assert asked == [False]
+
+
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("fill", ["zero", "keep", -1.5])
+def test_on_the_gpu(gpu: str, op: str, fill: Any) -> None:
+    """Halo tiles of an array that no tile divides, by symbolic and by proved starts: as NumPy says, and nothing else touched."""
+    rows, columns = 131, 77
+    for grid in ((3, 2), None):
+        k = tc.KernelBuilder("halo", threads=128)
+        a, b = k.param("A", (rows, columns), "float32"), k.param("B", (2, 3, 66, 50), "float32")
+        tile = k.shared((66, 50), "float32", name="tile")
+        x, y = k.block_id("x"), k.block_id("y")
+        k.cta.copy(tile[:, :], b[y, x, :, :])
+        k.cta_sync()
+        box = a[y * 64 - 1 : y * 64 + 65, x * 48 - 1 : x * 48 + 49]
+        getattr(k.cta, op)(tile[:, :], box, outside=fill)
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+        k.cta_sync()
+        k.cta.copy(b[y, x, :, :], tile[:, :])
+        kernel = k.build(target=gpu, grid=grid)
+        source = np.random.default_rng(0).random((rows, columns)).astype(np.float32)
+        result = np.full((2, 3, 66, 50), 7, np.float32)
+        kernel(source, result, grid=None if grid else (3, 2), executor="cuda")
+        padded = np.full(
+            (rows + 200, columns + 200), 7 if fill == "keep" else 0 if fill == "zero" else fill, np.float32
+        )
+        padded[1 : rows + 1, 1 : columns + 1] = source
+        for at_y in range(2):
+            for at_x in range(3):
+                wanted = padded[at_y * 64 : at_y * 64 + 66, at_x * 48 : at_x * 48 + 50]
+                assert np.array_equal(result[at_y, at_x], wanted)
