@@ -18,7 +18,8 @@ OUTPUT = re.compile(r"\n*```text\n(.*?)```", re.S)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    document = Sybil(parsers=[PythonCodeBlockParser()]).parse(page.relative_to(ROOT))  # so that messages hold no checkout's path
+    # The relative path, so that messages in the page name no checkout.
+    document = Sybil(parsers=[PythonCodeBlockParser()]).parse(page.relative_to(ROOT))
     rewritten: list[tuple[int, int, str]] = []
     for example in document.examples():
         example.evaluate()
