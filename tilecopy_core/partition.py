@@ -388,17 +388,16 @@ def _with_rest(
         left = tail % vec if vec > 1 else 0
         if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
             continue
-        whole = [[*own[:-1], Iter(tail - left, own[-1].stride, own[-1].axis)] for own in iters]
-        body = _vectors(request, leader, layouts, whole, (bits,), guards, ragged=True)
+        body = _vectors(request, leader, layouts, _with_tail(iters, tail - left), (bits,), guards, ragged=True)
         if isinstance(body, Decline):
             continue
-        short = [[*own[:-1], Iter(left, own[-1].stride, own[-1].axis)] for own in iters]
         moved = [mul(own[-1].stride, tail - left) for own in iters]
         shifted = tuple(
             TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
             for x, by in zip(layouts, moved, strict=False)
         )
         later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(guards, moved[2:], strict=True))
+        short = _with_tail(iters, left)
         rest = _with_rest(request, leader, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
         if isinstance(rest, Decline):
             continue
@@ -406,6 +405,11 @@ def _with_rest(
         if isinstance(best, Decline) or found.rounds < best.rounds:
             best = found
     return best
+
+
+def _with_tail(iters: list[list[Iter]], extent: int) -> list[list[Iter]]:
+    """Every side's iters with its innermost one cut to an extent."""
+    return [[*own[:-1], attrs.evolve(own[-1], extent=extent)] for own in iters]
 
 
 def _vectors(

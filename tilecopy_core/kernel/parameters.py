@@ -102,9 +102,6 @@ class Parameter(ABC):
     takes_argument: ClassVar[bool] = True
     """Whether the caller passes an argument for it; else it is read from the other parameters."""
 
-    is_number: ClassVar[bool] = False
-    """Whether it is an integer that symbolic expressions of the kernel may name."""
-
     follows_addresses: ClassVar[bool] = False
     """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
 
@@ -266,8 +263,6 @@ class NumberParameter(Parameter):
     multiple_of: int
     lower: int
     upper: int
-
-    is_number: ClassVar[bool] = True
 
     def take(self, number: int, binding: Binding, where: str, *, found: str = "", remedy: str = "") -> None:
         """Bind a value that is as declared.

@@ -57,7 +57,6 @@ class Operation:
     lack: str
     reads: Any = None
     writes: Any = None
-    array_read: Any = None
     array_write: Any = None
     barrier: int = -1
     size: int = 0

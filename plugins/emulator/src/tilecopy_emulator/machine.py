@@ -288,6 +288,13 @@ class Machine:
         self.changed.discard(name)
         self._merge(name, self.lanes, values)
 
+    def _let_go(self, name: str) -> None:
+        """Have the running group hold a register no more; what it changed is kept with the other lanes' values."""
+        if name in self.changed:
+            self.spill(name)
+        else:
+            self.recent.pop(name, None)
+
     def spill_all(self) -> None:
         """As :meth:`spill`, for every register."""
         for name in list(self.changed):
@@ -311,11 +318,7 @@ class Machine:
             self.recent[name] = values
             self.changed.add(name)
             return
-        if name in self.recent:
-            if name in self.changed:
-                self.spill(name)
-            else:
-                del self.recent[name]
+        self._let_go(name)
         self._merge(name, lanes, values)
 
     def _merge(self, name: str, lanes: Any, values: Any) -> None:
@@ -362,11 +365,7 @@ class Machine:
         """Poison a register."""
         if name == "_":
             return
-        if name in self.recent:
-            if name in self.changed:
-                self.spill(name)
-            else:
-                del self.recent[name]
+        self._let_go(name)
         if name not in self.registers:
             type = REGISTER_TYPES[self.program.register_bits[name]]
             self.registers[name], self.owned[name] = np.zeros((1, 1), type), False

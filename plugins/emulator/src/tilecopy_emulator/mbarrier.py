@@ -39,7 +39,7 @@ class Mbarrier:
         used: when each lane last used the object.
         waiters: lane -> the phase it waits for.
         completers: lanes whose arrival completed the phase before.
-        latest: the thread that arrived last, in words; narrow: an arrival whose scope does not reach the barrier's CTA.
+        narrow: an arrival whose scope does not reach the barrier's CTA.
     """
 
     place: int
@@ -60,7 +60,6 @@ class Mbarrier:
     done_at: int = 0
     times: list[int] = attrs.Factory(list)
     waiters: dict[int, int] = attrs.Factory(dict)
-    latest: str = ""
     narrow: str = ""
     completers: Any = ()
     relaxed: list[Any] = attrs.Factory(list)
@@ -268,7 +267,6 @@ class Mbarriers:
                 if drop:
                     barrier.expected -= total
                 barrier.pending -= total
-                barrier.latest = machine.name_of(int(members[-1]))
                 completed = self.test(barrier)
                 if completed:
                     barrier.completers = members

@@ -46,14 +46,11 @@ variant = Variant(
     edges=True,
 )
 
-PREDICATE = (
-    scope_in("thread", "warp", "warpgroup", "cta"),
-    valid_copy,
-    whole_byte_elements,
-    no_replica,
-)
-"""What the record does not declare, between global and shared memory."""
-FRAGMENT_PREDICATE = (*PREDICATE[:3], why_not_fragment)
+VALID = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements)
+"""What holds for every pair of memories and the record does not declare."""
+PREDICATE = (*VALID, no_replica)
+"""The same and more between global and shared memory."""
+FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
 """The same where one side is a register fragment."""
 
 
