@@ -1,0 +1,307 @@
+"""What ``axes`` says: a permutation, or a pattern such as ``"b (h p) w -> b h w p"``, and what it does to a shape.
+
+Patterns are those of einops without repeats and reductions: names, ``1``, ``...`` and parentheses. On the left parentheses
+split a dimension, on the right they merge; the first name in them is the slowest.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, NoReturn
+
+import attrs
+
+from tilecopy_core import RequestError
+
+_TOKEN = re.compile(r"\s*(->|\.\.\.|…|[^\W\d]\w*|\d+|\S)")
+_PERMUTATION = re.compile(r"\s*-?\d+\s*(,\s*-?\d+\s*)*")
+_ELLIPSIS = "..."
+
+
+@attrs.frozen
+class Rearrangement:
+    """A permutation between a split view of the source and a merged view of the destination.
+
+    Attributes:
+        split: for each dimension of the source, the extents that it splits into; () for one that vanishes.
+        order: for each split dimension in the destination's order, which one of the source's it is.
+        merge: for each dimension of the destination, how many split dimensions it joins; 0 for a new one of extent 1.
+    """
+
+    split: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    merge: tuple[int, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the split dimensions, in the source's order."""
+        return tuple(extent for group in self.split for extent in group)
+
+    @property
+    def merged(self) -> tuple[tuple[int, ...], ...]:
+        """For each dimension of the destination, the extents that it joins."""
+        extents = iter([self.extents[index] for index in self.order])
+        return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the destination."""
+        return tuple(prod(group) for group in self.merged)
+
+    def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
+        """Of the split dimensions, in the source's order, from those of the source."""
+        return _split_strides(self.split, strides)
+
+    def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
+        """Of the split dimensions, in the destination's order, from those of the destination."""
+        return _split_strides(self.merged, strides)
+
+    def inverse(self) -> tuple[str, dict[str, int]]:
+        """The pattern and sizes that undo this."""
+        names = [f"d{index}" for index in range(len(self.extents))]
+        left = _written([names[index] for index in self.order], self.merge)
+        right = _written(names, [len(group) for group in self.split])
+        return f"{left} -> {right}", dict(zip(names, self.extents, strict=True))
+
+
+def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides of dimensions that a dimension splits into: the last keeps its stride."""
+    found = []
+    for group, stride in zip(groups, strides, strict=True):
+        steps = []
+        for extent in reversed(group):
+            steps.append(stride)
+            stride *= extent
+        found += reversed(steps)
+    return tuple(found)
+
+
+def _written(names: Sequence[str], counts: Sequence[int]) -> str:
+    """Names as one side of a pattern."""
+    rest = iter(names)
+    groups = [[next(rest) for _ in range(count)] for count in counts]
+    return " ".join(group[0] if len(group) == 1 else f"({' '.join(group)})" for group in groups)
+
+
+def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
+    """What ``axes`` does to an array of a shape.
+
+    Args:
+        axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
+        shape: of the source.
+        sizes: extents of names of the pattern.
+
+    Raises:
+        RequestError: it is neither, does not fit the shape, or a size is missing, unknown or does not divide.
+    """
+    if isinstance(axes, str) and not _PERMUTATION.fullmatch(axes):
+        return parse(axes).resolve(shape, sizes or {})
+    if sizes:
+        raise RequestError(f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes={axes!r} is a permutation")
+    order = _permutation(axes, len(shape))
+    return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
+
+
+def _permutation(axes: Any, rank: int) -> tuple[int, ...]:
+    said = axes if isinstance(axes, str) else repr(axes)
+    try:
+        given = axes.split(",") if isinstance(axes, str) else list(axes)
+        order = [int(axis) if isinstance(axis, str) else operator.index(axis) for axis in given]
+    except (TypeError, ValueError):
+        given, order = [True], []
+    if any(isinstance(axis, bool) for axis in given):
+        raise RequestError(
+            f"axes {said}: a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
+        ) from None
+    positive = tuple(axis + rank if axis < 0 else axis for axis in order)
+    if sorted(positive) != list(range(rank)):
+        raise RequestError(f"axes {said}: not each of the array's {rank} dimensions once (0 to {rank - 1})")
+    return positive
+
+
+# ------------------------------------------------------------------------------------------------------ patterns
+
+
+@attrs.frozen
+class Term:
+    """A name, ``1`` or ``...`` of a pattern, and at which character it is."""
+
+    text: str
+    at: int
+
+
+@attrs.frozen
+class Group:
+    """One dimension of a side: what it splits into or joins.
+
+    Attributes:
+        terms: in order, slowest first.
+        at: the character at which it begins.
+        parentheses: whether it was written in them.
+    """
+
+    terms: tuple[Term, ...]
+    at: int
+    parentheses: bool
+
+    @property
+    def is_ellipsis(self) -> bool:
+        """Whether it stands for several dimensions."""
+        return not self.parentheses and self.terms[0].text == _ELLIPSIS
+
+
+@attrs.frozen
+class Pattern:
+    """A pattern as it is written.
+
+    Attributes:
+        text: as given.
+        left: dimensions of the source.
+        right: dimensions of the destination.
+    """
+
+    text: str
+    left: tuple[Group, ...]
+    right: tuple[Group, ...]
+
+    def error(self, at: int, message: str) -> NoReturn:
+        """Refuse the pattern, pointing at a character.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError(f"pattern {self.text!r}: {message}\n  {self.text}\n  {' ' * at}^")
+
+    def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
+        """What the pattern does to an array of a shape.
+
+        Raises:
+            RequestError: another number of dimensions, a size that is missing, unknown, no extent or does not divide.
+        """
+        names = {term.text for group in self.left for term in group.terms}
+        for name, size in sizes.items():
+            if name not in names:
+                self.error(0, f"the size {name}={size!r} is of no name in it")
+            if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
+                self.error(0, f"the size {name}={size!r} is no extent")
+        left, right, spread = self._spread(len(shape))
+        known = dict(sizes)
+        split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
+        order: list[str] = [term.text for group in left for term in group.terms if term.text != "1"]
+        place = {name: index for index, name in enumerate(order)}
+        joined = [[term.text for term in group.terms if term.text != "1"] for group in right]
+        joined = [[each for name in group for each in (spread if name == _ELLIPSIS else [name])] for group in joined]
+        return Rearrangement(
+            tuple(split), tuple(place[name] for group in joined for name in group), tuple(map(len, joined))
+        )
+
+    def _spread(self, rank: int) -> tuple[list[Group], list[Group], list[str]]:
+        """Both sides with as many dimensions for ``...`` as the array has, and their names."""
+        dots = [group for group in self.left if group.is_ellipsis]
+        named = len(self.left) - len(dots)
+        if rank < named or (rank > named and not dots):
+            least = "at least " if dots else ""
+            self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}")
+        spread = [f"...{index}" for index in range(rank - named)]
+        return self._without_dots(self.left, spread), self._without_dots(self.right, spread), spread
+
+    @staticmethod
+    def _without_dots(side: tuple[Group, ...], spread: Sequence[str]) -> list[Group]:
+        found = []
+        for group in side:
+            if group.is_ellipsis:
+                found += [Group((Term(name, group.at),), group.at, parentheses=False) for name in spread]
+            else:
+                found.append(group)
+        return found
+
+    def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
+        """What a dimension of the source splits into; what is found out is added to ``known``."""
+        terms = [term for term in group.terms if term.text != "1"]
+        open_terms = [term for term in terms if term.text not in known]
+        if len(open_terms) > 1:
+            names = " and ".join(term.text for term in open_terms)
+            self.error(open_terms[0].at, f"the sizes of {names} cannot both be told from {extent}; give all but one")
+        product = prod(known[term.text] for term in terms if term.text in known)
+        if open_terms:
+            if product == 0 or extent % product:
+                self.error(group.at, f"a dimension of {extent} elements does not divide by {product}")
+            known[open_terms[0].text] = extent // product
+        elif product != extent:
+            said = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
+            self.error(group.at, f"the dimension has {extent} elements, not {said}")
+        return tuple(known[term.text] for term in terms)
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Pattern:
+    """Read a pattern.
+
+    Raises:
+        RequestError: it is none; the message points at the place.
+    """
+    tokens = [Term(match[1].replace("…", _ELLIPSIS), match.start(1)) for match in _TOKEN.finditer(text)]
+    whole = Pattern(text, (), ())
+    arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
+    if len(arrows) != 1:
+        at = tokens[arrows[1]].at if arrows else len(text)
+        whole.error(at, "a pattern has one '->', and a permutation is numbers with commas")
+    sides = tokens[: arrows[0]], tokens[arrows[0] + 1 :]
+    pattern = Pattern(text, _side(whole, sides[0]), _side(whole, sides[1]))
+    _check(pattern)
+    return pattern
+
+
+def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    opened: Term | None = None
+    inside: list[Term] = []
+    for token in tokens:
+        if token.text == "(":
+            if opened is not None:
+                pattern.error(token.at, "parentheses inside parentheses")
+            opened, inside = token, []
+        elif token.text == ")":
+            if opened is None:
+                pattern.error(token.at, "a ')' that nothing opened")
+            groups.append(Group(tuple(inside), opened.at, parentheses=True))
+            opened = None
+        elif token.text in ("1", _ELLIPSIS) or token.text.isidentifier():
+            if opened is None:
+                groups.append(Group((token,), token.at, parentheses=False))
+            else:
+                inside.append(token)
+        elif token.text.isdigit():
+            pattern.error(token.at, f"{token.text} stands for a dimension; name it and give its size as a keyword")
+        else:
+            pattern.error(token.at, f"{token.text!r} is no name, '1', '...' or parenthesis")
+    if opened is not None:
+        pattern.error(opened.at, "a '(' that nothing closes")
+    return tuple(groups)
+
+
+def _check(pattern: Pattern) -> None:
+    """Each name once on both sides."""
+    sides: list[dict[str, Term]] = []
+    for groups in (pattern.left, pattern.right):
+        seen: dict[str, Term] = {}
+        for term in (term for group in groups for term in group.terms if term.text != "1"):
+            if term.text in seen:
+                pattern.error(term.at, f"{term.text!r} stands there twice; a relayout neither repeats nor picks diagonals")
+            seen[term.text] = term
+        sides.append(seen)
+    left, right = sides
+    for group in pattern.left:
+        for term in group.terms:
+            if term.text == _ELLIPSIS and group.parentheses:
+                pattern.error(term.at, "'...' cannot be split off a dimension on the left")
+    for name, term in right.items():
+        if name not in left:
+            pattern.error(term.at, f"{name!r} is not on the left; a relayout makes no new dimension but '1'")
+    for name, term in left.items():
+        if name not in right:
+            pattern.error(term.at, f"{name!r} is not on the right; a relayout drops (reduces) no dimension")
