@@ -1,1 +1,6 @@
-"""x"""
+"""tilecopy-relayout: permute, split and merge the dimensions of arrays at nearly the speed of a plain copy."""
+
+from .api import relayout
+from .planner import plan_relayout
+
+__all__ = ["plan_relayout", "relayout"]

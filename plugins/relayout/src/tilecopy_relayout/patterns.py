@@ -60,12 +60,21 @@ class Rearrangement:
         """Of the split dimensions, in the destination's order, from those of the destination."""
         return _split_strides(self.merged, strides)
 
+    def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
+        """This as a pattern with all its sizes; ``batch`` names a dimension that leads on both sides."""
+        left, right, sizes = self._sides()
+        return f"{batch} {left} -> {batch} {right}", sizes
+
     def inverse(self) -> tuple[str, dict[str, int]]:
         """The pattern and sizes that undo this."""
+        left, right, sizes = self._sides()
+        return f"{right} -> {left}", sizes
+
+    def _sides(self) -> tuple[str, str, dict[str, int]]:
         names = [f"d{index}" for index in range(len(self.extents))]
-        left = _written([names[index] for index in self.order], self.merge)
-        right = _written(names, [len(group) for group in self.split])
-        return f"{left} -> {right}", dict(zip(names, self.extents, strict=True))
+        left = _written(names, [len(group) for group in self.split])
+        right = _written([names[index] for index in self.order], self.merge)
+        return left, right, dict(zip(names, self.extents, strict=True))
 
 
 def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:

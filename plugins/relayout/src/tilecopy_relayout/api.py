@@ -1,0 +1,311 @@
+"""``relayout``: the whole check of a call once, and after that some reads, a look-up and the launch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from tilecopy_core import RequestError
+
+from .arrays import Array, array_of, dtype_name
+from .frameworks import Framework, torch_stream
+from .host import choose_executor, move_in_pieces, target_of_gpu
+from .movement import Movement, movement_of
+from .overlap import overlaps, overlaps_itself
+from .patterns import Rearrangement, rearrangement
+from .planner import plan_relayout
+
+_MOST_REMEMBERED = 4096
+"""Calls that are remembered before all are forgotten."""
+
+
+def relayout(
+    array: Any, axes: Any, *, out: Any = None, stream: Any = None, executor: str | None = None, **sizes: int
+) -> Any:
+    """The array with its dimensions permuted, split and merged, as new memory; its bits are moved, never computed on.
+
+    Args:
+        array: of torch, CuPy, JAX, NumPy or Dask; any strides, any element type of whole bytes. A torch tensor may require a
+            gradient, and the call may stand in a function that ``torch.compile`` compiles.
+        axes: for each dimension of the result, the array's (as in ``numpy.transpose``), or a pattern as einops has them,
+            such as ``"b (h p) w -> b h w p"``.
+        out: where the result goes, of the result's shape and the array's dtype and device, any strides; it may not overlap the
+            array or itself. By default a new C-contiguous array of the array's framework.
+        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. Host
+            and JAX arrays are done when the call returns.
+        executor: ``"cuda"`` or ``"emulator"``; host arrays go through a GPU where there is one, and else to the emulator.
+        sizes: extents of names in the pattern: ``p=4``.
+
+    Returns:
+        ``out``, or the new array. It never shares memory with ``array``, also where nothing changes place.
+
+    Raises:
+        RequestError: what is asked is not meaningful: the message names the operand and the rule.
+        LaunchError: the driver refuses.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling():
+        from .torch_op import traced
+
+        return traced(array, axes, out, stream, executor, sizes)
+    try:
+        return _remembered(array, axes, out, stream, executor, sizes)
+    except _UnknownError:
+        pass
+    if type(array).__module__.partition(".")[0] == "dask":
+        from .dask_blocks import relayout_blocks
+
+        return relayout_blocks(array, axes, out=out, stream=stream, executor=executor, sizes=sizes)
+    if torch is not None and isinstance(array, torch.Tensor) and _is_for_torch(torch, array):
+        from .torch_op import traced
+
+        return traced(array, axes, out, stream, executor, sizes)
+    return _checked(array, axes, out, stream, executor, sizes)
+
+
+def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+    """:func:`relayout` of a torch tensor that has memory, whatever torch records of it: what the operator does.
+
+    Raises:
+        RequestError: as there.
+        LaunchError: as there.
+    """
+    try:
+        return _remembered(array, axes, out, None, executor, sizes)
+    except _UnknownError:
+        return _checked(array, axes, out, None, executor, sizes)
+
+
+def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+    source = array_of("array", array)
+    moved = rearrangement(axes, source.shape, sizes)
+    chosen = _executor(source, executor)
+    result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
+    destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
+    if stream is None and source.device is not None:
+        stream = source.framework.stream(source.device) or destination.framework.stream(source.device)
+    if 0 not in moved.shape:
+        movement = movement_of(source, moved, destination)
+        if source.device is None:
+            _move_on_host(movement, source, destination, chosen)
+        else:
+            launch = _launch(movement, source.device)
+            launch(source.pointer, destination.pointer, stream)
+            _remember(array, axes, out, executor, sizes, _Ready.of(launch, movement, moved, source, destination))
+    return source.framework.made(array, result, stream) if out is None else out
+
+
+def _executor(source: Array, executor: str | None) -> str:
+    if source.device is None:
+        return choose_executor(executor)
+    if executor not in (None, "cuda"):
+        raise RequestError(
+            f"executor={executor!r}: the array is {source.place}; copy it to the host to run it on the emulator"
+        )
+    return "cuda"
+
+
+def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
+    """What an ``out`` is, once it has been found fit."""
+    found = array_of("out", out)
+    if found.shape != moved.shape:
+        raise RequestError(f"out has the shape {found.shape}, the result has {moved.shape}")
+    if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
+        raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
+    if found.device != source.device:
+        raise RequestError(f"out is {found.place}, the array {source.place}; a relayout stays in one memory")
+    if why := found.framework.refuses_out(out):
+        raise RequestError(f"out: {why}")
+    if found.readonly:
+        raise RequestError("out is read-only")
+    if overlaps_itself(found.footprint):
+        raise RequestError(
+            f"out overlaps itself: shape {found.shape} with strides of {found.strides_bytes} bytes has elements that share "
+            "memory, and one result for them"
+        )
+    if overlaps(source.footprint, found.footprint):
+        raise RequestError("out overlaps the array; a relayout is never done in place: pass other memory, or no out")
+    return found
+
+
+def _move_on_host(movement: Movement, source: Array, destination: Array, executor: str) -> None:
+    words = source.words(movement.shape, movement.strides_bytes, movement.dtype)
+    result = destination.words(movement.out_shape, movement.out_strides_bytes, movement.dtype)
+    move_in_pieces(words, result, movement.axes, executor)
+
+
+def _launch(movement: Movement, device: int) -> Callable[[int, int, Any], None]:
+    plan = plan_relayout(
+        movement.shape,
+        movement.dtype,
+        movement.axes,
+        strides=movement.strides,
+        out_strides=movement.out_strides,
+        target=target_of_gpu(device),
+    )
+    bound: Callable[[int, int, Any], None] = plan.bind("cuda")
+    return bound
+
+
+# --------------------------------------------------------------------------------------- calls that were checked
+
+
+class _UnknownError(Exception):
+    """No call like it is remembered."""
+
+
+@attrs.frozen(eq=False)
+class _Ready:
+    """A call on device arrays that was checked, but for the addresses.
+
+    Attributes:
+        launch: takes both addresses and the stream.
+        mask: the bits of both addresses that must be zero.
+        shape: of the result.
+        device: the GPU's number.
+        dtype: of the array.
+        framework: of the array.
+        low, high: bytes before and behind the source's address that it covers.
+        out_low, out_high: those of the destination.
+    """
+
+    launch: Callable[[int, int, Any], None]
+    mask: int
+    shape: tuple[int, ...]
+    device: int
+    dtype: Any
+    framework: Framework
+    low: int
+    high: int
+    out_low: int
+    out_high: int
+
+    @classmethod
+    def of(
+        cls,
+        launch: Callable[[int, int, Any], None],
+        movement: Movement,
+        moved: Rearrangement,
+        source: Array,
+        destination: Array,
+    ) -> _Ready | None:
+        """Of what has just been launched; None where it was the addresses that made the words so small."""
+        aligned = movement_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
+        if aligned != movement:
+            return None
+        assert source.device is not None
+        (low, high), (out_low, out_high) = source.footprint.span, destination.footprint.span
+        return cls(
+            launch,
+            movement.word_bytes - 1,
+            moved.shape,
+            source.device,
+            source.dtype,
+            source.framework,
+            low - source.pointer,
+            high - source.pointer,
+            out_low - destination.pointer,
+            out_high - destination.pointer,
+        )
+
+
+_readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
+_calls: dict[Any, _Ready] = {}
+
+
+def _remembered(
+    array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]
+) -> Any:
+    """Launch as a call like it did.
+
+    Raises:
+        _UnknownError: it must be checked.
+    """
+    try:
+        facts, pointer = _readers[type(array)](array)
+        if out is None:
+            ready = _calls[facts, axes, executor, tuple(sizes.items()) if sizes else None, None]
+        else:
+            out_facts, out_pointer = _readers[type(out)](out)
+            ready = _calls[facts, axes, executor, tuple(sizes.items()) if sizes else None, out_facts]
+    except Exception:  # whatever is odd about the arguments, the whole check says it
+        raise _UnknownError from None
+    result = out
+    if out is None:
+        if stream is None and ready.framework.name == "torch":
+            result = array.new_empty(ready.shape)
+            out_pointer = result.data_ptr()
+        else:
+            result = ready.framework.empty(array, ready.shape, ready.dtype, stream)
+            out_pointer = _readers[type(result)](result)[1]
+    elif pointer + ready.low < out_pointer + ready.out_high and out_pointer + ready.out_low < pointer + ready.high:
+        raise _UnknownError  # may overlap: exactly, by the whole check
+    if (pointer | out_pointer) & ready.mask:
+        raise _UnknownError
+    ready.launch(pointer, out_pointer, ready.framework.stream(ready.device) if stream is None else stream)
+    return result
+
+
+def _remember(
+    array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int], ready: _Ready | None
+) -> None:
+    """Let the next call like this be recalled, where that takes only cheap reads of its arrays."""
+    if ready is None:
+        return
+    facts = []
+    for each in (array, out):
+        reader = None if each is None else _reader_of(type(each))
+        if reader is not None:
+            _readers[type(each)] = reader
+        elif each is not None:
+            return
+        try:
+            facts.append(None if reader is None else reader(each)[0])
+        except _UnknownError:
+            return
+    if len(_calls) >= _MOST_REMEMBERED:
+        _calls.clear()
+    try:
+        _calls[facts[0], axes, executor, tuple(sizes.items()) if sizes else None, facts[1]] = ready
+    except TypeError:  # axes is a list
+        return
+
+
+def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
+    """What reads from arrays of a type what a call depends on, and the address; None: not cheaply."""
+    torch = sys.modules.get("torch")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return _torch_reader(torch)
+    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+        return _cupy_key
+    return None
+
+
+def _torch_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
+    """Reads a tensor; where torch must see the call, or it is a wrapper without memory, it raises."""
+    modes, records = torch._C._len_torch_dispatch_stack, torch.is_grad_enabled
+
+    def read(tensor: Any) -> tuple[Any, int]:
+        if modes() or (tensor.requires_grad and records()):
+            raise _UnknownError
+        key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
+        return key, tensor.data_ptr()
+
+    return read
+
+
+def _cupy_key(array: Any) -> tuple[Any, int]:
+    memory = array.data
+    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+
+
+def _is_for_torch(torch: Any, tensor: Any) -> bool:
+    """Whether torch must see the call: it records gradients, traces, or wraps what has the memory."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return True
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack():
+        return True
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

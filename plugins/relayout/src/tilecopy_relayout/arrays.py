@@ -1,0 +1,139 @@
+"""An array of any framework as facts: address, extents, strides, element size, where it is."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import LaunchError, RequestError
+from tilecopy_core.executors import executor_named
+from tilecopy_core.executors.arguments import array_facts
+
+from .frameworks import Framework, framework_of
+from .overlap import Footprint
+
+_NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"})
+"""Elements that JAX and others pack on a device; NumPy gives each a byte of its own."""
+
+
+@attrs.frozen(eq=False)
+class Array:
+    """One side of a relayout.
+
+    Attributes:
+        owner: the array itself.
+        framework: whose it is.
+        pointer: address of element [0, ..., 0].
+        shape: extents.
+        strides_bytes: of each dimension, of any sign.
+        dtype: the framework's own.
+        itemsize: bytes of an element.
+        device: the GPU's number, or None for host memory.
+        readonly: whether it may not be written.
+        keeps: what else keeps its memory alive.
+    """
+
+    owner: Any
+    framework: Framework
+    pointer: int
+    shape: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    dtype: Any
+    itemsize: int
+    device: int | None
+    readonly: bool
+    keeps: Any = None
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes that it covers."""
+        return Footprint(self.pointer, self.shape, self.strides_bytes, self.itemsize)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return "in host memory" if self.device is None else f"on GPU {self.device}"
+
+    def words(self, shape: Sequence[int], strides_bytes: Sequence[int], dtype: str) -> Any:
+        """Its memory, where it is the host's, as a NumPy array of words; ``self`` keeps it alive."""
+        low, high = self.footprint.span
+        memory = (ctypes.c_uint8 * (high - low)).from_address(low)
+        view: Any = np.ndarray(tuple(shape), dtype, memory, self.pointer - low, tuple(strides_bytes))
+        return view
+
+
+def array_of(where: str, argument: Any) -> Array:
+    """What an array is.
+
+    Args:
+        where: how it was passed, for messages.
+        argument: of NumPy, torch, CuPy, JAX, or with DLPack or ``__cuda_array_interface__``.
+
+    Raises:
+        RequestError: it is no array, or one whose bytes cannot be moved as they are.
+    """
+    framework = framework_of(type(argument))
+    argument = framework.seen(where, argument)
+    if isinstance(argument, np.ndarray):
+        return _numpy(where, argument, framework)
+    try:
+        facts = array_facts(where, argument, _device_of)
+    except LaunchError as error:
+        raise RequestError(str(error)) from error
+    itemsize = _itemsize(where, facts.dtype)
+    strides = tuple(stride * itemsize for stride in facts.strides)
+    return Array(
+        owner=argument,
+        framework=framework,
+        pointer=facts.pointer,
+        shape=facts.shape,
+        strides_bytes=strides,
+        dtype=facts.dtype,
+        itemsize=itemsize,
+        device=facts.device,
+        readonly=facts.readonly,
+        keeps=facts.owner,
+    )
+
+
+def dtype_name(dtype: Any) -> str:
+    """A name by which dtypes of different frameworks compare: ``float16``, ``bfloat16``, ``>f4``."""
+    if isinstance(dtype, np.dtype):
+        return dtype.name if dtype.isnative and dtype.fields is None else str(dtype)
+    return str(dtype).rsplit(".", 1)[-1]
+
+
+def _numpy(where: str, array: Any, framework: Framework) -> Array:
+    if isinstance(array, np.ma.MaskedArray):
+        raise RequestError(f"{where}: a masked array, whose mask is not moved; pass a.filled(value)")
+    if array.dtype.hasobject or not array.dtype.itemsize:
+        raise RequestError(f"{where}: elements of dtype {array.dtype} are not bytes that can be moved")
+    return Array(
+        owner=array,
+        framework=framework,
+        pointer=int(array.__array_interface__["data"][0]),
+        shape=array.shape,
+        strides_bytes=array.strides,
+        dtype=array.dtype,
+        itemsize=array.dtype.itemsize,
+        device=None,
+        readonly=not array.flags.writeable,
+    )
+
+
+def _itemsize(where: str, dtype: Any) -> int:
+    name = dtype_name(dtype)
+    itemsize = getattr(dtype, "itemsize", None)
+    if not isinstance(itemsize, int) or itemsize < 1 or name in _NOT_WHOLE_BYTES or name.startswith("q"):
+        raise RequestError(f"{where}: elements of dtype {dtype} are not whole bytes that can be moved")
+    return itemsize
+
+
+def _device_of(pointer: int) -> int:
+    """The GPU of a device address."""
+    cuda: Any = executor_named("cuda")
+    return int(cuda.driver.device_of(pointer))

@@ -1,0 +1,178 @@
+"""What differs between NumPy, torch, CuPy and JAX: how a result is made, and on which stream work is put."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core import RequestError
+from tilecopy_core.executors import executor_named
+
+
+class Framework:
+    """One that is not known by name: its arrays can be read and written, none can be made."""
+
+    name = "another framework"
+
+    def seen(self, where: str, array: Any) -> Any:
+        """The array, or one of the same memory that says what it is.
+
+        Raises:
+            RequestError: it has no memory that could be read now.
+        """
+        return array
+
+    def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
+        """A C-contiguous array with nothing in it, of an array's framework and device.
+
+        Raises:
+            RequestError: it cannot be made.
+        """
+        raise RequestError(f"a {type(array).__name__} is of no framework that a result could be made in; pass out=")
+
+    def stream(self, device: int) -> Any:
+        """The stream that the framework puts work on now; None is the legacy default stream."""
+        return None
+
+    def made(self, array: Any, result: Any, stream: Any) -> Any:
+        """The result, once work that writes it is on the stream."""
+        return result
+
+    def refuses_out(self, out: Any) -> str | None:
+        """Why an array may not be written, or None."""
+        return None
+
+
+class NumPy(Framework):
+    """Host arrays."""
+
+    name = "NumPy"
+
+    def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
+        """By ``numpy.empty``."""
+        return np.empty(tuple(shape), dtype)
+
+
+class Torch(Framework):
+    """Tensors of the CPU and of GPUs."""
+
+    name = "torch"
+
+    def seen(self, where: str, array: Any) -> Any:
+        """The tensor without its history."""
+        if getattr(array, "is_quantized", False):
+            raise RequestError(f"{where}: a quantized tensor, whose scale would be lost; pass a.int_repr()")
+        return array.detach() if array.requires_grad else array
+
+    def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
+        """From the caching allocator, as memory of the stream that will write it."""
+        if stream is None or not array.is_cuda:
+            return array.new_empty(shape)
+        import torch
+
+        with torch.cuda.stream(torch.cuda.ExternalStream(_pointer(stream), device=array.device)):
+            return array.new_empty(shape)
+
+    def stream(self, device: int) -> Any:
+        """torch's current stream."""
+        return torch_stream(device)
+
+    def refuses_out(self, out: Any) -> str | None:
+        """A tensor whose gradient is recorded."""
+        if out.requires_grad and sys.modules["torch"].is_grad_enabled():
+            return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
+        return None
+
+
+def torch_stream(device: int) -> int:
+    """torch's current stream of a device, as a number."""
+    torch = sys.modules["torch"]
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return int(raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream)
+
+
+class CuPy(Framework):
+    """Arrays of one GPU."""
+
+    name = "CuPy"
+
+    def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
+        """From CuPy's pool, as memory of the stream that will write it."""
+        import cupy
+
+        with array.device:
+            if stream is None:
+                return cupy.empty(tuple(shape), dtype)
+            with cupy.cuda.ExternalStream(_pointer(stream)):
+                return cupy.empty(tuple(shape), dtype)
+
+    def stream(self, device: int) -> Any:
+        """CuPy's current stream."""
+        import cupy
+
+        return cupy.cuda.get_current_stream(device).ptr
+
+
+class Jax(Framework):
+    """Arrays that nobody may change: the result is filled before anyone else sees it."""
+
+    name = "JAX"
+
+    def seen(self, where: str, array: Any) -> Any:
+        """The array, computed; where it is in host memory, as a NumPy array of the same memory."""
+        import jax
+
+        if isinstance(array, jax.core.Tracer):
+            raise RequestError(f"{where}: jax.jit is tracing it; call relayout outside, on arrays that have values")
+        devices = array.devices()
+        if len(devices) != 1:
+            raise RequestError(f"{where}: it is spread over {len(devices)} devices; pass its addressable_shards one by one")
+        array.block_until_ready()
+        return np.asarray(array) if next(iter(devices)).platform == "cpu" else array
+
+    def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
+        """Zeros on the device (JAX has nothing emptier), or a NumPy array that becomes the result."""
+        if isinstance(array, np.ndarray):
+            return np.empty(tuple(shape), dtype)
+        import jax
+
+        return jax.numpy.zeros(tuple(shape), dtype, device=next(iter(array.devices()))).block_until_ready()
+
+    def made(self, array: Any, result: Any, stream: Any) -> Any:
+        """The result when it is there: JAX knows nothing of the stream."""
+        import jax
+
+        if isinstance(result, np.ndarray):
+            return jax.device_put(result, jax.devices("cpu")[0])
+        driver = executor_named("cuda").driver  # type: ignore[attr-defined]
+        with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
+            driver.call("cuStreamSynchronize", driver.api.CUstream(0 if stream is None else _pointer(stream)))
+        return result
+
+    def refuses_out(self, out: Any) -> str | None:
+        """Always."""
+        return "JAX arrays never change; leave out= away, a new one is made"
+
+
+_NUMPY, _OTHER = NumPy(), Framework()
+_BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax(), "jaxlib": Jax()}
+
+
+@lru_cache(maxsize=256)
+def framework_of(kind: type) -> Framework:
+    """The framework whose arrays are of a type, or of a class that it is derived from."""
+    if issubclass(kind, np.ndarray):
+        return _NUMPY
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((_BY_MODULE[root] for root in roots if root in _BY_MODULE), _OTHER)
+
+
+def _pointer(stream: Any) -> int:
+    """The number of a stream of any framework."""
+    from tilecopy_core.executors.cuda import stream_pointer
+
+    return stream_pointer(stream)

@@ -1,0 +1,188 @@
+"""Host arrays: moved on the emulator, or through a GPU in pieces that fit its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core import RequestError
+from tilecopy_core.executors import executor_named
+
+from .overlap import Footprint
+from .planner import plan_relayout
+
+EXECUTORS = ("cuda", "emulator")
+EMULATED_TARGET = "sm_90"
+"""What is emulated where no target is named."""
+_NEVER_WRITTEN = 0xA5
+"""What device memory is filled with before a relayout into it is verified."""
+
+
+def choose_executor(name: str | None) -> str:
+    """The executor of host arrays: the one named, else ``cuda`` where there is a GPU, else ``emulator``.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    if name is None:
+        return "cuda" if executor_named("cuda").why_unavailable() is None else "emulator"
+    if name not in EXECUTORS:
+        raise RequestError(f"executor={name!r}: a relayout runs on 'cuda' or 'emulator'")
+    return name
+
+
+def target_of_gpu(device: int) -> str:
+    """The architecture of a GPU.
+
+    Raises:
+        LaunchError: there is no driver.
+    """
+    cuda: Any = executor_named("cuda")
+    major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
+    return f"sm_{major}{minor}"
+
+
+def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
+    """Boxes that cover an array in row-major order, each of one run of it.
+
+    Args:
+        shape: of the array.
+        most: elements of a box; where it is less than 1, 1.
+    """
+    if 0 in shape:
+        return
+    split = next((d for d in range(len(shape)) if prod(shape[d + 1 :]) <= most), len(shape))
+    whole = tuple(slice(0, extent) for extent in shape[split + 1 :])
+    step = max(1, most // prod(shape[split + 1 :]))
+    starts = range(0, shape[split], step) if split < len(shape) else ()
+    for outer in product(*map(range, shape[:split])):
+        before = tuple(slice(index, index + 1) for index in outer)
+        for start in starts:
+            yield (*before, slice(start, min(start + step, shape[split])), *whole)
+        if split == len(shape):
+            yield before
+
+
+def default_limit_bytes(executor: str) -> int | None:
+    """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None where memory is the host's own."""
+    if executor != "cuda":
+        return None
+    cuda: Any = executor_named("cuda")
+    with cuda.driver.active(0):
+        code, free, _ = cuda.driver.api.cuMemGetInfo()
+    if int(code):
+        raise cuda.driver.error("free memory of the GPU", code)
+    return int(free) * 8 // 10
+
+
+def move_in_pieces(
+    source: Any, result: Any, axes: Sequence[int], executor: str, *, target: str | None = None
+) -> None:
+    """Move host words in pieces that fit; with axes, ``result[...] = source.transpose(axes)``.
+
+    Args:
+        source: of a word's dtype, any strides.
+        result: of that dtype and the transposed shape, any strides that do not overlap.
+        axes: for each dimension of the result, the source's.
+        executor: ``cuda`` or ``emulator``.
+        target: architecture; by default the GPU's own, or the emulated one.
+
+    Raises:
+        LaunchError: the driver refuses, or there is not enough device memory.
+    """
+    limit = default_limit_bytes(executor)
+    most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
+    turned = source.transpose(axes)
+    for box in boxes(result.shape, most):
+        piece = result[box]
+        made = piece if executor != "cuda" or piece.flags.c_contiguous else np.empty(piece.shape, piece.dtype)
+        move_piece(turned[box].transpose(np.argsort(axes)), made, axes, executor, target=target)
+        if made is not piece:
+            piece[...] = made
+
+
+def move_piece(
+    source: Any,
+    result: Any,
+    axes: Sequence[int],
+    executor: str,
+    *,
+    target: str | None = None,
+    timed_runs: int = 0,
+) -> float:
+    """Move one piece of host words.
+
+    Args:
+        source: as for :func:`move_in_pieces`.
+        result: as there; C-contiguous where the executor is ``cuda``.
+        axes: as there.
+        executor: as there.
+        target: as there.
+        timed_runs: launches whose median time is taken by device events, into memory that was filled before; 0: none.
+
+    Returns:
+        Seconds of the relayout alone, without copies to a device and back; 0 on a GPU where no runs are timed.
+    """
+    if executor == "cuda":
+        return _through_gpu(source, result, axes, target or target_of_gpu(0), timed_runs)
+    strides, out_strides = (tuple(s // a.itemsize for s in a.strides) for a in (source, result))
+    plan = plan_relayout(
+        source.shape,
+        source.dtype.name,
+        tuple(axes),
+        strides=strides,
+        out_strides=out_strides,
+        target=target or EMULATED_TARGET,
+    )
+    launch = plan.bind(executor)
+    started = time.perf_counter()
+    if plan.moves:
+        launch(source, result, None)
+    return time.perf_counter() - started
+
+
+def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
+    from tilecopy_core.executors.device_array import DeviceArray, time_on_device
+
+    cuda: Any = executor_named("cuda")
+    memory, first, source = _compact(source)
+    strides = tuple(stride // source.itemsize for stride in source.strides)
+    plan = plan_relayout(
+        source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target
+    )
+    launch = plan.bind("cuda")
+    with ExitStack() as stack:
+        sides = [stack.enter_context(DeviceArray((a.nbytes,), "uint8", executor=cuda)) for a in (memory, result)]
+        sides[0].copy_from(memory)
+
+        def work() -> None:
+            launch(sides[0].pointer + first, sides[1].pointer, None)
+
+        seconds = 0.0
+        if timed_runs:
+            sides[1].fill(_NEVER_WRITTEN)
+            seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1)
+        else:
+            work()
+        sides[1].copy_to(result)  # cuMemcpyDtoH on the legacy stream waits for the launch
+    return seconds
+
+
+def _compact(source: Any) -> tuple[Any, int, Any]:
+    """Bytes to copy to a device, where in them the first element is, and the array with the strides that it has there.
+
+    The array's own bytes where it has no holes (whatever the order of its dimensions, and read however often), else a copy.
+    """
+    low, high = Footprint(source.ctypes.data, source.shape, source.strides, source.itemsize).span
+    if high - low > source.nbytes:
+        source = np.ascontiguousarray(source)
+        low, high = source.ctypes.data, source.ctypes.data + source.nbytes
+    memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+    return memory, source.ctypes.data - low, source  # which keeps the memory alive
