@@ -27,7 +27,7 @@ _MAX_HEADER_BYTES = 1 << 16
 
 @attrs.frozen(eq=False)
 class NpyFile:
-    """A .npy file in memory.
+    """A .npy file in memory, or mapped into it.
 
     Attributes:
         header: its bytes up to the first element.
@@ -45,8 +45,13 @@ def stamp_of(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def read_npy(path: Path) -> NpyFile:
+def read_npy(path: Path, *, mapped: bool = False) -> NpyFile:
     """Read a .npy file of plain elements, of any version, order and byte order.
+
+    Args:
+        path: of the file.
+        mapped: leave the elements in the file, mapped into memory, for arrays that are larger than it; compare stamps
+            when you are done.
 
     Raises:
         FileError: it is no regular file, is no .npy file, holds objects, claims more than it holds, or changed while
@@ -59,7 +64,7 @@ def read_npy(path: Path) -> NpyFile:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 raise FileError(f"{name}: not a .npy file but a device, FIFO or socket")
-            header, array = _read(file, before.st_size, name)
+            header, array = _read(file, before.st_size, name, mapped)
             if stamp_of(os.fstat(file.fileno())) != stamp_of(before):
                 raise FileError(f"{name}: the file changed while it was read")
     except FileNotFoundError:
@@ -71,7 +76,7 @@ def read_npy(path: Path) -> NpyFile:
     return NpyFile(header, array, stamp_of(before))
 
 
-def _read(file: BinaryIO, size_bytes: int, name: str) -> tuple[bytes, Any]:
+def _read(file: BinaryIO, size_bytes: int, name: str, mapped: bool) -> tuple[bytes, Any]:
     header, fields = _header(file, name)
     dtype, shape = _dtype(fields["descr"], name), fields["shape"]
     claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - len(header)
@@ -81,9 +86,13 @@ def _read(file: BinaryIO, size_bytes: int, name: str) -> tuple[bytes, Any]:
             f"the file has {there}"
         )
     try:
-        memory = np.empty(claimed, np.uint8)
-        if file.readinto(memory.data) != claimed:  # type: ignore[attr-defined]
-            raise FileError(f"{name}: the file ended while it was read")
+        memory: Any
+        if mapped and claimed:
+            memory = np.memmap(file, np.uint8, "r", len(header), (claimed,))
+        else:
+            memory = np.empty(claimed, np.uint8)
+            if file.readinto(memory.data) != claimed:  # type: ignore[attr-defined]
+                raise FileError(f"{name}: the file ended while it was read")
         flat = memory.view(dtype)
         return header, flat.reshape(shape[::-1]).T if fields["fortran_order"] else flat.reshape(shape)
     except MemoryError:

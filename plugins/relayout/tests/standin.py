@@ -42,7 +42,9 @@ class Plan:
         """Where "device memory" is the host's."""
         out_shape = [self.shape[axis] for axis in self.axes]
         self._on_arrays(
-            at(source, self.shape, self.strides, self.dtype), at(result, out_shape, self.out_strides, self.dtype), stream
+            at(source, self.shape, self.strides, self.dtype),
+            at(result, out_shape, self.out_strides, self.dtype),
+            stream,
         )
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tilecopy_relayout.overlap import Footprint, overlaps, overlaps_itself
 
 

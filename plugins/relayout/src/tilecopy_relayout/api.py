@@ -11,7 +11,7 @@ import attrs
 from tilecopy_core import RequestError
 
 from .arrays import Array, array_of, dtype_name
-from .frameworks import Framework, torch_stream
+from .frameworks import Framework
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .movement import Movement, movement_of
 from .overlap import overlaps, overlaps_itself
@@ -216,9 +216,7 @@ _readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 _calls: dict[Any, _Ready] = {}
 
 
-def _remembered(
-    array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]
-) -> Any:
+def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
     """Launch as a call like it did.
 
     Raises:

@@ -61,7 +61,7 @@ class Array:
     def words(self, shape: Sequence[int], strides_bytes: Sequence[int], dtype: str) -> Any:
         """Its memory, where it is the host's, as a NumPy array of words; ``self`` keeps it alive."""
         low, high = self.footprint.span
-        memory = (ctypes.c_uint8 * (high - low)).from_address(low)
+        memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(tuple(shape), dtype, memory, self.pointer - low, tuple(strides_bytes))
         return view
 

@@ -78,7 +78,7 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def stream(self, device: int) -> Any:
-        """torch's current stream."""
+        """The current one."""
         return torch_stream(device)
 
     def refuses_out(self, out: Any) -> str | None:
@@ -89,7 +89,7 @@ class Torch(Framework):
 
 
 def torch_stream(device: int) -> int:
-    """torch's current stream of a device, as a number."""
+    """The current stream of a device, as a number."""
     torch = sys.modules["torch"]
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     return int(raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream)
@@ -111,7 +111,7 @@ class CuPy(Framework):
                 return cupy.empty(tuple(shape), dtype)
 
     def stream(self, device: int) -> Any:
-        """CuPy's current stream."""
+        """The current one."""
         import cupy
 
         return cupy.cuda.get_current_stream(device).ptr
@@ -130,7 +130,9 @@ class Jax(Framework):
             raise RequestError(f"{where}: jax.jit is tracing it; call relayout outside, on arrays that have values")
         devices = array.devices()
         if len(devices) != 1:
-            raise RequestError(f"{where}: it is spread over {len(devices)} devices; pass its addressable_shards one by one")
+            raise RequestError(
+                f"{where}: it is spread over {len(devices)} devices; pass its addressable_shards one by one"
+            )
         array.block_until_ready()
         return np.asarray(array) if next(iter(devices)).platform == "cpu" else array
 
@@ -163,7 +165,7 @@ _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax
 
 
 @lru_cache(maxsize=256)
-def framework_of(kind: type) -> Framework:
+def framework_of(kind: Any) -> Framework:
     """The framework whose arrays are of a type, or of a class that it is derived from."""
     if issubclass(kind, np.ndarray):
         return _NUMPY

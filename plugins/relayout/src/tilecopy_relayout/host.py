@@ -82,9 +82,7 @@ def default_limit_bytes(executor: str) -> int | None:
     return int(free) * 8 // 10
 
 
-def move_in_pieces(
-    source: Any, result: Any, axes: Sequence[int], executor: str, *, target: str | None = None
-) -> None:
+def move_in_pieces(source: Any, result: Any, axes: Sequence[int], executor: str, *, target: str | None = None) -> None:
     """Move host words in pieces that fit; with axes, ``result[...] = source.transpose(axes)``.
 
     Args:
@@ -154,9 +152,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)
     strides = tuple(stride // source.itemsize for stride in source.strides)
-    plan = plan_relayout(
-        source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target
-    )
+    plan = plan_relayout(source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target)
     launch = plan.bind("cuda")
     with ExitStack() as stack:
         sides = [stack.enter_context(DeviceArray((a.nbytes,), "uint8", executor=cuda)) for a in (memory, result)]

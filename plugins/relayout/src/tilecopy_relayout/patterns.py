@@ -79,14 +79,11 @@ class Rearrangement:
 
 def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides of dimensions that a dimension splits into: the last keeps its stride."""
-    found = []
-    for group, stride in zip(groups, strides, strict=True):
-        steps = []
-        for extent in reversed(group):
-            steps.append(stride)
-            stride *= extent
-        found += reversed(steps)
-    return tuple(found)
+    return tuple(
+        stride * prod(group[index + 1 :])
+        for group, stride in zip(groups, strides, strict=True)
+        for index in range(len(group))
+    )
 
 
 def _written(names: Sequence[str], counts: Sequence[int]) -> str:
@@ -118,11 +115,11 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
 def _permutation(axes: Any, rank: int) -> tuple[int, ...]:
     said = axes if isinstance(axes, str) else repr(axes)
     try:
-        given = axes.split(",") if isinstance(axes, str) else list(axes)
-        order = [int(axis) if isinstance(axis, str) else operator.index(axis) for axis in given]
-    except (TypeError, ValueError):
-        given, order = [True], []
-    if any(isinstance(axis, bool) for axis in given):
+        given = [int(axis) for axis in axes.split(",")] if isinstance(axes, str) else list(axes)
+        if any(isinstance(axis, bool) for axis in given):
+            raise TypeError
+        order = [operator.index(axis) for axis in given]
+    except TypeError:
         raise RequestError(
             f"axes {said}: a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
         ) from None
@@ -300,7 +297,9 @@ def _check(pattern: Pattern) -> None:
         seen: dict[str, Term] = {}
         for term in (term for group in groups for term in group.terms if term.text != "1"):
             if term.text in seen:
-                pattern.error(term.at, f"{term.text!r} stands there twice; a relayout neither repeats nor picks diagonals")
+                pattern.error(
+                    term.at, f"{term.text!r} stands there twice; a relayout neither repeats nor picks diagonals"
+                )
             seen[term.text] = term
         sides.append(seen)
     left, right = sides

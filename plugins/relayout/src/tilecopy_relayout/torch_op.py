@@ -27,59 +27,61 @@ def traced(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, s
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
     text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
-    names, extents = " ".join(sizes), list(sizes.values())
     if out is None:
-        return torch.ops.tilecopy.relayout(array, text, names, extents, executor or "")
+        return _operate(array, text, sizes, executor or "")
     if torch.is_grad_enabled() and (array.requires_grad or out.requires_grad):
         raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
-    torch.ops.tilecopy.relayout_into(array, out, text, names, extents, executor or "")
+    extents = list(sizes.values())
+    torch.ops.tilecopy.relayout_into(array, out, text, " ".join(sizes), extents, executor or "")
     return out
 
 
-@torch.library.custom_op("tilecopy::relayout", mutates_args=())
-def relayout_operator(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
+def _relayout(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
     """A new tensor. ``names`` and ``extents`` are the sizes of a pattern; an empty ``executor`` is the default."""
-    made: torch.Tensor = relayout_tensor(_resolved(array), axes, None, executor or None, _sizes(names, extents))
-    return made
+    return relayout_tensor(_resolved(array), axes, None, executor or None, _sizes(names, extents))
 
 
-@torch.library.custom_op("tilecopy::relayout_into", mutates_args=("out",))
-def relayout_into_operator(
+def _relayout_into(
     array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
 ) -> None:
     """The same into ``out``."""
     relayout_tensor(_resolved(array), axes, out, executor or None, _sizes(names, extents))
 
 
-@relayout_operator.register_fake
-def _(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
+def _shaped(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
+    """The result without its memory."""
     return array.new_empty(rearrangement(axes, array.shape, _sizes(names, extents)).shape)
 
 
-@relayout_into_operator.register_fake
-def _(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> None:
-    rearrangement(axes, array.shape, _sizes(names, extents))
+def _fits(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> None:
+    """Refuse what can be refused by shapes alone."""
+    shape = rearrangement(axes, array.shape, _sizes(names, extents)).shape
+    if tuple(out.shape) != shape:
+        raise RequestError(f"out has the shape {tuple(out.shape)}, the result has {shape}")
 
 
-@relayout_operator.register_vmap  # type: ignore[arg-type]
-def _(info: Any, dims: Any, array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> Any:
-    moved = rearrangement(axes, array.shape[: dims[0]] + array.shape[dims[0] + 1 :], _sizes(names, extents))
-    pattern, sizes = moved.pattern(batch="batch")
-    batched = array.movedim(dims[0], 0)
-    return torch.ops.tilecopy.relayout(batched, pattern, " ".join(sizes), list(sizes.values()), executor), 0
+def _batched(
+    info: Any, dims: Any, array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
+) -> tuple[torch.Tensor, int]:
+    """With ``torch.vmap``'s dimension leading on both sides."""
+    shape = array.shape[: dims[0]] + array.shape[dims[0] + 1 :]
+    pattern, sizes = rearrangement(axes, shape, _sizes(names, extents)).pattern(batch="batch")
+    return _operate(array.movedim(dims[0], 0), pattern, sizes, executor), 0
 
 
 def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     array, axes, names, extents, ctx.executor = inputs
-    ctx.pattern, ctx.sizes = rearrangement(axes, array.shape, _sizes(names, extents)).inverse()
+    ctx.inverse = rearrangement(axes, array.shape, _sizes(names, extents)).inverse()
 
 
-def _inverse(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    names, extents = " ".join(ctx.sizes), list(ctx.sizes.values())
-    return torch.ops.tilecopy.relayout(gradient, ctx.pattern, names, extents, ctx.executor), None, None, None, None
+def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+    """Back the way that the elements came."""
+    pattern, sizes = ctx.inverse
+    return _operate(gradient, pattern, sizes, ctx.executor), None, None, None, None
 
 
-relayout_operator.register_autograd(_inverse, setup_context=_remember_inverse)
+def _operate(array: torch.Tensor, axes: str, sizes: dict[str, int], executor: str) -> Any:
+    return torch.ops.tilecopy.relayout(array, axes, " ".join(sizes), list(sizes.values()), executor)
 
 
 def _sizes(names: str, extents: list[int]) -> dict[str, int]:
@@ -89,3 +91,10 @@ def _sizes(names: str, extents: list[int]) -> dict[str, int]:
 def _resolved(array: torch.Tensor) -> torch.Tensor:
     """Without torch's lazy conjugation and sign, which gradients of complex functions carry."""
     return array.resolve_conj().resolve_neg()
+
+
+_operator = torch.library.custom_op("tilecopy::relayout", _relayout, mutates_args=())
+_operator.register_fake(_shaped)
+_operator.register_autograd(_gradient, setup_context=_remember_inverse)
+_operator.register_vmap(_batched)
+torch.library.custom_op("tilecopy::relayout_into", _relayout_into, mutates_args=("out",)).register_fake(_fits)

@@ -1,0 +1,114 @@
+"""The command ``tilecopy relayout``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+from tilecopy_core import TARGETS
+from tilecopy_core.cli.errors import shown
+from tilecopy_core.cli.group import Answer, AnswerCommand
+from tilecopy_core.cli.words import FilePath, Name
+
+from .files import Job, Outcome, relayout_file
+from .host import EXECUTORS
+
+_UNITS = {"": 1} | {
+    f"{letter}{i}": (1024 if i else 1000) ** power for power, letter in enumerate("KMGT", 1) for i in ("", "i")
+}
+_PIPE_COLUMNS = 200
+"""Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """A number of bytes, such as ``4GiB``."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, at least 1."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]i?)?B?", value.strip())
+        found = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
+        if found < 1:
+            self.fail(f"{value!r} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
+        return found
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """``NAME=EXTENT``."""
+
+    name = "name=extent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Both."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([^\W\d]\w*)=(\d+)", value)
+        if match is None:
+            self.fail(f"{value!r} is not NAME=EXTENT, such as p=4", param, ctx)
+        return match[1], int(match[2])
+
+
+@click.command("relayout", cls=AnswerCommand, short_help="Permute, split and merge the dimensions of an array file.")
+@click.argument("source", type=FilePath())
+@click.argument("destination", type=FilePath())
+@click.option(
+    "--axes", required=True, help="A permutation, such as 0,2,3,1, or a pattern, such as 'b c h w -> b h w c'."
+)
+@click.option("--size", "sizes", type=Size(), multiple=True, help="Extent of a name of the pattern: p=4.")
+@click.option(
+    "--limit-bytes",
+    type=Bytes(),
+    help="Bytes of both sides of a piece; by default 80% of the GPU's free memory, or 64MiB on the emulator.",
+)
+@click.option("--target", type=Name("target", TARGETS), help="Architecture; by default the GPU's own, or sm_90.")
+@click.option("--executor", type=Name("executor", EXECUTORS), help="Where to run; by default the GPU if any.")
+def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Answer:
+    """Permute, split and merge the dimensions of an array file, and verify it.
+
+    SOURCE is a .npy file of any rank, shape, dtype and memory order. It is mapped into memory and moved in pieces, so that
+    neither memory nor the GPU needs to hold it. DESTINATION is written when every piece of the result has been found equal to NumPy's.
+
+    \b
+      tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
+      tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --size p=4
+    """
+    job = Job(sizes=dict(sizes), **options)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
+        task = bar.add_task("bytes", total=None)
+        outcome = relayout_file(
+            source, destination, job, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    told = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
+    data = attrs.asdict(outcome, recurse=False) | told | {"output": str(destination)}
+    return Answer(data, lambda: _text(outcome, job.axes, destination))
+
+
+def _text(outcome: Outcome, axes: str, destination: Path) -> str:
+    pieces = "1 piece" if outcome.pieces == 1 else f"{outcome.pieces} pieces"
+    how = f"medians of {outcome.runs} launches by device events" if outcome.executor == "cuda" else "emulated"
+    lines = (
+        f"{outcome.dtype}{list(outcome.shape)} by {axes} to {list(outcome.result_shape)}, {outcome.bytes} bytes, "
+        f"{pieces}, {outcome.target}",
+        f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
+        f"({how}): {outcome.gb_per_s:.2f} GB/s",
+        f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.2f} GB/s",
+        f"verified: {outcome.verified}",
+        f"wrote {shown(destination)}",
+    )
+    width = max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
+    wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "".join(f"{wrap.fill(line)}\n" for line in lines)

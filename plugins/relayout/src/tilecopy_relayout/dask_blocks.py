@@ -1,0 +1,59 @@
+"""Dask arrays: lazy, block by block. Imported with Dask alone.
+
+Splits and merges are Dask's own ``reshape`` around a permutation whose blocks trade places; each block, NumPy's or CuPy's, is
+a relayout of its own on whichever worker has it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dask import array as da
+
+from tilecopy_core import RequestError
+
+from .patterns import rearrangement
+
+
+def relayout_blocks(
+    array: Any, axes: Any, *, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]
+) -> Any:
+    """:func:`~tilecopy_relayout.relayout` of a Dask array: nothing is computed yet.
+
+    Raises:
+        RequestError: ``out=``, ``stream=``, a Dask object that is no array, an array whose extents are not known yet, or what
+            relayout refuses.
+    """
+    if not isinstance(array, da.Array):
+        raise RequestError(f"array: a {type(array).__name__} of Dask is no Dask array")
+    given = {"out": out, "stream": stream}
+    if named := [name for name, value in given.items() if value is not None]:
+        raise RequestError(
+            f"{named[0]}= is not for a Dask array, which is computed later, block by block; leave it away"
+        )
+    if any(math.isnan(extent) for extent in array.shape):
+        raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")
+    moved = rearrangement(axes, array.shape, sizes)
+    split = array.reshape(moved.extents) if moved.extents != array.shape else array
+    rank = len(moved.order)
+    turned = da.blockwise(
+        relayout_block,
+        moved.order,
+        split,
+        tuple(range(rank)),
+        order=moved.order,
+        executor=executor,
+        name=None,
+        token="relayout",  # noqa: S106  (the beginning of the tasks' names)
+        dtype=array.dtype,
+        meta=None if split._meta.ndim != rank else split._meta.transpose(moved.order),
+    )
+    return turned.reshape(moved.shape) if moved.shape != turned.shape else turned
+
+
+def relayout_block(block: Any, *, order: tuple[int, ...], executor: str | None) -> Any:
+    """One block, on the worker that has it."""
+    from .api import relayout
+
+    return relayout(block, order, executor=executor)

@@ -1,0 +1,226 @@
+"""The relayout of a .npy file into another, piece by piece: neither needs to fit into memory, or onto a GPU."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import TilecopyError
+from tilecopy_core.cli.errors import FileError, shown
+from tilecopy_core.cli.npy import read_npy, stamp_of
+from tilecopy_core.cli.output import output_file
+
+from .arrays import array_of
+from .host import EMULATED_TARGET, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu
+from .movement import Movement, movement_of
+from .patterns import rearrangement
+
+Progress = Callable[[int, int], None]
+"""Called with bytes of the result that are done, and bytes in all."""
+
+_TIMED_RUNS = 3
+_EMULATED_BYTES = 1 << 26
+"""Both sides of a piece on the emulator: little enough that progress is seen."""
+_NEVER_WRITTEN = 0xA5
+"""What a result is filled with before the emulator writes it."""
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """What is asked.
+
+    Attributes:
+        axes: a permutation as text, or a pattern.
+        sizes: extents of the pattern's names.
+        limit_bytes: of both sides of a piece, or None for what fits.
+        executor: ``cuda``, ``emulator`` or None for the GPU where there is one.
+        target: architecture, or None for the GPU's own.
+    """
+
+    axes: str
+    sizes: Mapping[str, int] = attrs.field(factory=dict)
+    limit_bytes: int | None = None
+    executor: str | None = None
+    target: str | None = None
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What was done.
+
+    Attributes:
+        shape: of the array.
+        result_shape: of what was written.
+        dtype: of both.
+        bytes: of the result.
+        pieces: how many it was made in.
+        seconds: of the relayout alone (on a GPU a median of ``runs`` launches for each piece, by device events).
+        runs: launches that a time is the median of.
+        wall_seconds: of everything, reading, verification and writing included.
+        executor: which ran it.
+        target: what it was lowered for.
+        verified: how the result was checked.
+    """
+
+    shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    pieces: int
+    seconds: float
+    runs: int
+    wall_seconds: float
+    executor: str
+    target: str
+    verified: str
+
+    @property
+    def gb_per_s(self) -> float:
+        """Of the relayout alone, read and written."""
+        return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+    @property
+    def wall_gb_per_s(self) -> float:
+        """Of everything, read and written."""
+        return 2 * self.bytes / self.wall_seconds / 1e9
+
+
+class Pieces(Sequence[Any]):
+    """The parts of the output file, each made and verified when it is asked for.
+
+    Args:
+        header: the first part.
+        words: the source.
+        movement: what is moved where.
+        places: the box of the result that each further part is.
+        executor: which runs it.
+        target: what it is lowered for.
+        progress: told of every part.
+        finished: called before the last part is given.
+
+    Attributes:
+        seconds: of each part that was made, by its number.
+    """
+
+    def __init__(
+        self,
+        header: bytes,
+        words: Any,
+        movement: Movement,
+        places: Sequence[tuple[slice, ...]],
+        executor: str,
+        target: str,
+        progress: Progress,
+        finished: Callable[[], None],
+    ) -> None:
+        self._header, self._words, self._movement, self._places = header, words, movement, places
+        self._executor, self._target, self._progress, self._finished = executor, target, progress, finished
+        self.seconds: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return 1 + len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        if index == 0:
+            return self._header
+        axes, box = self._movement.axes, self._places[index - 1]
+        wanted = self._words.transpose(axes)[box]
+        result = np.empty(wanted.shape, wanted.dtype)
+        flat = result.reshape(-1).view(np.uint8)
+        flat.fill(_NEVER_WRITTEN)
+        self.seconds[index] = move_piece(
+            wanted.transpose(np.argsort(axes)),
+            result,
+            axes,
+            self._executor,
+            target=self._target,
+            timed_runs=_TIMED_RUNS,
+        )
+        wrong = sum(int(np.count_nonzero(a != b)) for a, b in zip(_bits(wanted), _bits(result), strict=True))
+        if wrong:
+            raise TilecopyError(f"verification failed: {wrong} words differ in piece {index}; nothing was written")
+        if index == len(self._places):
+            self._finished()
+        done = index * prod(self._movement.shape) // len(self._places) * self._movement.word_bytes
+        self._progress(done, prod(self._movement.shape) * self._movement.word_bytes)
+        return flat
+
+
+def _bits(array: Any) -> list[Any]:
+    """Words as unsigned integers, which compare as their bits do."""
+    if array.dtype.kind != "c":
+        return [array]
+    return [array.real.view(np.uint64), array.imag.view(np.uint64)]
+
+
+def relayout_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
+    """Relayout a .npy file, mapped into memory, into a C-contiguous one.
+
+    Every piece is verified against NumPy before it is written; the output file appears, or changes, when all are.
+
+    Raises:
+        FileError: the input cannot be read, the output cannot be written or is the input.
+        RequestError: the axes do not fit.
+        TilecopyError: a result that differs, or a driver that refuses.
+    """
+    started = time.perf_counter()
+    read = read_npy(source, mapped=True)
+    array = array_of(shown(source), read.array)
+    moved = rearrangement(job.axes, array.shape, job.sizes)
+    executor = choose_executor(job.executor)
+    target = job.target or (target_of_gpu(0) if executor == "cuda" else EMULATED_TARGET)
+    with output_file(destination) as write:
+        if destination.exists() and destination.samefile(source):
+            raise FileError(f"{shown(destination)}: the output is the input, which is read until the end; name another")
+        header = _header(moved.shape, array.dtype, shown(destination))
+
+        def unchanged() -> None:
+            if stamp_of(source.stat()) != read.stamp:
+                raise FileError(f"{shown(source)}: the file changed while it was read")
+
+        strides = [prod(moved.shape[index + 1 :]) * array.itemsize for index in range(len(moved.shape))]
+        result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=tuple(strides))
+        movement = movement_of(array, moved, result)
+        total = prod(moved.shape) * array.itemsize
+        limit = job.limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
+        places = list(boxes(movement.out_shape, max(1, limit // (2 * movement.word_bytes))))
+        words = array.words(movement.shape, movement.strides_bytes, movement.dtype) if total else None
+        pieces = Pieces(header, words, movement, places, executor, target, progress, unchanged)
+        write(pieces)
+    verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written"
+    runs = _TIMED_RUNS if executor == "cuda" else 1
+    return Outcome(
+        array.shape,
+        moved.shape,
+        str(array.dtype),
+        total,
+        len(places),
+        sum(pieces.seconds.values()),
+        runs,
+        time.perf_counter() - started,
+        executor,
+        target,
+        verified,
+    )
+
+
+def _header(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> bytes:
+    """Of a C-contiguous .npy file."""
+    said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    for write in (np.lib.format.write_array_header_1_0, np.lib.format.write_array_header_2_0):
+        text = io.BytesIO()
+        try:
+            write(text, said)
+        except ValueError:  # it does not fit, or is no Latin-1
+            continue
+        return text.getvalue()
+    raise FileError(f"{name}: a .npy header cannot say the dtype {dtype}")

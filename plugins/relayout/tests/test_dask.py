@@ -1,0 +1,68 @@
+"""Dask arrays: lazy, the blocks' places traded, on a cluster with Zarr on both ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+da = pytest.importorskip("dask.array")
+
+from tilecopy_relayout import relayout
+
+from tilecopy_core import RequestError
+
+X = np.arange(6 * 8 * 10, dtype=np.int16).reshape(6, 8, 10)
+
+
+def test_a_permutation_trades_the_blocks_places() -> None:
+    x = da.from_array(X, chunks=((4, 2), (3, 5), (10,)))
+    y = relayout(x, (2, 0, 1), executor="emulator")
+    assert y.chunks == ((10,), (4, 2), (3, 5)) and y.dtype == X.dtype and y.shape == (10, 6, 8)
+    assert (y.compute(scheduler="synchronous") == X.transpose(2, 0, 1)).all()
+
+
+def test_nothing_is_computed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(block: np.ndarray) -> np.ndarray:
+        raise AssertionError("computed")
+
+    x = da.from_array(X, chunks=4).map_blocks(fail, meta=np.empty((0, 0, 0), X.dtype))
+    y = relayout(x, (2, 1, 0), executor="emulator")
+    with pytest.raises(AssertionError, match="computed"):
+        y.compute(scheduler="synchronous")
+
+
+@pytest.mark.parametrize("chunks", [(2, 3, 4), (6, 8, 10), (1, 8, 3)])
+def test_splits_and_merges(chunks: tuple[int, ...]) -> None:
+    y = relayout(da.from_array(X, chunks=chunks), "a (b c) d -> (d a) c b", b=2, executor="emulator")
+    expected = X.reshape(6, 2, 4, 10).transpose(3, 0, 2, 1).reshape(60, 4, 2)
+    assert (y.compute(scheduler="synchronous") == expected).all()
+
+
+def test_what_is_refused() -> None:
+    x = da.from_array(X, chunks=4)
+    with pytest.raises(RequestError, match="out= is not for a Dask array"):
+        relayout(x, (2, 1, 0), out=np.empty((10, 8, 6), X.dtype))
+    with pytest.raises(RequestError, match="stream= is not for a Dask array"):
+        relayout(x, (2, 1, 0), stream=0)
+    with pytest.raises(RequestError, match="compute_chunk_sizes"):
+        relayout(x[x[:, 0, 0] > 3], (2, 1, 0))
+    with pytest.raises(RequestError, match="not each of the array's 3 dimensions"):
+        relayout(x, (2, 1))
+
+
+def test_a_cluster_with_zarr_on_both_ends(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array(store=str(tmp_path / "in.zarr"), shape=X.shape, chunks=(2, 4, 5), dtype=X.dtype)
+    stored[:] = X
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        y = relayout(da.from_zarr(str(tmp_path / "in.zarr")), (2, 1, 0), executor="emulator")
+        assert y.chunks[0] == (5, 5) and y.chunks[2] == (2, 2, 2)
+        y.to_zarr(str(tmp_path / "out.zarr"))
+    found = zarr.open_array(str(tmp_path / "out.zarr"), mode="r")
+    assert found.chunks == (5, 4, 2) and (found[:] == X.transpose(2, 1, 0)).all()
