@@ -1,0 +1,151 @@
+"""NOT a GPU: the stand-in driver with what the front of relayout asks beside launches, and arrays as CuPy has them.
+
+"Device memory" is the host's, so that the stand-in planner can move what is in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from contextlib import nullcontext
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from fake_driver import FakeDriver
+
+from tilecopy_core import running
+from tilecopy_core.executors.cuda import CudaExecutor
+
+
+class FakeGpu(FakeDriver):
+    """One GPU with so much free memory."""
+
+    def __init__(self, free_bytes: int = 1 << 30) -> None:
+        super().__init__()
+        self.free_bytes = free_bytes
+        self.allocated: list[int] = []
+
+    def cuMemAlloc(self, size: int) -> Any:
+        self.allocated.append(size)
+        return super().cuMemAlloc(size)
+
+    def cuMemGetInfo(self) -> Any:
+        return (
+            self._said("cuMemGetInfo", self.free_bytes, 1 << 30)
+            if not self.fail.get("cuMemGetInfo")
+            else (self._said("cuMemGetInfo")[0], 0, 0)
+        )
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyHtoD")
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyDtoH")
+
+    def cuMemsetD8(self, to: int, value: int, size: int) -> Any:
+        ctypes.memset(to, value, size)
+        return self._said("cuMemsetD8")
+
+    def cuEventCreate(self, flags: int) -> Any:
+        return self._said("cuEventCreate", 9)
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        return self._said("cuEventRecord")
+
+    def cuEventSynchronize(self, event: int) -> Any:
+        return self._said("cuEventSynchronize")
+
+    def cuEventElapsedTime(self, start: int, stop: int) -> Any:
+        return self._said("cuEventElapsedTime", 2.0)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        return self._said("cuEventDestroy")
+
+
+@attrs.define(eq=False)
+class Memory:
+    """What ``cupy.ndarray.data`` is."""
+
+    ptr: int
+    device_id: int = 0
+
+
+@attrs.define(eq=False)
+class ndarray:  # noqa: N801
+    """A CuPy array whose memory is a NumPy array's."""
+
+    host: Any
+
+    shape = property(lambda self: self.host.shape)
+    strides = property(lambda self: self.host.strides)
+    dtype = property(lambda self: self.host.dtype)
+    data = property(lambda self: Memory(self.host.ctypes.data))
+    device = property(lambda self: nullcontext())
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": self.dtype.str,
+            "data": (self.host.ctypes.data, not self.host.flags.writeable),
+            "version": 3,
+        }
+
+
+ndarray.__module__ = "cupy"
+
+
+def cupy_module(streams: list[int]) -> types.ModuleType:
+    """A module ``cupy`` whose current stream is the last of ``streams``."""
+
+    class ExternalStream:
+        def __init__(self, pointer: int) -> None:
+            self.pointer = pointer
+
+        def __enter__(self) -> None:
+            streams.append(self.pointer)
+
+        def __exit__(self, *_: object) -> None:
+            streams.pop()
+
+    module: Any = types.ModuleType("cupy")
+    module.made_on = []
+
+    def empty(shape: tuple[int, ...], dtype: Any) -> ndarray:
+        module.made_on.append(streams[-1])
+        return ndarray(np.empty(shape, dtype))
+
+    module.ndarray, module.empty = ndarray, empty
+    current = lambda device=None: types.SimpleNamespace(ptr=streams[-1])  # noqa: E731
+    module.cuda = types.SimpleNamespace(get_current_stream=current, ExternalStream=ExternalStream)
+    return module
+
+
+@attrs.define(eq=False)
+class Machine:
+    """The stand-ins of a test.
+
+    Attributes:
+        gpu: the driver.
+        cupy: the module.
+        streams: CuPy's current stream is the last.
+    """
+
+    gpu: FakeGpu
+    cupy: Any
+    streams: list[int]
+
+
+def machine_with_gpu(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A process in which there seem to be a GPU and CuPy."""
+    gpu, streams = FakeGpu(), [77]
+    module = cupy_module(streams)
+    monkeypatch.setitem(running._made, "cuda", CudaExecutor(gpu))
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return Machine(gpu, module, streams)

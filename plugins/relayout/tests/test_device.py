@@ -1,0 +1,197 @@
+"""Device arrays and staged host arrays, on stand-ins for the GPU and the planner: what is launched, and how often is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import fake_gpu
+import numpy as np
+import pytest
+import standin
+from tilecopy_relayout import api, host, relayout
+
+from tilecopy_core import LaunchError, RequestError
+
+
+@attrs.define(eq=False)
+class Watched:
+    """The stand-in planner, and what was launched."""
+
+    plans: int = 0
+    launches: list[tuple[int, int, Any]] = attrs.field(factory=list)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Machine:
+    return fake_gpu.machine_with_gpu(monkeypatch)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    found = Watched()
+
+    def plan_relayout(*arguments: Any, **options: Any) -> Any:
+        found.plans += 1
+        plan = standin.plan_relayout(*arguments, **options)
+        assert plan.target == "sm_90"
+
+        def bind(executor: str | None) -> Callable[[int, int, Any], None]:
+            assert executor == "cuda"
+
+            def launch(source: int, result: int, stream: Any) -> None:
+                found.launches.append((source, result, stream))
+                plan.bind("cuda")(source, result, stream)
+
+            return launch
+
+        return type("Bound", (), {"bind": staticmethod(bind), "moves": plan.moves})
+
+    for module in (api, host):
+        monkeypatch.setattr(module, "plan_relayout", plan_relayout)
+    monkeypatch.setattr(api, "_calls", {})
+    monkeypatch.setattr(api, "_readers", {})
+    return found
+
+
+def on_gpu(array: Any) -> Any:
+    return fake_gpu.ndarray(array)
+
+
+A = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def test_a_call_like_one_before_is_launched_without_a_check(
+    machine: fake_gpu.Machine, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (relayout(on_gpu(A), (1, 0)).host == A.T).all()
+    monkeypatch.setattr(api, "array_of", None)  # the check would fail
+    other = A * 2
+    made = relayout(on_gpu(other), (1, 0))
+    assert type(made).__name__ == "ndarray" and (made.host == other.T).all()
+    assert watched.plans == 1 and watched.launches[1] == (other.ctypes.data, made.host.ctypes.data, 77)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [A.astype("f8"), A.reshape(6, 4), A.T, A[:, ::-1]],
+    ids=["dtype", "shape", "strides", "sign"],
+)
+def test_another_call_is_checked(machine: fake_gpu.Machine, watched: Watched, other: Any) -> None:
+    for array in (A, other, A, other):
+        assert (relayout(on_gpu(array), (1, 0)).host == array.T).all()
+    assert watched.plans == 2
+    for axes, sizes in (
+        ("a b -> b a", {}),
+        ("(a b) c -> b a c", {"b": 2}),
+        ("(a b) c -> b a c", {"b": 4}),
+        ([1, 0], {}),
+    ):
+        expected = A.reshape(-1, sizes["b"], 6).transpose(1, 0, 2) if sizes else A.T
+        assert (relayout(on_gpu(A), axes, **sizes).host == expected).all()
+
+
+def test_out_is_looked_at_every_time(machine: fake_gpu.Machine, watched: Watched) -> None:
+    room = np.zeros((2, 48), np.float32)
+    source, out = room[0, :24].reshape(4, 6), room[1, :24].reshape(6, 4)
+    source[...] = A
+    for _ in range(2):
+        out[...] = 0
+        assert relayout(on_gpu(source), (1, 0), out=on_gpu(out)).host is out
+        assert (out == A.T).all()
+    assert watched.plans == 1
+    with pytest.raises(RequestError, match="out overlaps the array"):
+        relayout(on_gpu(source), (1, 0), out=on_gpu(room[0, 20:44].reshape(6, 4)))
+    even, odd = room.reshape(-1)[:48:2].reshape(4, 6), room.reshape(-1)[1:49:2].reshape(6, 4)
+    even[...] = A
+    relayout(on_gpu(even), (1, 0), out=on_gpu(odd))  # interleaved: ranges overlap, bytes do not
+    assert (odd == A.T).all()
+
+
+def test_a_misaligned_address_is_not_taken_for_an_aligned_one(machine: fake_gpu.Machine, watched: Watched) -> None:
+    memory = np.zeros(24 * 4 + 1, np.uint8)
+    odd = memory[1:].view(np.float32).reshape(4, 6)
+    odd[...] = A
+    for array in (A, odd, A, odd):
+        assert (relayout(on_gpu(array), (1, 0)).host == array.T).all()
+    assert watched.plans == 3  # the misaligned one each time
+
+
+def test_streams(machine: fake_gpu.Machine, watched: Watched) -> None:
+    for stream, expected in ((None, 77), (5, 5), (None, 77), (5, 5)):
+        relayout(on_gpu(A), (1, 0), stream=stream)
+        assert watched.launches[-1][2] == expected and machine.cupy.made_on[-1] == expected
+
+
+def test_what_is_refused_on_a_device(machine: fake_gpu.Machine, watched: Watched) -> None:
+    with pytest.raises(RequestError, match="array is on GPU 0; copy it to the host"):
+        relayout(on_gpu(A), (1, 0), executor="emulator")
+    with pytest.raises(RequestError, match="out is in host memory, the array on GPU 0"):
+        relayout(on_gpu(A), (1, 0), out=np.zeros((6, 4), "f4"))
+    fixed = np.zeros((6, 4), "f4")
+    fixed.flags.writeable = False
+    with pytest.raises(RequestError, match="out is read-only"):
+        relayout(on_gpu(A), (1, 0), out=on_gpu(fixed))
+    stranger = type(
+        "Stranger", (), {"__cuda_array_interface__": on_gpu(A).__cuda_array_interface__, "dtype": A.dtype}
+    )()
+    with pytest.raises(RequestError, match="a Stranger is of no framework .* pass out="):
+        relayout(stranger, (1, 0))
+    out = np.zeros((6, 4), "f4")
+    relayout(stranger, (1, 0), out=on_gpu(out))
+    assert (out == A.T).all() and len(watched.launches) == 1
+
+
+def test_nothing_is_launched_for_nothing(machine: fake_gpu.Machine, watched: Watched) -> None:
+    assert relayout(on_gpu(np.zeros((3, 0), "f4")), (1, 0)).shape == (0, 3)
+    assert not watched.launches and not watched.plans
+
+
+# ------------------------------------------------------------------------------------- host arrays through the GPU
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 30, 2000, 100, 8])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a,
+        lambda a: a[:, ::-1],
+        lambda a: a.transpose(2, 0, 1),
+        lambda a: a[::2, 1::3],
+        lambda a: np.broadcast_to(a[:, :1], (5, 7, 6)),
+    ],
+    ids=["plain", "reversed", "permuted", "sliced", "broadcast"],
+)
+def test_host_arrays_go_through_the_gpu_in_pieces(
+    machine: fake_gpu.Machine, watched: Watched, view: Callable[[Any], Any], free_bytes: int
+) -> None:
+    machine.gpu.free_bytes = free_bytes
+    array = view(np.random.default_rng(0).integers(0, 99, (5, 7, 6)).astype(np.float64))
+    made = relayout(array, (2, 0, 1))
+    assert (made == array.transpose(2, 0, 1)).all()
+    assert sum(machine.gpu.allocated) and max(machine.gpu.allocated) <= max(free_bytes * 4 // 10, 8)
+    room = np.zeros((array.shape[2], array.shape[0], 2 * array.shape[1]))
+    relayout(array, (2, 0, 1), out=room[:, :, ::-2])
+    assert (room[:, :, ::-2] == array.transpose(2, 0, 1)).all() and not room[:, :, ::2].any()
+    assert not machine.gpu._memory
+
+
+def test_the_drivers_refusals_are_told(machine: fake_gpu.Machine, watched: Watched) -> None:
+    machine.gpu.fail = {"cuMemAlloc": 2}
+    with pytest.raises(LaunchError, match="96 bytes of device memory"):
+        relayout(A, (1, 0))
+    machine.gpu.fail = {"cuMemGetInfo": 3}
+    with pytest.raises(LaunchError, match="free memory of the GPU"):
+        relayout(A, (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"),
+    [((3, 4, 5), 60), ((3, 4, 5), 41), ((3, 4, 5), 13), ((3, 4, 5), 3), ((3, 4, 5), 0), ((), 1), ((0, 3), 2)],
+)
+def test_boxes_cover_an_array_in_its_order(shape: tuple[int, ...], most: int) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    parts = [array[box].ravel() for box in host.boxes(shape, most)]
+    assert all(0 < part.size <= max(most, 1) for part in parts)
+    assert (np.concatenate([np.empty(0, int), *parts]) == array.ravel()).all()

@@ -1,0 +1,182 @@
+"""``tilecopy relayout``: files in, files out, in pieces, verified."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import fake_gpu
+import numpy as np
+import pytest
+import standin
+from tilecopy_relayout import files, host
+
+from tilecopy_core import RequestError, TilecopyError
+from tilecopy_core.cli.commands import tilecopy
+from tilecopy_core.cli.errors import FileError
+
+A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
+
+
+@pytest.fixture(autouse=True)
+def standin_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves the words is not what is tested here."""
+    monkeypatch.setattr(host, "plan_relayout", standin.plan_relayout)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    np.save(tmp_path / "in.npy", A)
+    return tmp_path / "in.npy"
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        tilecopy.main(["relayout", *map(str, words)])
+    said = capsys.readouterr()
+    assert ended.value.code == 0, said.err
+    return said.out
+
+
+def failed(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        tilecopy.main(["relayout", *map(str, words)])
+    return int(str(ended.value.code)), capsys.readouterr().err
+
+
+def same(path: Path, expected: Any) -> bool:
+    found = np.load(path, allow_pickle=False)
+    return found.shape == expected.shape and found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+
+
+def test_a_permutation(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = stored.with_name("out.npy")
+    said = ran(capsys, stored, out, "--axes", "2,0,1", "--executor", "emulator")
+    assert same(out, A.transpose(2, 0, 1))
+    assert "float32[6, 8, 5] by 2,0,1 to [5, 6, 8], 960 bytes, 1 piece, sm_90" in said
+    assert (
+        "moved 1920 bytes (read + written)" in said
+        and "verified: all 960 bytes equal" in said
+        and f"wrote {out}" in said
+    )
+
+
+def test_a_pattern_in_pieces_as_json(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = stored.with_name("out.npy")
+    words = (stored, out, "--axes", "a (b c) d -> (d a) c b", "--size", "b=2", "--limit-bytes", "0.1KiB", "--json")
+    said = json.loads(ran(capsys, *words, "--executor", "emulator"))
+    assert same(out, A.reshape(6, 2, 4, 5).transpose(3, 0, 2, 1).reshape(30, 4, 2))
+    assert (said["shape"], said["result_shape"], said["bytes"]) == ([6, 8, 5], [30, 4, 2], 960)
+    assert said["pieces"] == 30 and said["executor"] == "emulator" and said["gb_per_s_read_and_written"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["u1", ">i2", "c16", "V3", "M8[ns]", "U2", [("x", "u1"), ("y", "<f8")]])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_dtypes_and_orders(tmp_path: Path, dtype: Any, order: str) -> None:
+    array = np.zeros((3, 4, 5), dtype, order=order)
+    flat = np.random.default_rng(0).integers(0, 256, array.nbytes, np.uint8)
+    array[...] = flat.view(array.dtype).reshape(3, 4, 5)
+    np.save(tmp_path / "in.npy", array)
+    files.relayout_file(
+        tmp_path / "in.npy", tmp_path / "out.npy", files.Job("1,2,0", executor="emulator", limit_bytes=64)
+    )
+    assert same(tmp_path / "out.npy", array.transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((), " -> "), ((0, 3), "1,0"), ((1, 1), "1,0")])
+def test_small_arrays(tmp_path: Path, shape: tuple[int, ...], axes: str) -> None:
+    np.save(tmp_path / "in.npy", np.full(shape, -0.0))
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", files.Job(axes, executor="emulator"))
+    assert same(tmp_path / "out.npy", np.full(shape, -0.0).T)
+
+
+def test_progress_counts_the_bytes_of_the_result(stored: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    job = files.Job("2,1,0", executor="emulator", limit_bytes=400)
+    outcome = files.relayout_file(
+        stored, stored.with_name("o.npy"), job, lambda done, total: seen.append((done, total))
+    )
+    assert len(seen) == outcome.pieces == 5 and seen[-1] == (960, 960) and seen == sorted(seen)
+
+
+def test_through_the_gpu_in_pieces(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = fake_gpu.machine_with_gpu(monkeypatch)
+    machine.gpu.free_bytes = 500
+    outcome = files.relayout_file(stored, stored.with_name("out.npy"), files.Job("2,1,0"))
+    assert same(stored.with_name("out.npy"), A.transpose(2, 1, 0))
+    assert (outcome.executor, outcome.pieces, outcome.runs) == ("cuda", 5, 3)
+    assert outcome.seconds == pytest.approx(5 * 2e-3) and max(machine.gpu.allocated) <= 200
+
+
+@pytest.mark.parametrize("existing", [None, b"before"])
+def test_a_result_that_differs_is_not_written(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, existing: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forgets(self: Any, source: Any, result: Any, stream: Any) -> None:
+        standin.words(result)[...] = standin.words(source).transpose(*self.axes, len(self.axes))
+        standin.words(result)[..., -1, :] ^= 1
+
+    monkeypatch.setattr(standin.Plan, "_on_arrays", forgets)
+    out = stored.with_name("out.npy")
+    if existing is not None:
+        out.write_bytes(existing)
+    status, said = failed(capsys, stored, out, "--axes", "2,1,0", "--executor", "emulator")
+    assert status == 1 and "verification failed: 40 words differ in piece 1; nothing was written" in said
+    assert (out.read_bytes() if out.exists() else None) == existing
+
+
+def test_an_output_with_other_links_is_verified_before_it_is_touched(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, link = stored.with_name("out.npy"), stored.with_name("link.npy")
+    out.write_bytes(b"before")
+    os.link(out, link)
+    real, calls = standin.Plan._on_arrays, [0]
+
+    def fails_at_last(self: Any, source: Any, result: Any, stream: Any) -> None:
+        calls[0] += 1
+        real(self, source, result, stream)
+        if calls[0] == 5:
+            standin.words(result)[0] ^= 1
+
+    job = files.Job("2,1,0", executor="emulator", limit_bytes=400)
+    monkeypatch.setattr(standin.Plan, "_on_arrays", fails_at_last)
+    with pytest.raises(TilecopyError, match="verification failed"):
+        files.relayout_file(stored, out, job)
+    assert link.read_bytes() == b"before"
+    monkeypatch.setattr(standin.Plan, "_on_arrays", real)
+    assert files.relayout_file(stored, out, job).pieces == 5
+    assert same(link, A.transpose(2, 1, 0))
+
+
+def test_a_file_that_changes_is_noticed(stored: Path) -> None:
+    def touch(done: int, total: int) -> None:
+        os.utime(stored, ns=(1, 1))
+
+    out = stored.with_name("out.npy")
+    with pytest.raises(FileError, match="the file changed while it was read"):
+        files.relayout_file(stored, out, files.Job("2,1,0", executor="emulator", limit_bytes=400), touch)
+    assert not out.exists()
+
+
+def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = stored.with_name("out.npy")
+    with pytest.raises(FileError, match="the output is the input"):
+        files.relayout_file(stored, stored, files.Job("2,1,0", executor="emulator"))
+    with pytest.raises(RequestError, match="not each of the array's 3 dimensions"):
+        files.relayout_file(stored, out, files.Job("1,0", executor="emulator"))
+    with pytest.raises(FileError, match="there is no such file"):
+        files.relayout_file(stored.with_name("none.npy"), out, files.Job("1,0"))
+    for words, message in (
+        (("--axes", "a b -> b a"), "left side has 2 dimensions, the array has 3"),
+        (("--axes", "2,1,0", "--limit-bytes", "much"), "'much' is no number of bytes"),
+        (("--axes", "2,1,0", "--limit-bytes", "0"), "'0' is no number of bytes"),
+        (("--axes", "2,1,0", "--size", "p"), "'p' is not NAME=EXTENT"),
+        (("--axes", "2,1,0", "--executor", "cudda"), "did you mean cuda"),
+        ((), "--axes"),
+    ):
+        status, said = failed(capsys, stored, out, *words)
+        assert status == 2 and message in said
+    assert not out.exists()
