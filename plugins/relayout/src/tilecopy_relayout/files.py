@@ -16,6 +16,7 @@ from tilecopy_core import TilecopyError
 from tilecopy_core.cli.errors import FileError, shown
 from tilecopy_core.cli.npy import read_npy, stamp_of
 from tilecopy_core.cli.output import output_file
+from tilecopy_core.layout import row_major
 
 from .arrays import array_of
 from .host import EMULATED_TARGET, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu
@@ -187,8 +188,8 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
             if stamp_of(source.stat()) != read.stamp:
                 raise FileError(f"{shown(source)}: the file changed while it was read")
 
-        strides = [prod(moved.shape[index + 1 :]) * array.itemsize for index in range(len(moved.shape))]
-        result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=tuple(strides))
+        strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
+        result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
         movement = movement_of(array, moved, result)
         total = prod(moved.shape) * array.itemsize
         limit = job.limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
