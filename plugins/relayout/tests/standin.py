@@ -23,10 +23,6 @@ class Plan:
     out_strides: tuple[int, ...]
     target: str
 
-    @property
-    def moves(self) -> bool:
-        return 0 not in self.shape
-
     def bind(self, executor: str | None) -> Callable[[Any, Any, Any], None]:
         return self._on_pointers if executor == "cuda" else self._on_arrays
 
@@ -76,6 +72,7 @@ def plan_relayout(
     out_strides: Sequence[int] | None = None,
     target: Any,
 ) -> Plan:
+    assert 0 not in shape and len(shape) > 0
     out_shape = [shape[axis] for axis in axes]
     made = Plan(
         tuple(shape),

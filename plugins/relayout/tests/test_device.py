@@ -46,7 +46,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
             return launch
 
-        return type("Bound", (), {"bind": staticmethod(bind), "moves": plan.moves})
+        return type("Bound", (), {"bind": staticmethod(bind)})
 
     for module in (api, host):
         monkeypatch.setattr(module, "plan_relayout", plan_relayout)

@@ -141,8 +141,7 @@ def move_piece(
     )
     launch = plan.bind(executor)
     started = time.perf_counter()
-    if plan.moves:
-        launch(source, result, None)
+    launch(source, result, None)
     return time.perf_counter() - started
 
 
