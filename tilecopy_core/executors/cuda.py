@@ -138,15 +138,7 @@ class CudaExecutor:
             recalled = self._ready(kernel, binding), list(binding.addresses.values())
             self._remember(kernel, arguments, grid, recalled[0])
         ready, addresses = recalled
-        try:
-            block = ready.blocks.pop()
-        except IndexError:  # this thread is the first, or others are launching it too
-            block = ready.new_block()
-        ready.pack(block.memory, 0, *addresses)
-        (code,) = ready.call(handle, block.address, 0)
-        if code:
-            ready.launch_elsewhere(block, handle, code)
-        ready.blocks.append(block)
+        ready.launch(addresses, handle)
 
     def prepare(
         self,
@@ -168,6 +160,37 @@ class CudaExecutor:
         if binding.on_host or 0 in binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         return self._ready(kernel, binding).prepared(list(binding.addresses.values()), handle, arguments)
+
+    def launcher(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None
+    ) -> Callable[..., None]:
+        """``launch(addresses, stream=None)`` of arrays that differ from these device arrays in nothing but their address.
+
+        The caller answers for that; what the kernel needs of the addresses' alignment is checked at each launch.
+
+        Raises:
+            LaunchError: as for :meth:`launch`; an argument in host memory.
+        """
+        binding = self._check(kernel, arguments, grid)
+        if binding.on_host:
+            raise LaunchError(
+                f"kernel {kernel.name}: {', '.join(binding.on_host)} in host memory has no address for the GPU; "
+                "call the kernel, or pass device arrays"
+            )
+        if 0 in binding.grid:
+            return lambda addresses, stream=None: None
+        ready = self._ready(kernel, binding)
+        mask, handle_of, launch = ready.mask, self._stream, ready.launch
+
+        def at(addresses: Sequence[int], stream: Any = None) -> None:
+            bits = 0
+            for address in addresses:
+                bits |= address
+            if bits & mask:
+                ready.check_alignment(addresses)
+            launch(addresses, handle_of(stream))
+
+        return at
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""

@@ -263,6 +263,28 @@ class BuiltKernel:
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
         return prepared
 
+    def launcher(
+        self, *arguments: Any, grid: Sequence[int] | int | None = None, executor: str | None = None
+    ) -> Callable[..., None]:
+        """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
+
+        For libraries that know their arrays' form already. Shapes, strides and dtypes are checked once, now; each
+        launch checks the addresses' alignment, and the caller answers for the rest.
+
+        Args:
+            arguments: device arrays as a call takes them.
+            grid: CTAs along x, y, z, when not given at build.
+            executor: one that launches by address; ``cuda`` does.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the executor knows no addresses.
+        """
+        chosen = self._executor(executor)
+        if not hasattr(chosen, "launcher"):
+            raise LaunchError(f"kernel {self.name}: executor {chosen.name} takes arrays, not addresses; call the kernel")
+        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
+        return launch
+
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
