@@ -35,6 +35,10 @@ class CudaExecutor:
         bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
         cache: where machine code is kept between processes; by default what the environment says, and with ``bindings``
             of the caller's own none, since what those load is theirs.
+
+    Attributes:
+        driver: the driver.
+        modules: loads texts.
     """
 
     name = "cuda"
@@ -91,9 +95,9 @@ class CudaExecutor:
                 f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
-        module = self.modules.load(kernel, device)
         call, attribute = self.driver.call, self.driver.api.CUfunction_attribute
         with self.driver.outside_capture():
+            module = self.modules.load(kernel, device)
             function = call("cuModuleGetFunction", module, kernel.name.encode())
             if kernel.dynamic_shared:
                 which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes

@@ -40,30 +40,29 @@ class ModuleLoader:
         self.cache = cache
 
     def load(self, kernel: BuiltKernel, device: Device) -> Any:
-        """The module of a kernel (CUmodule), for a device whose context is current.
+        """The module of a kernel (CUmodule), for a device whose context is current, outside any capture.
 
         Raises:
             LaunchError: the driver refuses the text; the message has its log.
         """
-        with self.driver.outside_capture():
-            if self.cache is not None and self.cache.on:
-                module = self._kept(kernel, device, f"driver {self.driver_version}", lambda: self.linked(kernel.ptx))
-                if module is not None:
-                    return module
-            code, module, log = self.image(kernel.ptx.encode() + b"\0")
-            if int(code) in _NO_COMPILER:
-                module = self._by_nvjitlink(kernel, device)
-                if module is not None:
-                    return module
-                log += f"\nnvJitLink may take it where the driver does not: {INSTALL['nvjitlink']}"
-        if int(code):
-            error = self.driver.error(f"loading kernel {kernel.name}", code)
-            if self.driver.ended is not None:
-                raise error
-            raise LaunchError(
-                f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{log.strip()}"
-            )
-        return module
+        if self.cache is not None and self.cache.on:
+            module = self._kept(kernel, device, f"driver {self.driver_version}", lambda: self.linked(kernel.ptx))
+            if module is not None:
+                return module
+        code, module, log = self.image(kernel.ptx.encode() + b"\0")
+        if not int(code):
+            return module
+        if int(code) in _NO_COMPILER:
+            module = self._by_nvjitlink(kernel, device)
+            if module is not None:
+                return module
+            log += f"\nnvJitLink may take it where the driver does not: {INSTALL['nvjitlink']}"
+        error = self.driver.error(f"loading kernel {kernel.name}", code)
+        if self.driver.ended is not None:
+            raise error
+        raise LaunchError(
+            f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{log.strip()}"
+        )
 
     @cached_property
     def driver_version(self) -> str:
