@@ -48,8 +48,10 @@ def test_the_core_keeps_to_its_four_dependencies() -> None:
 
 
 def test_the_extra_all_brings_every_plugin() -> None:
-    brought = {entry.split(">")[0] for entry in PROJECTS[ROOT]["optional-dependencies"]["all"]}
+    extras = dict(PROJECTS[ROOT]["optional-dependencies"])
+    brought = {entry.split(">")[0] for entry in extras.pop("all")}
     assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} <= brought
+    assert f"tilecopy-core[{','.join(sorted(extras))}]" in brought
 
 
 @pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..cache import ModuleCache
 from ..dispatch import Plan, plan
 from ..errors import RequestError, did_you_mean
 from ..executors import executors
@@ -26,8 +27,9 @@ from ..scope import Scope
 from ..target import TARGETS
 from .copying import copy_file
 from .doctor import findings
+from .errors import shown
 from .expressions import parse_region, parse_scope
-from .group import Answer, TilecopyGroup
+from .group import Answer, NearestGroup, TilecopyGroup
 from .job import Job, Outcome
 from .tables import run_text, table
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
@@ -243,3 +245,34 @@ def doctor() -> Answer:
         [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
         lambda: table((each.what, each.state, each.detail) for each in found),
     )
+
+
+@tilecopy.group("cache", cls=NearestGroup, short_help="The kernels that were assembled before: info, clear.")
+def cache_group() -> None:
+    """Kernels that were assembled in earlier processes, kept on disk.
+
+    TILECOPY_CACHE=0 turns the cache off, TILECOPY_CACHE_DIR is its folder, TILECOPY_CACHE_LIMIT_MIB its limit.
+    """
+
+
+@cache_group.command("info")
+def cache_info() -> Answer:
+    """Say where the cache is, what it holds, and whether it is used."""
+    info = ModuleCache().info()
+    rows = [
+        ("used", "yes" if info.on else f"off: {info.why_off}"),
+        ("folder", shown(info.folder) or "none"),
+        ("entries", info.entries),
+        ("bytes", info.bytes),
+        ("limit", f"{info.limit_bytes} bytes"),
+    ]
+    return Answer(attrs.asdict(info), lambda: table(rows))
+
+
+@cache_group.command("clear")
+def cache_clear() -> Answer:
+    """Remove every entry."""
+    removed = ModuleCache().clear()
+    told = {"folder": removed.folder, "removed_entries": removed.entries, "removed_bytes": removed.bytes}
+    text = f"removed {removed.entries} entries, {removed.bytes} bytes, from {shown(removed.folder)}\n"
+    return Answer(told, lambda: text)
