@@ -59,7 +59,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     """The words that are put together, then what is moved whole."""
-    emit(request, partition, ptx)
+    emit(partition, ptx)
 
 
 def _typed() -> VariantPlugin:

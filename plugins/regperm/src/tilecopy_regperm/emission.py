@@ -6,33 +6,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
-from tilecopy_core.plugin import CopyRequest, Digit, PtxBuilder, Register, owners
+from tilecopy_core.plugin import Buffer, Digit, PtxBuilder, Register, owners
 
+from .fields import Field, word_bytes
 from .network import Network, Value
-from .partition import Field, RegisterPermutation
+from .partition import RegisterPermutation
 
 
-def emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
+def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     """``prmt`` and ``mov``, in the threads that hold some of the destination."""
-    if all(map(partition.stays, partition.fields)):
+    if not partition.fields:
         return
+    dst, src = partition.dst.buffer, partition.src.buffer
+    values = partition.network.values
     with by_owners(ptx, partition.digits):
-        sources = ptx.fragment(partition.src.buffer)
-        target = ptx.fragment(partition.dst.buffer)
-        fields = [field for field in partition.fields if not partition.stays(field)]
-        own = {} if partition.in_place else {
-            field.value.number: target[field.register] for field in fields if field.value.made and partition.is_whole(field)
-        }
-        made = words(ptx, partition.network, sources, lambda number: own.get(number) or ptx.reg("b32"))
-        values = [made[field.value.number] if field.value.made else sources[field.value.number] for field in fields]
-        if partition.in_place:  # what is overwritten before it is read is put aside
-            written = [target[field.register] for field in fields]
-            aside = {register: ptx.reg(register.type) for register in dict.fromkeys(values) if register in written}
-            for register, kept in aside.items():
-                ptx.instr(f"mov.b{register.bits}", kept, register)
-            values = [aside.get(value, value) for value in values]
-        for field, value in zip(fields, values, strict=True):
-            write(ptx, partition, field, value)
+        target = ptx.fragment(dst)
+        own: dict[int, Register] = {}
+        if dst.memory is not src.memory:
+            pairs = zip(partition.fields, values, strict=True)
+            own = {value.number: target[field.register] for field, value in pairs if value.made and field.whole}
+        found = words(ptx, partition.network, ptx.fragment(src), lambda step: own.get(step) or ptx.reg("b32"))
+        write(ptx, dst, src, partition.fields, found)
 
 
 @contextmanager
@@ -49,7 +43,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit]) -> Iterator[None]:
 def words(
     ptx: PtxBuilder, made: Network, sources: Sequence[Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
-    """The instructions of a network; the register of each step."""
+    """The instructions of a network, and the register of each word that it was asked for."""
     found: list[Register] = []
 
     def of(value: Value) -> Register:
@@ -59,16 +53,21 @@ def words(
         result = register_of(number)
         ptx.instr("prmt.b32", result, of(step.low), of(step.high), f"0x{step.selector:04x}")
         found.append(result)
-    return found
+    return [of(value) for value in made.values]
 
 
-def write(ptx: PtxBuilder, partition: RegisterPermutation, field: Field, value: Register) -> None:
-    """A word, or its low bytes, into a register."""
-    target = partition.dst.buffer
-    if not partition.is_whole(field):
-        elem = (field.register * partition.word_bytes + field.first_byte) // target.dtype.bytes
-        ptx.write_local(target, elem, field.count_bytes * 8, [value])
-        return
-    register = ptx.fragment(target)[field.register]
-    if register != value:
-        ptx.instr(f"mov.b{register.bits}", register, value)
+def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
+    """A word into each field, or its low bytes; a register of the source that is written before it is read is put aside."""
+    target = ptx.fragment(dst)
+    if dst.memory is src.memory:
+        written = {target[field.register] for field in fields}
+        aside = {value: ptx.reg(value.type) for value in dict.fromkeys(values) if value in written}
+        for value, kept in aside.items():
+            ptx.instr(f"mov.b{value.bits}", kept, value)
+        values = [aside.get(value, value) for value in values]
+    for field, value in zip(fields, values, strict=True):
+        if not field.whole:
+            elem = (field.register * word_bytes(dst) + field.first_byte) // dst.dtype.bytes
+            ptx.write_local(dst, elem, field.count_bytes * 8, [value])
+        elif target[field.register] != value:
+            ptx.instr(f"mov.b{value.bits}", target[field.register], value)
