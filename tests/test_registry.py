@@ -715,6 +715,7 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "gmem_smem": "barrier",
         "reg": "barrier",
         "regperm": "barrier",
+        "regperm_shfl": "barrier",
         "ldgsts": "cp_async_group",
         "ragged": "barrier",
         "ragged_async": "cp_async_group",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
@@ -11,6 +11,13 @@ from tilecopy_core.plugin import Buffer, Digit, PtxBuilder, Register, owners
 from .fields import Field, word_bytes
 from .network import Network, Value
 from .partition import RegisterPermutation
+
+
+class Hex(int):
+    """A number that prints as PTX writes masks and selectors."""
+
+    def __str__(self) -> str:
+        return f"0x{int(self):04x}"
 
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
@@ -25,7 +32,9 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
         if dst.memory is not src.memory:
             pairs = zip(partition.fields, values, strict=True)
             own = {value.number: target[field.register] for field, value in pairs if value.made and field.whole}
-        found = words(ptx, partition.network, ptx.fragment(src), lambda step: own.get(step) or ptx.reg("b32"))
+        found = words(
+            ptx, partition.network, dict(enumerate(ptx.fragment(src))), lambda step: own.get(step) or ptx.reg("b32")
+        )
         write(ptx, dst, src, partition.fields, found)
 
 
@@ -41,7 +50,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit]) -> Iterator[None]:
 
 
 def words(
-    ptx: PtxBuilder, made: Network, sources: Sequence[Register], register_of: Callable[[int], Register]
+    ptx: PtxBuilder, made: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
     """The instructions of a network, and the register of each word that it was asked for."""
     found: list[Register] = []
@@ -51,7 +60,7 @@ def words(
 
     for number, step in enumerate(made.steps):
         result = register_of(number)
-        ptx.instr("prmt.b32", result, of(step.low), of(step.high), f"0x{step.selector:04x}")
+        ptx.instr("prmt.b32", result, of(step.low), of(step.high), Hex(step.selector))
         found.append(result)
     return [of(value) for value in made.values]
 
