@@ -77,8 +77,8 @@ class Butterfly:
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
     """The exchanges, or None where the copy is no permutation of bits."""
-    count = len(sources.fields)
-    if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.fields):
+    count = len(sources.words)
+    if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None
     registers = sorted({int(byte) // WORD_BYTES for byte in sources.byte.flat})
     if len(registers) != count:

@@ -22,9 +22,11 @@ class Hex(int):
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     """``prmt`` and ``mov``, in the threads that hold some of the destination."""
-    if not partition.fields:
-        return
     dst, src = partition.dst.buffer, partition.src.buffer
+    if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
+        register = ptx.fragment(dst)[0]
+        ptx.instr(f"mov.b{register.bits}", register, register)
+        return
     values = partition.network.values
     with by_owners(ptx, partition.digits):
         target = ptx.fragment(dst)

@@ -7,10 +7,9 @@ import attrs
 from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
 
 from .butterfly import Butterfly, butterfly
-from .fields import Field, fields_of, holders, word_bytes
+from .fields import Field, holders, word_bytes
 from .gather import Gather, gather
 from .lanes import lane_sources
-from .places import movement
 
 
 @attrs.frozen
@@ -59,7 +58,6 @@ def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
         return digits
     if isinstance(source_digits, Decline):
         return source_digits
-    fields = fields_of(request.dst.buffer, set(movement(request).into.tolist()))
     general, exchanged = gather(sources), butterfly(sources)
     form = exchanged if exchanged is not None and exchanged.shuffles < general.shuffles else general
-    return LanePermutation(request.dst, request.src, request.scope.threads, digits, source_digits, fields, form)
+    return LanePermutation(request.dst, request.src, request.scope.threads, digits, source_digits, sources.fields, form)

@@ -19,12 +19,14 @@ class LaneSources:
     """For each byte that a lane writes the lane and the byte of its registers that it comes from, -1 where it writes none.
 
     Attributes:
-        fields: what is written, of registers of 32 bits (two for an element of 64).
-        lane: ``[field, lane, byte]``.
-        byte: ``[field, lane, byte]``, counted through the source's registers.
+        fields: what is written.
+        words: the same in words of 32 bits: two for a register of 64.
+        lane: ``[word, lane, byte]``.
+        byte: ``[word, lane, byte]``, counted through the source's registers.
     """
 
     fields: tuple[Field, ...]
+    words: tuple[Field, ...]
     lane: Array
     byte: Array
 
@@ -46,18 +48,19 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
             "warp than in another: the warps do not move alike"
         )
     dst, size = request.dst.buffer, request.dst.buffer.dtype.bytes
-    fields = [half for field in fields_of(dst, set(rows[0].tolist())) for half in _of_words(field)]
+    fields = fields_of(dst, set(rows[0].tolist()))
+    words = tuple(word for field in fields for word in _of_words(field))
     elements = int(rows[0].max()) + 1 + WORD_BYTES
     table = np.full((2, elements, WARP_THREADS), -1, np.int64)
     table[:, rows[0], rows[1]] = rows[2:]
-    found = np.full((2, len(fields), WARP_THREADS, WORD_BYTES), -1, np.int64)
-    for number, field in enumerate(fields):
-        for byte in range(field.count_bytes):
-            elem, within = divmod(field.register * WORD_BYTES + field.first_byte + byte, size)
+    found = np.full((2, len(words), WARP_THREADS, WORD_BYTES), -1, np.int64)
+    for number, word in enumerate(words):
+        for byte in range(word.count_bytes):
+            elem, within = divmod(word.register * WORD_BYTES + word.first_byte + byte, size)
             held = table[1, elem] >= 0
             found[0, number, held, byte] = table[0, elem, held]
             found[1, number, held, byte] = table[1, elem, held] * size + within
-    return LaneSources(tuple(fields), found[0], found[1])
+    return LaneSources(fields, words, found[0], found[1])
 
 
 def _of_words(field: Field) -> Sequence[Field]:

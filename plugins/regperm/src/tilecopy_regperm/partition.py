@@ -55,7 +55,7 @@ def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
     dst, src = request.dst.buffer, request.src.buffer
     found = [(field, _content(field, pairs, dst.dtype.bytes)) for field in fields_of(dst, pairs)]
     if dst.memory is src.memory:
-        found = [(field, content) for field, content in found if not (field.whole and _stays(field.register, content))]
+        found = [(field, content) for field, content in found if not _stays(field, content)]
     fields = tuple(field for field, _ in found)
     if word_bytes(dst) == WORD_BYTES:
         made = network([content for _, content in found])
@@ -75,6 +75,6 @@ def _content(field: Field, pairs: Mapping[int, int], size: int) -> Content:
     return (*found, *[None] * (width - field.count_bytes))
 
 
-def _stays(register: int, content: Content) -> bool:
-    """Whether a word is what its register holds already."""
-    return all(byte is None or byte == (register, place) for place, byte in enumerate(content))
+def _stays(field: Field, content: Content) -> bool:
+    """Whether the bytes of a field are there already."""
+    return all(byte is None or byte == (field.register, field.first_byte + at) for at, byte in enumerate(content))
