@@ -78,51 +78,61 @@ def packed(digits: Sequence[int]) -> int:
 IDENTITY: ByLane = (packed(_KEEP),) * WARP_THREADS
 
 
-def gather(sources: LaneSources) -> Gather:
-    """Fetches and selectors of every field."""
-    return Gather(
-        tuple(_word(lane, byte) for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True))
-    )
+def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
+    """Fetches and selectors of every word; None where it takes no fewer shuffles than another form."""
+    words: list[Gathered] = []
+    shuffles: set[Fetch] = set()
+    for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):
+        words.append(_word(lane, byte))
+        shuffles |= {fetch for fetch in words[-1].fetches if fetch.lanes != OWN}
+        if fewer_than is not None and len(shuffles) >= fewer_than:
+            return None
+    return Gather(tuple(words))
 
 
 def _word(lane: list[list[int]], byte: list[list[int]]) -> Gathered:
     """One word from its sources by lane and byte."""
-    slots: list[dict[tuple[int, int], int]] = []  # of each lane: (register, source lane) -> which fetch of the register
-    for lanes, sources in zip(lane, byte, strict=True):
-        mine: dict[tuple[int, int], int] = {}
-        for source_lane, source in zip(lanes, sources, strict=True):
-            if source >= 0:
-                register = source // WORD_BYTES
-                mine.setdefault((register, source_lane), sum(key[0] == register for key in mine))
-        slots.append(mine)
-    keys = sorted({(key[0], slot) for mine in slots for key, slot in mine.items()})
-    order = {key: number for number, key in enumerate(keys)}
-    fetched = [[-1] * WARP_THREADS for _ in keys]
-    for at, mine in enumerate(slots):
-        for (register, source_lane), slot in mine.items():
-            fetched[order[register, slot]][at] = source_lane
-    fetches = tuple(Fetch(register, _completed(lanes)) for (register, _), lanes in zip(keys, fetched, strict=True))
-
-    def digits(number: int, at: int, *, first: bool) -> int | None:
-        """The selector of one lane in the merge of a fetch; None where the lane takes nothing from it."""
-        found: list[int] = []
-        taken = False
-        for place, (source_lane, source) in enumerate(zip(lane[at], byte[at], strict=True)):
-            wanted = order[source // WORD_BYTES, slots[at][source // WORD_BYTES, source_lane]] if source >= 0 else -1
-            mine = wanted == number
-            taken = taken or mine or (first and wanted == 0)
-            if mine:
-                found.append((source % WORD_BYTES) + (0 if number == 0 else WORD_BYTES))
-            else:
-                found.append(source % WORD_BYTES if first and wanted == 0 else place)
-        return packed(found) if taken or number > 0 else None
-
+    slots = [_slots(at, lane[at], byte[at]) for at in range(WARP_THREADS)]
+    keys = sorted({key for mine in slots for key in mine if key is not None})
+    number_of: dict[tuple[int, int] | None, int] = {None: -1} | {key: number for number, key in enumerate(keys)}
+    from_fetch = [[number_of[key] for key in mine] for mine in slots]
+    asked = [[-1] * WARP_THREADS for _ in keys]
+    for at, numbers in enumerate(from_fetch):
+        for number, source_lane in zip(numbers, lane[at], strict=True):
+            if number >= 0:
+                asked[number][at] = source_lane
+    fetches = [Fetch(register, _completed(lanes)) for (register, _), lanes in zip(keys, asked, strict=True)]
     selectors = []
     for number in range(min(1, len(keys) - 1), len(keys)):
-        of_lanes = [digits(number, at, first=number <= 1) for at in range(WARP_THREADS)]
-        usual = next((selector for selector in of_lanes if selector is not None), packed(_KEEP))
+        of_lanes = [_selector(number, from_fetch[at], byte[at]) for at in range(WARP_THREADS)]
+        usual = next(selector for selector in of_lanes if selector is not None)
         selectors.append(tuple(usual if selector is None else selector for selector in of_lanes))
-    return Gathered(fetches, tuple(selectors))
+    return Gathered(tuple(fetches), tuple(selectors))
+
+
+def _slots(at: int, lanes: list[int], sources: list[int]) -> list[tuple[int, int] | None]:
+    """For each byte of a lane its register, and which of the lanes that it takes from there: itself first, then the nearest."""
+    taken = {(source // WORD_BYTES, lane ^ at) for lane, source in zip(lanes, sources, strict=True) if source >= 0}
+    found: list[tuple[int, int] | None] = []
+    for lane, source in zip(lanes, sources, strict=True):
+        register, distance = source // WORD_BYTES, lane ^ at
+        nearer = sum(other == register and apart < distance for other, apart in taken)
+        found.append((register, nearer) if source >= 0 else None)
+    return found
+
+
+def _selector(number: int, from_fetch: list[int], sources: list[int]) -> int | None:
+    """What a lane takes from a fetch, beside what it has; None where any selector will do."""
+    first = number <= 1  # fetch 0 is not in place yet, and placed by this step
+    if first and not {0, number} & set(from_fetch):
+        return None
+    digits = []
+    for place, (wanted, source) in enumerate(zip(from_fetch, sources, strict=True)):
+        if wanted == number and number > 0:
+            digits.append(source % WORD_BYTES + WORD_BYTES)
+        else:
+            digits.append(source % WORD_BYTES if first and wanted == 0 else place)
+    return packed(digits)
 
 
 def _completed(lanes: list[int]) -> ByLane:

@@ -58,6 +58,7 @@ def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
         return digits
     if isinstance(source_digits, Decline):
         return source_digits
-    general, exchanged = gather(sources), butterfly(sources)
-    form = exchanged if exchanged is not None and exchanged.shuffles < general.shuffles else general
+    exchanged = butterfly(sources)
+    form = gather(sources, None if exchanged is None else exchanged.shuffles) or exchanged
+    assert form is not None
     return LanePermutation(request.dst, request.src, request.scope.threads, digits, source_digits, sources.fields, form)
