@@ -45,6 +45,8 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "reg": KnownVariant(
         "tilecopy-reg", "copy", (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
     ),
+    "regperm": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
+    "regperm_shfl": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
     "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
 }
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-core", "emulator": "tilecopy-emulator"}
