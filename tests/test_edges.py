@@ -406,3 +406,73 @@ def test_on_the_gpu(gpu: str, op: str, fill: Any) -> None:
             for at_x in range(3):
                 wanted = padded[at_y * 64 : at_y * 64 + 66, at_x * 48 : at_x * 48 + 50]
                 assert np.array_equal(result[at_y, at_x], wanted)
+
+
+GUARDS = {
+    "rows of a size": lambda k, r, m: k.if_(r + 128 <= m),
+    "both together": lambda k, r, m: k.if_((r <= m - 128) & (k.block_id("y") < 3)),
+    "the opposite of too many": lambda k, r, m: k.if_(~(r + 127 >= m)),
+}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("outside", ["zero", "keep", -1.5])
+def test_an_enclosing_condition_proves_tiles_inside(name: str, op: str, outside: Any) -> None:
+    """The text is that of the copy without edges, whose bounds the condition proves too."""
+
+    def made(**given: Any) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("k", threads=128)
+        m = k.size("M")
+        a, b = k.param("A", (m, 64), "float16"), k.param("B", (m, 64), "float16")
+        s = k.shared((128, 64), "float16", name="s")
+        row = k.block_id("x") * 128
+        with GUARDS[name](k, row, m):
+            getattr(k.cta, op)(s[:, :], a[row : row + 128, :], **given)
+            k.cp_async_commit()
+            k.cp_async_wait(0)
+            k.cta_sync()
+            k.cta.copy(b[row : row + 128, :], s[:, :], **given)
+        return k.build(target="sm_90")
+
+    plain = made()
+    assert not plain.bounds
+    assert made(outside=outside).ptx == plain.ptx
+
+
+def test_a_condition_proves_the_ends_that_it_speaks_of() -> None:
+    """Of a halo tile in a loop the low end is open in the first turn alone; what no condition speaks of stays guarded."""
+    k = tc.KernelBuilder("k", threads=32)
+    m = k.size("M")
+    a, b = k.param("A", (m, 8), "float32"), k.param("B", (m, 8), "float32")
+    s = k.shared((10, 8), "float32", name="s")
+    for i in k.range((m + 7) // 8):
+        with k.if_(i > 0):
+            k.cta.copy(s[:, :], a[i * 8 - 1 : i * 8 + 9, :], outside="zero")
+        with k.if_(i == 0):
+            k.cta.copy(s[:, :], a[i * 8 - 1 : i * 8 + 9, :], outside="zero")
+        k.cta_sync()
+        k.cta.copy(b[i * 8 : i * 8 + 8, :], s[1:9, :], outside="keep")
+        with k.if_((i * 8 + 8 <= m) | (i % 2 == 1)):
+            k.cta.copy(b[i * 8 : i * 8 + 8, :], s[1:9, :], outside="keep")
+        k.cta_sync()
+    kernel = k.build(target="sm_80", grid=1)
+    ends = [[g.ends for g in plan.partition.edge.guards if g.dim == 0] for plan in kernel.plans]
+    assert ends == [[(False, True)], [(True, True)], [(False, True)], [(False, True)]]
+    for rows in (1, 7, 8, 9, 40):
+        x, y = np.random.default_rng(0).random((rows, 8)).astype(np.float32), np.zeros((rows, 8), np.float32)
+        kernel(x, y, executor="emulator")
+        assert np.array_equal(x, y)
+
+
+def test_a_grid_of_sizes_proves_tiles_inside() -> None:
+    def made(multiple: int, **outside: Any) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("k", threads=128)
+        m = k.size("M", multiple_of=multiple)
+        a, s = k.param("A", (m, 64), "float16"), k.shared((64, 64), "float16", name="s")
+        row = k.block_id() * 64
+        k.cta.copy(s[:, :], a[row : row + 64, :], **outside)
+        return k.build(target="sm_90", grid=((m + 63) // 64,))
+
+    assert made(64, outside="zero").ptx == made(64).ptx
+    assert made(8, outside="zero").plans[0].partition.edge is not None
