@@ -275,8 +275,56 @@ def test_a_fragment_may_overhang_too() -> None:
     want = np.full((40, 12), -1, np.float32)
     want[2:34, 2:10] = x[2:34, 2:10]
     assert np.array_equal(y, want)
-    with pytest.raises(tc.NoVariantError, match="no thread owns what is to be filled"):
-        tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+    filled = tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+    assert filled.variant == "ragged" and "no thread owns what is to be filled" in filled.declined["reg"]
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("fill", [0, -1.5, "keep"])
+@pytest.mark.parametrize(("space", "dtype"), [("global", "float16"), ("shared", "complex64")])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_fragment_that_overhangs_is_the_source_of_a_fill(
+    name: str, fill: Any, space: str, dtype: str, symbolic: bool
+) -> None:
+    """Both sides overhang: what faces no register is filled, once, by whichever thread; the rest of B stays."""
+    (rows, columns), layout, threads = FRAGMENTS[name]
+    shape, element, extents, target = (37, 21), tc.dtype_of(dtype).numpy(), (rows + 5, columns + 3), (-1, 2)
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", (rows, columns), dtype), k.param("B", shape, dtype)
+    row, column = (k.scalar("row", lower=-99), k.scalar("column", lower=-99)) if symbolic else (-3, -2)
+    frag = k.local((rows, columns), dtype, layout=layout)
+    k.cta.copy(frag[:, :], a[:, :])
+    result = b if space == "global" else k.shared(shape, dtype)
+    if space == "shared":
+        k.cta.copy(result[:, :], b[:, :])
+        k.cta_sync()
+    box = result[target[0] : target[0] + extents[0], target[1] : target[1] + extents[1]]
+    k.cta.copy(box, frag[row : row + extents[0], column : column + extents[1]], outside=fill)
+    k.cta_sync()
+    if space == "shared":
+        k.cta.copy(b[:, :], result[:, :])
+    kernel = k.build(target="sm_80", grid=1)
+    for starts in [(-3, -2)] + [(0, 0), (-50, 0), (1, 3)] * symbolic:
+        rng = np.random.default_rng(0)
+        x, y = (rng.integers(1, 9, n).astype(element) for n in ((rows, columns), shape))
+        after = y.copy()
+        kernel(x, after, *(starts if symbolic else ()), executor="emulator")
+        assert np.array_equal(after, copied(y, x, target, starts, extents, fill))
+
+
+def test_one_thread_fills_around_its_registers_in_a_loop() -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    b, frag = k.param("B", (30, 40), "uint8"), k.local((2, 4), "uint8", layout=TileLayout(S[2, 4]))
+    for i in range(2):
+        for j in range(4):
+            k.store(frag[i, j], 10 * i + j + 1)
+    k.thread.copy(b[:, :], frag[-7:23, -30:10], outside=99)
+    kernel = k.build(target="sm_80", grid=1)
+    assert "$loop" in kernel.ptx
+    y, want = np.zeros((30, 40), np.uint8), np.full((30, 40), 99, np.uint8)
+    want[7:9, 30:34] = [[1, 2, 3, 4], [11, 12, 13, 14]]
+    kernel(y, executor="emulator")
+    assert np.array_equal(y, want)
 
 
 def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:

@@ -926,7 +926,8 @@ def test_slow_hooks_and_imports_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     imported, predicate, partition = sorted(str(w.message) for w in warned)
     assert re.match(r"importing lazy \(acme-lazy 2.5\) took 0.\d s of CPU time", imported)
     assert re.match(
-        r"variant slow \(acme-slow 1.0\): tilecopy_predicate took 0.\d s of CPU time for one copy; TILECOPY_DISABLE=slow", predicate
+        r"variant slow \(acme-slow 1.0\): tilecopy_predicate took 0.\d s of CPU time for one copy; TILECOPY_DISABLE=slow",
+        predicate,
     )
     assert re.match(r"wrapper trace \(acme-trace 1.0\): tilecopy_partition took 0.\d s of CPU time", partition)
 

@@ -177,7 +177,9 @@ def load(source: Source) -> Any:
         raise PluginError(f"{source.owner} failed to load: {said(error)}") from error
     seconds = time.thread_time() - started
     if seconds > SLOW_IMPORT_SECONDS:
-        warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time, and the first copy waited for it")
+        warn(
+            f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time, and the first copy waited for it"
+        )
     return plugin
 
 
