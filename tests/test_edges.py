@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -422,6 +423,47 @@ def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
         plan = tc.plan(s[:, :], box, scope=tc.warp(), target="sm_80", outside=0, registry=registry)
         assert plan.variant == "gmem_smem"
     assert asked == [False]
+
+
+def whole_boxes_alone(*pair: str, op: str = "copy") -> tc.Registry:
+    """A registry with one variant that takes a pair of memories and lowers no edges."""
+
+    class Seed:
+        variant = tc.Variant(name="seed", op=op, priority=10, summary="whole boxes", spaces=(pair,))
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> Any:
+            return tc.Accept()
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> Any:
+            return "some"
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None: ...
+
+    registry = tc.Registry(())
+    registry.register(Seed(), name="seed")
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("op", "pair", "packages"),
+    [
+        ("copy", ("global", "shared"), {"tilecopy-gmem-smem", "tilecopy-ragged"}),
+        ("copy_async", ("global", "shared"), {"tilecopy-ldgsts", "tilecopy-ragged"}),
+        ("copy", ("shared", "local"), {"tilecopy-reg", "tilecopy-ragged"}),
+        ("copy_async", ("shared", "shared"), set()),
+    ],
+)
+def test_what_lowers_edges_and_is_not_installed_is_named(op: str, pair: tuple[str, str], packages: set[str]) -> None:
+    src, dst = (tc.Buffer((64, 8), "float32", space=space, name=f"b{n}") for n, space in enumerate(pair))
+    registry = whole_boxes_alone(*pair, op=op)
+    with pytest.raises(tc.NoVariantError) as caught:
+        tc.plan(dst[:, :], src[1:65, :], op=op, scope=tc.warp(), target="sm_90", outside="zero", registry=registry)
+    assert "seed copies whole boxes alone" in str(caught.value)
+    assert set(re.findall(r"pip install (\S+)", str(caught.value))) == packages
+    assert tc.plan(dst[:, :], src[:, :], op=op, scope=tc.warp(), target="sm_90", registry=registry).variant == "seed"
 
 
 @pytest.mark.parametrize("op", ["copy", "copy_async"])
