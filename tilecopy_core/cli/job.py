@@ -102,9 +102,9 @@ def as_rows(array: Any) -> Any:
 
 
 def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
-    """The tile of an array: as asked, as many elements in one row for an array of one row, and no larger than the array.
+    """Rows and columns of a tile: as asked (for an array of one row as many elements in one row), cut to the array.
 
-    What is cut to an array of more elements than threads stays a multiple of the threads, so that all of them copy.
+    An extent past the number of threads is cut to a multiple of it: a prime one would leave a single thread that divides it.
     """
     asked = job.tile if shape[0] > 1 else (1, prod(job.tile))
     rows, columns = (

@@ -16,6 +16,7 @@ MAX_SHARED_ELEMS = 227 * 1024
 """The largest shared memory of any GPU, in bytes: no row of a tile holds more elements."""
 
 _MOST_DIGITS = 200
+"""Characters of a number: far more than any dtype tells apart."""
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]

@@ -171,7 +171,7 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
     }
 
 
-def closer(facts: Facts | list[Int], *values: Int) -> tuple[list[Int], list[Int]]:
+def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
     """Facts and values with each symbol as near as the facts bound it, and what is known of the quotients in them."""
     bounds = narrowed(facts)
     near = [substitute(value, bounds) for value in values]
