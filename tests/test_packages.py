@@ -31,6 +31,7 @@ def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
     for name, known in KNOWN_VARIANTS.items():
         assert (records[name].op, set(records[name].spaces)) == (known.op, set(known.spaces))
         assert {option.name for option in records[name].options} == set(known.options)
+        assert records[name].edges == known.edges
 
 
 def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:

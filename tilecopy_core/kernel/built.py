@@ -374,7 +374,9 @@ def lower_kernel(
         most = bounds_of(count)[1]
         if most is not None and most < GRID_LIMIT[dim]:
             ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
-    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter))
+    known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+    of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
+    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
@@ -406,7 +408,6 @@ def lower_kernel(
             kernel.check_bounds(launched, {})
             return attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
     if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
-        known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
         kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
     return kernel
 
