@@ -7,6 +7,7 @@ that tests see what a GPU would have been given. Types (enums, handles) are thos
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import threading
 from collections import Counter
 from typing import Any
@@ -29,6 +30,11 @@ class Launched:
         return tuple(int.from_bytes(argument, "little") for argument in self.arguments)
 
 
+def machine_code(ptx: bytes) -> bytes:
+    """What the stand-in's linker makes of a text: no program, but one for each text."""
+    return b"\x7fELF" + hashlib.sha256(ptx).digest() + b"code" * 500
+
+
 class FakeDriver:
     """The calls that the executor makes.
 
@@ -40,6 +46,8 @@ class FakeDriver:
         fail: result codes that calls return, by name, until taken out.
         current: whether this thread has a context of its own (a framework's) when nothing is pushed.
         capturing: what cuStreamIsCapturing says.
+        version: what cuDriverGetVersion says.
+        images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
     """
 
     def __init__(self, sizes: tuple[int, ...] = (), devices: int = 1) -> None:
@@ -50,6 +58,8 @@ class FakeDriver:
         self.current, self.capturing = True, 0
         self.pushed: list[int] = []
         self.modes: list[str] = []
+        self.version, self.images = 13000, list[bytes]()
+        self._linking: Any = None
         self._memory: dict[int, Any] = {}
         self._lock = threading.Lock()
 
@@ -100,8 +110,34 @@ class FakeDriver:
         self.modes.append("RELAXED" if "RELAXED" in str(mode) else "GLOBAL")
         return self._said("cuThreadExchangeStreamCaptureMode", before)
 
+    def cuDriverGetVersion(self) -> Any:
+        return self._said("cuDriverGetVersion", self.version)
+
+    def cuLinkCreate(self, count: int, options: Any, values: Any) -> Any:
+        assert self._linking is None and self.pushed and self.modes[-1] == "RELAXED"
+        assert count == len(options) == len(values)
+        said = self._said("cuLinkCreate", 9)
+        self._linking = None if int(said[0]) else ctypes.create_string_buffer(1)
+        return said
+
+    def cuLinkAddData(self, state: int, kind: Any, data: bytes, size: int, name: bytes, *options: Any) -> Any:
+        assert state == 9 and kind == real.CUjitInputType.CU_JIT_INPUT_PTX
+        assert size == len(data) and data.endswith(b"\0") and options == (0, [], [])
+        self._linking = ctypes.create_string_buffer(machine_code(data[:-1]), len(machine_code(data[:-1])))
+        return self._said("cuLinkAddData")
+
+    def cuLinkComplete(self, state: int) -> Any:
+        return self._said("cuLinkComplete", ctypes.addressof(self._linking), len(self._linking))
+
+    def cuLinkDestroy(self, state: int) -> Any:
+        ctypes.memset(self._linking, 0, len(self._linking))  # its memory is the linker's
+        self._linking = None
+        return self._said("cuLinkDestroy")
+
     def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
-        assert image.endswith(b"\0") and self.pushed and self.modes[-1] == "RELAXED"
+        assert self.pushed and self.modes[-1] == "RELAXED" and count == len(options) == len(values)
+        assert image.startswith(b"\x7fELF") or image.endswith(b"\0")
+        self.images.append(image)
         return self._said("cuModuleLoadDataEx", 7)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:

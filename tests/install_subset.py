@@ -23,6 +23,12 @@ COPIES = {
     "reg": lambda: tc.plan(
         region("local", (32, 8), layout=FRAGMENT), region("shared", (32, 8)), scope=tc.warp(), target="sm_90a"
     ),
+    "regperm": lambda: tc.plan(
+        region("local", (32, 8), layout=FRAGMENT),
+        region("local", (32, 8, 1), layout=FRAGMENT),
+        scope=tc.warp(),
+        target="sm_90a",
+    ),
     "ldgsts": lambda: tc.plan(
         region("shared", (32, 32)), region("global", (32, 32)), op="copy_async", scope=tc.warp(), target="sm_90a"
     ),

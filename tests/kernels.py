@@ -158,3 +158,29 @@ def edge_of(variant: str) -> tc.BuiltKernel:
     kernel = tiles((100, 72), (16, 64), op=op, threads=threads)
     assert kernel.plans[0].variant == variant
     return kernel
+
+
+def transposed_words(dtype: str = "float16", target: str = "sm_90a") -> tc.BuiltKernel:
+    """A tile of A to B transposed: shared memory is read in words along the rows, global memory written in 16 bytes down them.
+
+    Between the two each thread permutes its registers: of float16 8 x 2 elements, of uint8 16 x 4.
+    """
+    columns = 32 // tc.dtype_of(dtype).bits
+    rows = 4 * columns
+    shape = (8 * rows, 32 * columns)
+    k = tc.KernelBuilder("transposed_words", threads=256)
+    a, b = k.param("A", shape, dtype), k.param("B", shape[::-1], dtype)
+    staging = k.shared(
+        shape, dtype, layout=tc.SwizzledLayout(tc.swizzle("128B", dtype), TileLayout(S[shape])), name="tile"
+    )
+    split = (8, rows, 32, columns)
+    by_rows = k.local(shape, dtype, layout=TileLayout(S[split : (32 @ tc.tx, columns, 1 @ tc.tx, 1)]), name="by_rows")
+    by_columns = k.local(
+        shape, dtype, layout=TileLayout(S[split : (32 @ tc.tx, 1, 1 @ tc.tx, rows)]), name="by_columns"
+    )
+    k.cta.copy(staging[:, :], a[:, :])
+    k.cta_sync()
+    k.cta.copy(by_rows[:, :], staging[:, :])
+    k.cta.copy(by_columns[:, :], by_rows[:, :])
+    k.cta.copy(b.T[:, :], by_columns[:, :])
+    return k.build(target=target, grid=1)

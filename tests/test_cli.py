@@ -63,21 +63,74 @@ def test_run_copies_any_array(name: str, options: tuple[str, ...], tmp_path: Pat
     assert ("verified: all" in done.stdout and "GB/s" in done.stdout and "gmem_smem" in done.stdout) or array.size == 0
 
 
-def test_run_as_json_with_the_edges_as_parts_of_their_own(tmp_path: Path) -> None:
+def test_run_as_json_is_one_kernel_with_its_edges(tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", np.ones((200, 100), np.float32))
     done = tilecopy(
         "run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", "--json", "--variant", "ldgsts"
     )
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
-    assert {part["where"]: (part["tile"], part["tiles"]) for part in data["parts"]} == {
-        "inner": ([128, 64], 1),
-        "right edge": ([128, 36], 1),
-        "bottom edge": ([72, 64], 1),
-        "corner": ([72, 36], 1),
-    }
-    assert all(part["plans"][0]["variant"] == "ldgsts" for part in data["parts"])
+    assert (data["tile"], data["tiles"], data["threads"]) == ([128, 64], 4, 128)
+    assert [plan["variant"] for plan in data["plans"]] == ["ldgsts", "gmem_smem"]
+    assert all(plan["edge"]["vec_bits"] == 128 and "guarded" in plan["edge"]["summary"] for plan in data["plans"])
     assert data["bytes"] == 80000 and data["executor"] == "emulator"
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "tiles", "edges"),
+    [
+        ((256, 128), [128, 64], 4, False),
+        ((100, 50), [100, 50], 1, False),
+        ((129, 64), [128, 64], 2, True),
+        ((8192 * 3,), [1, 8192], 3, False),
+        ((8192 * 3 + 1,), [1, 8192], 4, True),
+        ((7919,), [1, 7936], 1, True),
+        ((5,), [1, 5], 1, False),
+        ((3, 1), [3, 1], 1, False),
+        ((0, 4), None, 0, False),
+    ],
+)
+def test_tiles_that_divide_the_array_have_no_edges(
+    shape: tuple[int, ...], tile: list[int] | None, tiles: int, edges: bool, tmp_path: Path
+) -> None:
+    source = np.random.default_rng(0).random(shape, np.float32)
+    np.save(tmp_path / "in.npy", source)
+    done = here("run", tmp_path / "in.npy", tmp_path / "out.npy", "--executor", "emulator", "--json")
+    data = json.loads(done.stdout)
+    assert (data["tile"], data["tiles"]) == (tile, tiles), data
+    assert [plan["edge"] is not None for plan in data["plans"]] == [edges] * (2 if tiles else 0)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), source)
+
+
+def test_edges_that_no_installed_variant_lowers_name_the_package(folder: Path, package: Callable[..., str]) -> None:
+    path = package("seedlike", SEEDLIKE, variants={"seedlike": "seedlike"})
+    code = (
+        "from tilecopy_core.registry import default_registry\n"
+        "for plugin in default_registry().plugins():\n"
+        "    if plugin.name != 'seedlike': default_registry().unregister(plugin.name)\n"
+    )
+    command = [sys.executable, "-c", f"{code}{RUN[-1]}", "run", "in.npy", "out.npy", "--executor", "emulator"]
+    done = subprocess.run(
+        [*command, "--tile", "16x16"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 1 and not (folder / "out.npy").exists()
+    assert "seedlike copies whole boxes alone" in done.stderr and "pip install tilecopy-gmem-smem" in done.stderr
+
+
+SEEDLIKE = """
+import tilecopy_core as tc
+variant = tc.Variant(name="seedlike", op="copy", priority=1, summary="s", spaces=(("global", "shared"), ("shared", "global")))
+@tc.hookimpl
+def tilecopy_predicate(request): return tc.Accept()
+@tc.hookimpl
+def tilecopy_partition(request): return "some"
+@tc.hookimpl
+def tilecopy_emit(request, partition, ptx): raise AssertionError
+"""
 
 
 @pytest.mark.parametrize(
@@ -133,6 +186,59 @@ def test_plan_in_words() -> None:
     bad = here("plan", *words, "--dst-layout", "__import__('os')")
     assert bad.exit_code == 2 and "is not known here" in bad.stderr
     assert here("plan", "global float16", words[1]).exit_code == 2
+
+
+HALO = ("global float16 [1000, 64] [bx*62-1 : bx*62+63, :]", "shared float16 [64, 64]")
+
+
+@pytest.mark.parametrize("fill", ["zero", "keep", "-1.5", "-inf", "nan", "-0.0", "3"])
+def test_regions_in_words_may_overhang(fill: str) -> None:
+    data = json.loads(here("plan", *HALO, "--outside", fill, "--json").stdout)
+    assert data["variant"] == "gmem_smem" and data["vec_bits"] == data["edge"]["vec_bits"] == 128
+    assert f"outside {fill}" in data["copy"]
+    said = here("plan", *HALO, "--outside", fill).stdout
+    assert "guarded: src dimension 0 (both ends)" in said
+    ptx = here("ptx", *HALO, "--outside", fill, "--op", "copy_async")
+    assert ptx.exit_code == 0 and "$inside_0" in ptx.stdout
+    inside = ("global float16 [64, 64] [0:64, :]", "shared float16 [64, 64]")
+    assert here("ptx", *inside, "--outside", fill).stdout == here("ptx", *inside).stdout
+
+
+def test_a_start_in_words_is_a_coordinate() -> None:
+    def data(*words: str) -> Any:
+        return json.loads(here("plan", *words, "--json").stdout)
+
+    found = data("global float32 [64, 8] [-1:65, ...]", "shared float32 [66, 8]", "--outside", "zero")
+    assert "66x8" in found["copy"] and "both ends" in found["edge"]["summary"]
+    for name in ("plan", "ptx"):
+        done = here(name, "global float32 [64, 8] [-1:65, ...]", "shared float32 [66, 8]")
+        assert (
+            done.exit_code == 2
+            and "the region -1 : 65 is outside the extent 64" in done.stderr
+            and "outside=" in done.stderr
+        )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "message"),
+    [
+        ("float16", "Zero", "did you mean zero?"),
+        ("float16", "kep", "did you mean keep?"),
+        ("float16", "", "is not zero, keep or a number"),
+        ("float16", "1e999", "is not zero, keep or a number"),
+        ("float16", "9" * 5000, "is not zero, keep or a number"),
+        ("float16", "0.1", "float16 does not hold that exactly"),
+        ("int8", "128", "int8 does not hold that exactly"),
+        ("int8", "inf", "int8 does not hold that exactly"),
+        ("float32", "1j", "float32 does not hold that exactly"),
+    ],
+)
+def test_a_fill_in_words_that_cannot_be_is_one_line(dtype: str, fill: str, message: str) -> None:
+    for name in ("plan", "ptx"):
+        done = here(name, f"global {dtype} [60]", f"shared {dtype} [64]", "--outside", fill)
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1 and len(done.stderr) < 6000, done.stderr
+        done = here(name, f"global {dtype} [60] [0:64]", f"shared {dtype} [64]", "--outside", fill)
+        assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_ptx_assembles() -> None:
@@ -303,7 +409,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     before = [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())]
     from tilecopy_core.cli import copying
 
-    monkeypatch.setattr(copying, "build_parts", lambda *_: pytest.fail("work was done"))
+    monkeypatch.setattr(copying, "tiled_copy", lambda *_: pytest.fail("work was done"))
     done = copied("out")
     assert done.exit_code == 1 and message in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())] == before
@@ -588,13 +694,13 @@ def test_a_file_that_others_change_is_not_lost(
 ) -> None:
     from tilecopy_core.cli import copying
 
-    build = copying.build_parts
+    build = copying.tiled_copy
 
     def meanwhile(*arguments: Any) -> Any:
         np.save("in.npy", np.ones(7))
         return build(*arguments)
 
-    monkeypatch.setattr(copying, "build_parts", meanwhile)
+    monkeypatch.setattr(copying, "tiled_copy", meanwhile)
     done = copied("in.npy")
     assert done.exit_code == 1 and "changed" in done.stderr and np.load("in.npy").shape == (7,)
     np.save("in.npy", np.arange(1200, dtype=np.float32))
@@ -700,6 +806,8 @@ EXPRESSIONS = [
     "TileLayout()",
     "f'{S}'",
     "True",
+    "... + 1",
+    "S[...]",
     "1.5",
     "\0",
     "",

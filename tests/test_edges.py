@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -275,8 +276,56 @@ def test_a_fragment_may_overhang_too() -> None:
     want = np.full((40, 12), -1, np.float32)
     want[2:34, 2:10] = x[2:34, 2:10]
     assert np.array_equal(y, want)
-    with pytest.raises(tc.NoVariantError, match="no thread owns what is to be filled"):
-        tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+    filled = tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
+    assert filled.variant == "ragged" and "no thread owns what is to be filled" in filled.declined["reg"]
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("fill", [0, -1.5, "keep"])
+@pytest.mark.parametrize(("space", "dtype"), [("global", "float16"), ("shared", "complex64")])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_fragment_that_overhangs_is_the_source_of_a_fill(
+    name: str, fill: Any, space: str, dtype: str, symbolic: bool
+) -> None:
+    """Both sides overhang: what faces no register is filled, once, by whichever thread; the rest of B stays."""
+    (rows, columns), layout, threads = FRAGMENTS[name]
+    shape, element, extents, target = (37, 21), tc.dtype_of(dtype).numpy(), (rows + 5, columns + 3), (-1, 2)
+    k = tc.KernelBuilder("k", threads=threads)
+    a, b = k.param("A", (rows, columns), dtype), k.param("B", shape, dtype)
+    row, column = (k.scalar("row", lower=-99), k.scalar("column", lower=-99)) if symbolic else (-3, -2)
+    frag = k.local((rows, columns), dtype, layout=layout)
+    k.cta.copy(frag[:, :], a[:, :])
+    result = b if space == "global" else k.shared(shape, dtype)
+    if space == "shared":
+        k.cta.copy(result[:, :], b[:, :])
+        k.cta_sync()
+    box = result[target[0] : target[0] + extents[0], target[1] : target[1] + extents[1]]
+    k.cta.copy(box, frag[row : row + extents[0], column : column + extents[1]], outside=fill)
+    k.cta_sync()
+    if space == "shared":
+        k.cta.copy(b[:, :], result[:, :])
+    kernel = k.build(target="sm_80", grid=1)
+    for starts in [(-3, -2)] + [(0, 0), (-50, 0), (1, 3)] * symbolic:
+        rng = np.random.default_rng(0)
+        x, y = (rng.integers(1, 9, n).astype(element) for n in ((rows, columns), shape))
+        after = y.copy()
+        kernel(x, after, *(starts if symbolic else ()), executor="emulator")
+        assert np.array_equal(after, copied(y, x, target, starts, extents, fill))
+
+
+def test_one_thread_fills_around_its_registers_in_a_loop() -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    b, frag = k.param("B", (30, 40), "uint8"), k.local((2, 4), "uint8", layout=TileLayout(S[2, 4]))
+    for i in range(2):
+        for j in range(4):
+            k.store(frag[i, j], 10 * i + j + 1)
+    k.thread.copy(b[:, :], frag[-7:23, -30:10], outside=99)
+    kernel = k.build(target="sm_80", grid=1)
+    assert "$loop" in kernel.ptx
+    y, want = np.zeros((30, 40), np.uint8), np.full((30, 40), 99, np.uint8)
+    want[7:9, 30:34] = [[1, 2, 3, 4], [11, 12, 13, 14]]
+    kernel(y, executor="emulator")
+    assert np.array_equal(y, want)
 
 
 def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:
@@ -376,6 +425,47 @@ def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
     assert asked == [False]
 
 
+def whole_boxes_alone(*pair: str, op: str = "copy") -> tc.Registry:
+    """A registry with one variant that takes a pair of memories and lowers no edges."""
+
+    class Seed:
+        variant = tc.Variant(name="seed", op=op, priority=10, summary="whole boxes", spaces=(pair,))
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> Any:
+            return tc.Accept()
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> Any:
+            return "some"
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None: ...
+
+    registry = tc.Registry(())
+    registry.register(Seed(), name="seed")
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("op", "pair", "packages"),
+    [
+        ("copy", ("global", "shared"), {"tilecopy-gmem-smem", "tilecopy-ragged"}),
+        ("copy_async", ("global", "shared"), {"tilecopy-ldgsts", "tilecopy-ragged"}),
+        ("copy", ("shared", "local"), {"tilecopy-reg", "tilecopy-ragged"}),
+        ("copy_async", ("shared", "shared"), set()),
+    ],
+)
+def test_what_lowers_edges_and_is_not_installed_is_named(op: str, pair: tuple[str, str], packages: set[str]) -> None:
+    src, dst = (tc.Buffer((64, 8), "float32", space=space, name=f"b{n}") for n, space in enumerate(pair))
+    registry = whole_boxes_alone(*pair, op=op)
+    with pytest.raises(tc.NoVariantError) as caught:
+        tc.plan(dst[:, :], src[1:65, :], op=op, scope=tc.warp(), target="sm_90", outside="zero", registry=registry)
+    assert "seed copies whole boxes alone" in str(caught.value)
+    assert set(re.findall(r"pip install (\S+)", str(caught.value))) == packages
+    assert tc.plan(dst[:, :], src[:, :], op=op, scope=tc.warp(), target="sm_90", registry=registry).variant == "seed"
+
+
 @pytest.mark.parametrize("op", ["copy", "copy_async"])
 @pytest.mark.parametrize("fill", ["zero", "keep", -1.5])
 def test_on_the_gpu(gpu: str, op: str, fill: Any) -> None:
@@ -406,3 +496,73 @@ def test_on_the_gpu(gpu: str, op: str, fill: Any) -> None:
             for at_x in range(3):
                 wanted = padded[at_y * 64 : at_y * 64 + 66, at_x * 48 : at_x * 48 + 50]
                 assert np.array_equal(result[at_y, at_x], wanted)
+
+
+GUARDS = {
+    "rows of a size": lambda k, r, m: k.if_(r + 128 <= m),
+    "both together": lambda k, r, m: k.if_((r <= m - 128) & (k.block_id("y") < 3)),
+    "the opposite of too many": lambda k, r, m: k.if_(~(r + 127 >= m)),
+}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("outside", ["zero", "keep", -1.5])
+def test_an_enclosing_condition_proves_tiles_inside(name: str, op: str, outside: Any) -> None:
+    """The text is that of the copy without edges, whose bounds the condition proves too."""
+
+    def made(**given: Any) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("k", threads=128)
+        m = k.size("M")
+        a, b = k.param("A", (m, 64), "float16"), k.param("B", (m, 64), "float16")
+        s = k.shared((128, 64), "float16", name="s")
+        row = k.block_id("x") * 128
+        with GUARDS[name](k, row, m):
+            getattr(k.cta, op)(s[:, :], a[row : row + 128, :], **given)
+            k.cp_async_commit()
+            k.cp_async_wait(0)
+            k.cta_sync()
+            k.cta.copy(b[row : row + 128, :], s[:, :], **given)
+        return k.build(target="sm_90")
+
+    plain = made()
+    assert not plain.bounds
+    assert made(outside=outside).ptx == plain.ptx
+
+
+def test_a_condition_proves_the_ends_that_it_speaks_of() -> None:
+    """Of a halo tile in a loop the low end is open in the first turn alone; what no condition speaks of stays guarded."""
+    k = tc.KernelBuilder("k", threads=32)
+    m = k.size("M")
+    a, b = k.param("A", (m, 8), "float32"), k.param("B", (m, 8), "float32")
+    s = k.shared((10, 8), "float32", name="s")
+    for i in k.range((m + 7) // 8):
+        with k.if_(i > 0):
+            k.cta.copy(s[:, :], a[i * 8 - 1 : i * 8 + 9, :], outside="zero")
+        with k.if_(i == 0):
+            k.cta.copy(s[:, :], a[i * 8 - 1 : i * 8 + 9, :], outside="zero")
+        k.cta_sync()
+        k.cta.copy(b[i * 8 : i * 8 + 8, :], s[1:9, :], outside="keep")
+        with k.if_((i * 8 + 8 <= m) | (i % 2 == 1)):
+            k.cta.copy(b[i * 8 : i * 8 + 8, :], s[1:9, :], outside="keep")
+        k.cta_sync()
+    kernel = k.build(target="sm_80", grid=1)
+    ends = [[g.ends for g in plan.partition.edge.guards if g.dim == 0] for plan in kernel.plans]
+    assert ends == [[(False, True)], [(True, True)], [(False, True)], [(False, True)]]
+    for rows in (1, 7, 8, 9, 40):
+        x, y = np.random.default_rng(0).random((rows, 8)).astype(np.float32), np.zeros((rows, 8), np.float32)
+        kernel(x, y, executor="emulator")
+        assert np.array_equal(x, y)
+
+
+def test_a_grid_of_sizes_proves_tiles_inside() -> None:
+    def made(multiple: int, **outside: Any) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("k", threads=128)
+        m = k.size("M", multiple_of=multiple)
+        a, s = k.param("A", (m, 64), "float16"), k.shared((64, 64), "float16", name="s")
+        row = k.block_id() * 64
+        k.cta.copy(s[:, :], a[row : row + 64, :], **outside)
+        return k.build(target="sm_90", grid=((m + 63) // 64,))
+
+    assert made(64, outside="zero").ptx == made(64).ptx
+    assert made(8, outside="zero").plans[0].partition.edge is not None

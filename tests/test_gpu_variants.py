@@ -45,6 +45,25 @@ def test_fragments(gpu: str, dtype: str, space: str) -> None:
         module.check_fragment(name, dtype, space, None, "cuda", gpu)
 
 
+def test_register_permutations(gpu: str) -> None:
+    module = plugin_tests("regperm")
+    for dtype in ("uint8", "uint16", "uint32", "uint64"):
+        for rows, columns in ((4, 4), (16, 4), (8, 2)):
+            module.check(*module.per_lane(rows, columns), dtype, executor="cuda", target=gpu)
+        for count in (2, 8, 32):
+            module.check(*module.lanes_and_registers(count), dtype, executor="cuda", target=gpu)
+        module.check(module.GAPS, module.GAPS_MOVED, dtype, executor="cuda", target=gpu)
+    for dtype in ("float16", "uint8"):
+        module.check_transposed_words(dtype, "cuda", gpu)
+
+    @settings(max_examples=60)
+    @given(module.within_threads() | module.within_warps())
+    def run(case: dict) -> None:
+        module.check(**case, executor="cuda", target=gpu)
+
+    run()
+
+
 def test_cluster_copies(gpu: str) -> None:
     if tc.target_of(gpu).arch < 90:
         pytest.skip(f"clusters need sm_90, the GPU is {gpu}")

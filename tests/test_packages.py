@@ -31,6 +31,7 @@ def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
     for name, known in KNOWN_VARIANTS.items():
         assert (records[name].op, set(records[name].spaces)) == (known.op, set(known.spaces))
         assert {option.name for option in records[name].options} == set(known.options)
+        assert records[name].edges == known.edges
 
 
 def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:
@@ -48,8 +49,10 @@ def test_the_core_keeps_to_its_four_dependencies() -> None:
 
 
 def test_the_extra_all_brings_every_plugin() -> None:
-    brought = {entry.split(">")[0] for entry in PROJECTS[ROOT]["optional-dependencies"]["all"]}
+    extras = dict(PROJECTS[ROOT]["optional-dependencies"])
+    brought = {entry.split(">")[0] for entry in extras.pop("all")}
     assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} <= brought
+    assert f"tilecopy-core[{','.join(sorted(extras))}]" in brought
 
 
 @pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)

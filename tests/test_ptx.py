@@ -8,7 +8,7 @@ from typing import Any
 
 import demos
 import pytest
-from kernels import edge_of, round_trip
+from kernels import edge_of, round_trip, transposed_words
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -31,6 +31,7 @@ CANONICAL = {
         f"edge_{variant}": lambda variant=variant: edge_of(variant)
         for variant in ("gmem_smem", "ldgsts", "reg", "ragged", "ragged_async")
     },
+    "regperm_transposed_words": lambda: transposed_words("uint8"),
     **{f"demo_{name}": demo.make for name, demo in demos.DEMOS.items() if name != "pipeline"},
 }
 

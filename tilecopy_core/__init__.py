@@ -11,6 +11,7 @@ from .dispatch import Plan, plan
 from .dtypes import DTYPES, DType, dtype_of
 from .errors import (
     AssemblerError,
+    CacheError,
     HazardError,
     LaunchError,
     LayoutError,
@@ -90,6 +91,7 @@ __all__ = [
     "Accept",
     "ActiveThreads",
     "AssemblerError",
+    "CacheError",
     "Axis",
     "Buffer",
     "BuiltKernel",

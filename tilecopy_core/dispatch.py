@@ -77,6 +77,12 @@ class Plan:
         """The partition in one line, as the variant tells it."""
         return self._told(self.partition)
 
+    @property
+    def edge_summary(self) -> str:
+        """The partition of boxes that overhang, likewise; "" where every box lies inside."""
+        edge = getattr(self.partition, "edge", None)
+        return "" if edge is None else self._told(edge)
+
     def _told(self, partition: Any) -> str:
         try:
             told = partition.summary() if hasattr(partition, "summary") else str(partition)
@@ -142,10 +148,9 @@ class Plan:
         ]
         rows += [("caller", step) for step in self.completion_steps]
         rows += [("wider", note) for note in self._narrowed(self.partition)]
-        edge = getattr(self.partition, "edge", None)
-        if edge is not None:
-            rows += [("at edges", self._told(edge))]
-            rows += [("edge wider", note) for note in self._narrowed(edge)]
+        if self.edge_summary:
+            rows += [("at edges", self.edge_summary)]
+            rows += [("edge wider", note) for note in self._narrowed(self.partition.edge)]
         rows += [(f"not {outcome.name}", outcome.reason) for outcome in self.outcomes]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
@@ -349,7 +354,7 @@ def _no_variant(
     lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
     for name, known in KNOWN_VARIANTS.items():
-        fits = known.op == request.op and request.spaces in known.spaces
+        fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
     if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:

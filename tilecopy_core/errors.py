@@ -42,6 +42,10 @@ class AssemblerError(TilecopyError, RuntimeError):
     """An assembler (nvJitLink or ptxas) is missing or refused the PTX; the message holds its log."""
 
 
+class CacheError(TilecopyError, RuntimeError):
+    """The disk cache of built modules cannot be cleared, or its folder cannot be used."""
+
+
 class HazardError(TilecopyError, RuntimeError):
     """The emulator saw an execution that the hardware leaves undefined.
 

@@ -85,7 +85,7 @@ class HookCall:
     Attributes:
         done: the variant's hook returned ``value``.
         error: what the variant's hook raised.
-        seconds: how long it took.
+        seconds: CPU time of the thread that it took.
         result: what the call gives, after the wrappers.
         fault: what a wrapper did wrong, or "".
         cause: the exception of that wrapper.
@@ -127,7 +127,7 @@ class Stage:
         @hookimpl(wrapper=True, trylast=True)
         def watch() -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            started = time.perf_counter()
+            started = time.thread_time()
             try:
                 call.value = yield
                 call.done = True
@@ -136,7 +136,7 @@ class Stage:
                 call.error = error
                 raise
             finally:
-                call.seconds = time.perf_counter() - started
+                call.seconds = time.thread_time() - started
 
         return watch
 

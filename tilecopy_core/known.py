@@ -17,18 +17,20 @@ class KnownVariant:
         op: ``copy`` or ``copy_async``.
         spaces: the ``(source, destination)`` pairs that it takes.
         options: the names of the options that it takes.
+        edges: whether it lowers copies whose regions may overhang.
     """
 
     package: str
     op: str
     spaces: tuple[tuple[str, str], ...]
     options: tuple[str, ...] = ()
+    edges: bool = False
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
-    "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global"))),
-    "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),)),
+    "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
+    "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
     "ragged": KnownVariant(
         "tilecopy-ragged",
         "copy",
@@ -40,11 +42,17 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
             ("global", "local"),
             ("local", "global"),
         ),
+        edges=True,
     ),
-    "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),)),
+    "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
     "reg": KnownVariant(
-        "tilecopy-reg", "copy", (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
+        "tilecopy-reg",
+        "copy",
+        (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
+        edges=True,
     ),
+    "regperm": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
+    "regperm_shfl": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
     "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
 }
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-core", "emulator": "tilecopy-emulator"}

@@ -346,6 +346,12 @@ class Buffer:
 class Region:
     """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
 
+    Attributes:
+        buffer: what it is a box of.
+        starts: coordinate of its first element.
+        extents: elements along each dimension.
+        inside: for each dimension, which ends (low, high) what is known around its use proves inside; () where that is none.
+
     Raises:
         LayoutError: starts and extents that are no box of the buffer.
     """
@@ -353,6 +359,7 @@ class Region:
     buffer: Buffer
     starts: tuple[Int, ...] = attrs.field(eq=key_of)
     extents: tuple[int, ...]
+    inside: tuple[tuple[bool, bool], ...] = ()
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 
     @property
@@ -388,7 +395,8 @@ class Region:
         if not isinstance(start, Expr) and isinstance(self.buffer.shape[dim], int):
             return start < 0, start + self.extents[dim] > self.buffer.shape[dim]
         low, room = bounds_of(start)[0], bounds_of(self.room(dim))[0]
-        return low is None or low < 0, room is None or room < 0
+        begins, ends = self.inside[dim] if self.inside else (False, False)
+        return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..cache import ModuleCache
 from ..dispatch import Plan, plan
 from ..errors import RequestError, did_you_mean
 from ..executors import executors
@@ -26,11 +27,12 @@ from ..scope import Scope
 from ..target import TARGETS
 from .copying import copy_file
 from .doctor import findings
+from .errors import shown
 from .expressions import parse_region, parse_scope
-from .group import Answer, TilecopyGroup
+from .group import Answer, NearestGroup, TilecopyGroup
 from .job import Job, Outcome
 from .tables import run_text, table
-from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
+from .words import MAX_SHARED_ELEMS, FilePath, Fill, Name, Tile
 
 _TARGET = Name("target", TARGETS)
 _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
@@ -85,7 +87,8 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     """Copy an array file tile by tile through shared memory, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order; DESTINATION is written when every byte of the
-    result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one.
+    result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one. Tiles at the edges
+    overhang the array; one array row (a vector) has tiles of one row, of as many elements.
     """
     _check_names(variant=options["variant"], executor=options["executor"])
     columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -99,21 +102,20 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
 
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
-    parts = [
-        {
-            "where": part.where,
-            "tile": part.tile,
-            "tiles": part.count,
-            "threads": part.kernel.threads,
-            "plans": [_plan_data(found) for found in part.kernel.plans],
-        }
-        for part in outcome.parts
-    ]
-    told = {"output": str(destination), "gb_per_s_read_and_written": outcome.gb_per_s, "parts": parts}
-    return attrs.asdict(outcome, recurse=False) | told
+    tiled = outcome.tiled
+    told = {
+        "output": str(destination),
+        "gb_per_s_read_and_written": outcome.gb_per_s,
+        "tile": None if tiled is None else tiled.tile,
+        "tiles": 0 if tiled is None else tiled.count,
+        "threads": None if tiled is None else tiled.kernel.threads,
+        "plans": [] if tiled is None else [_plan_data(found) for found in tiled.kernel.plans],
+    }
+    return attrs.asdict(outcome, recurse=False, filter=lambda field, _: field.name != "tiled") | told
 
 
 def _plan_data(found: Plan) -> dict[str, Any]:
+    edge = getattr(found.partition, "edge", None)
     return {
         "copy": str(found.request),
         "variant": found.variant,
@@ -121,8 +123,13 @@ def _plan_data(found: Plan) -> dict[str, Any]:
         "priority": found.priority,
         "summary": found.summary,
         "declined": found.declined,
-        **{name: getattr(found.partition, name) for name in _SPLIT if hasattr(found.partition, name)},
+        **_split(found.partition),
+        "edge": {"summary": found.edge_summary, **_split(edge)} if found.edge_summary else None,
     }
+
+
+def _split(partition: Any) -> dict[str, Any]:
+    return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
 @attrs.frozen(eq=False)
@@ -135,6 +142,7 @@ class _Words:
     op: str
     target: str
     variant: str | None
+    outside: str | int | float | complex | None
 
 
 def _copy_in_words(command: Callable[[_Words], Answer]) -> Callable[..., Answer]:
@@ -148,6 +156,11 @@ def _copy_in_words(command: Callable[[_Words], Answer]) -> Callable[..., Answer]
     @click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
     @click.option("--target", type=_TARGET, default="sm_90a", show_default=True)
     @click.option("--variant", help="Demand this variant.")
+    @click.option(
+        "--outside",
+        type=Fill(),
+        help="Let regions overhang: what arrives from outside, or keep what the destination has.",
+    )
     @functools.wraps(command)
     def described(
         source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
@@ -169,8 +182,21 @@ def plan_command(copy: _Words) -> Answer:
     \b
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
           --dst-layout 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
+
+    A start is a coordinate. With --outside a region may overhang its array at both ends:
+
+    \b
+      tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
     """
-    found = plan(copy.dst, copy.src, op=copy.op, scope=copy.scope, target=copy.target, variant=copy.variant)
+    found = plan(
+        copy.dst,
+        copy.src,
+        op=copy.op,
+        scope=copy.scope,
+        target=copy.target,
+        variant=copy.variant,
+        outside=copy.outside,
+    )
     return Answer(_plan_data(found), lambda: f"{found.explain()}\n")
 
 
@@ -181,7 +207,7 @@ def ptx_command(copy: _Words) -> Answer:
     threads = {"thread": 32, "warp": 32, "warpgroup": 128}.get(copy.scope.kind, copy.scope.threads)
     kernel = KernelBuilder("copy", threads=threads)
     src, dst = (_declared(kernel, region) for region in (copy.src, copy.dst))
-    getattr(getattr(kernel, copy.scope.kind), copy.op)(dst, src, variant=copy.variant)
+    getattr(getattr(kernel, copy.scope.kind), copy.op)(dst, src, variant=copy.variant, outside=copy.outside)
     built = kernel.build(target=copy.target)
     return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
 
@@ -243,3 +269,34 @@ def doctor() -> Answer:
         [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
         lambda: table((each.what, each.state, each.detail) for each in found),
     )
+
+
+@tilecopy.group("cache", cls=NearestGroup, short_help="The kernels that were assembled before: info, clear.")
+def cache_group() -> None:
+    """Kernels that were assembled in earlier processes, kept on disk.
+
+    TILECOPY_CACHE=0 turns the cache off, TILECOPY_CACHE_DIR is its folder, TILECOPY_CACHE_LIMIT_MIB its limit.
+    """
+
+
+@cache_group.command("info")
+def cache_info() -> Answer:
+    """Say where the cache is, what it holds, and whether it is used."""
+    info = ModuleCache().info()
+    rows = [
+        ("used", "yes" if info.on else f"off: {info.why_off}"),
+        ("folder", shown(info.folder) or "none"),
+        ("entries", info.entries),
+        ("bytes", info.bytes),
+        ("limit", f"{info.limit_bytes} bytes"),
+    ]
+    return Answer(attrs.asdict(info), lambda: table(rows))
+
+
+@cache_group.command("clear")
+def cache_clear() -> Answer:
+    """Remove every entry."""
+    removed = ModuleCache().clear()
+    told = {"folder": removed.folder, "removed_entries": removed.entries, "removed_bytes": removed.bytes}
+    text = f"removed {removed.entries} entries, {removed.bytes} bytes, from {shown(removed.folder)}\n"
+    return Answer(told, lambda: text)

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ..errors import TilecopyError
 from ..executors import executor_named
 from ..target import Target, target_of
 from .errors import FileError, shown
-from .job import Job, Outcome, Part, as_rows, build_parts
+from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
 from .npy import bytes_of, read_npy, stamp_of
 from .output import output_file
 
 Progress = Callable[[int, int], None]
 """Called with tiles done and tiles in all."""
-
-
-@attrs.frozen(eq=False)
-class Piece:
-    """A part of the array as rows of words, the same part of the result, and the kernels that copy it."""
-
-    source: Any
-    result: Any
-    parts: list[Part]
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
@@ -61,14 +51,11 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         over_itself = destination.exists() and destination.samefile(source)
         target, executor = choose_target(job)
         result = np.empty_like(array, order="K")
-        pieces = [
-            Piece(words, made, build_parts(job, words.shape, str(words.dtype), target))
-            for words, made in zip(as_rows(array, job.tile[1]), as_rows(result, job.tile[1]), strict=True)
-        ]
-        for piece in pieces:
-            np.invert(piece.source, out=piece.result)  # every byte of the result is wrong until it is copied
+        words, made = as_rows(array), as_rows(result)
+        np.invert(words, out=made)  # every byte of the result is wrong until it is copied
+        tiled = tiled_copy(job, words.shape, str(words.dtype), target) if words.size else None
         run = _run_cuda if executor == "cuda" else _run_here
-        seconds, runs = run(executor, pieces, progress)
+        seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, made, progress)
         wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))
         if wrong:
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
@@ -77,9 +64,8 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
     verified = f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before"
-    parts = tuple(part for piece in pieces for part in piece.parts)
     return Outcome(
-        array.shape, str(array.dtype), order, parts, array.nbytes, seconds, runs, executor, str(target), verified
+        array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
     )
 
 
@@ -90,24 +76,20 @@ def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
         return True
 
 
-def _run_here(name: str, pieces: Sequence[Piece], progress: Progress) -> tuple[float, int]:
+def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run on host arrays, once; where the executor's class takes ``progress=`` (of CTAs, each a tile) it reports them."""
-    total = sum(part.count for piece in pieces for part in piece.parts)
-    executor, done, seconds = executor_named(name), 0, 0.0
-    reports: Any = type(executor) if "progress" in inspect.signature(type(executor)).parameters else None
-    for piece in pieces:
-        for part in piece.parts:
-            if reports is not None:
-                executor = reports(progress=lambda ctas, _, before=done: progress(before + ctas, total))
-            started = time.perf_counter()
-            executor.launch(part.kernel, (piece.source, piece.result))
-            seconds += time.perf_counter() - started
-            done += part.count
-            progress(done, total)
+    executor = executor_named(name)
+    reports: Any = type(executor)
+    if "progress" in inspect.signature(reports).parameters:
+        executor = reports(progress=progress)
+    started = time.perf_counter()
+    executor.launch(tiled.kernel, (words, made))
+    seconds = time.perf_counter() - started
+    progress(tiled.count, tiled.count)
     return seconds, 1
 
 
-def _run_cuda(name: str, pieces: Sequence[Piece], progress: Progress) -> tuple[float, int]:
+def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run on device arrays, some times."""
     from ..executors.cuda import CudaExecutor
     from ..executors.device_array import DeviceArray, time_on_device
@@ -116,25 +98,11 @@ def _run_cuda(name: str, pieces: Sequence[Piece], progress: Progress) -> tuple[f
     assert isinstance(executor, CudaExecutor)
     runs = 10
     with ExitStack() as stack:
-        launches: list[Callable[[], None]] = []
-        results = []
-        for piece in pieces:
-            arrays = [
-                stack.enter_context(DeviceArray(host.shape, host.dtype, executor=executor))
-                for host in (piece.source, piece.result)
-            ]
-            for array, host in zip(arrays, (piece.source, piece.result), strict=True):
-                array.copy_from(host)
-            results.append((arrays[1], piece.result))
-            launches += [executor.prepare(part.kernel, arrays) for part in piece.parts]
-
-        def copy_once() -> None:
-            for launch in launches:
-                launch()
-
-        seconds = time_on_device(executor, copy_once, runs=runs) if launches else 0.0
-        for array, host in results:
-            array.copy_to(host)
-        total = sum(part.count for piece in pieces for part in piece.parts)
-        progress(total, total)
+        arrays = []
+        for host in (words, made):
+            arrays.append(stack.enter_context(DeviceArray(host.shape, host.dtype, executor=executor)))
+            arrays[-1].copy_from(host)
+        seconds = time_on_device(executor, executor.prepare(tiled.kernel, arrays), runs=runs)
+        arrays[1].copy_to(made)
+        progress(tiled.count, tiled.count)
     return seconds, runs

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from ..assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from ..cache import ModuleCache
 from ..errors import AssemblerError, TilecopyError
 from ..executors import executor_named, executors
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
@@ -36,7 +37,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
-    return [*_gpus(usable), *_assemblers(), *usable, *_variants()]
+    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_variants()]
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
@@ -64,6 +65,14 @@ def _assemblers() -> list[Finding]:
             state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", INSTALL[name])
         found.append(Finding(f"assembler {name}", state, detail))
     return found
+
+
+def _cache() -> Finding:
+    info = ModuleCache().info()
+    if not info.on:
+        return Finding("module cache", "unusable" if info.folder else "missing", info.why_off)
+    held = f"{info.bytes / 2**20:.1f} of {info.limit_bytes >> 20} MiB"
+    return Finding("module cache", "found", f"{info.folder}, {info.entries} entries, {held}")
 
 
 def _executors() -> list[Finding]:

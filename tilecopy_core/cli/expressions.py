@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
 
 def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
-    """The value of an expression of integers, names, calls, subscripts and ``+ - * // % @``.
+    """The value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
 
     Raises:
         RequestError: anything else, or more than the bounds of this module: characters, depth, size of integers.
@@ -78,6 +79,8 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
 
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) and not isinstance(node.value, bool):
         return _bounded(node.value)
+    if isinstance(node, ast.Constant) and node.value is Ellipsis:
+        return node.value
     if isinstance(node, ast.Name):
         if node.id not in names:
             known = ", ".join(names) or "none"
@@ -104,7 +107,7 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
 
 
 def _operand(value: Any, node: ast.AST) -> Any:
-    if isinstance(value, (str, tuple, slice)):  # they too have + * and %, without bounds
+    if isinstance(value, (str, tuple, slice, EllipsisType)):  # they too have + * and %, without bounds
         raise RequestError(f"{ast.unparse(node)!r}: {value!r} is no number")
     return value
 

@@ -65,10 +65,30 @@ def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
     ctx.meta[f"tilecopy.{option.name}"] = value
 
 
-class TilecopyGroup(click.Group):
-    """Subcommands, where other packages' are imported only when they or the list of all are asked for."""
+class NearestGroup(click.Group):
+    """Subcommands that give an :class:`Answer`; a misspelt one gets the nearest name, none at all the help."""
 
     command_class = AnswerCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that was asked for, or the nearest to its name."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
+            ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The help where nothing was asked, as wrong usage."""
+        if not args:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(WRONG_USAGE)
+        return super().parse_args(ctx, args)
+
+
+class TilecopyGroup(NearestGroup):
+    """Subcommands, where other packages' are imported only when they or the list of all are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Ours, then those that are installed, each in the order of names."""
@@ -96,11 +116,8 @@ class TilecopyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand that was asked for, or the nearest to its name."""
-        name = args[0]
-        ctx.meta["tilecopy.asked"] = name
-        if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
-            ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
+        """The subcommand that was asked for, which is told where it fails to load."""
+        ctx.meta["tilecopy.asked"] = args[0]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -110,13 +127,6 @@ class TilecopyGroup(click.Group):
                 owners = ", ".join(source.owner for source in sources)
                 say(f"tilecopy: command {name} ({owners}) is left out: the name is tilecopy's own")
         super().format_commands(ctx, formatter)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The help where nothing was asked, as wrong usage."""
-        if not args:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(WRONG_USAGE)
-        return super().parse_args(ctx, args)
 
     def main(
         self,

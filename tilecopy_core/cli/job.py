@@ -1,8 +1,7 @@
-"""A job of `tilecopy run` as data, and the kernels that it needs."""
+"""A job of `tilecopy run` as data, and the kernel that it needs."""
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -42,10 +41,15 @@ class Job:
 
 
 @attrs.frozen(eq=False)
-class Part:
-    """The tiles of one size: the inner ones, those of the right edge, the bottom edge or the corner."""
+class TiledCopy:
+    """A kernel that copies an array tile by tile, the tiles at its edges too.
 
-    where: str
+    Attributes:
+        tile: rows and columns of a tile.
+        count: tiles, each of which is a CTA.
+        kernel: its parameters are the array and the result.
+    """
+
     tile: tuple[int, int]
     count: int
     kernel: BuiltKernel
@@ -59,7 +63,7 @@ class Outcome:
         shape: of the array.
         dtype: of the array.
         order: ``C`` or ``F``.
-        parts: one for each size of tile.
+        tiled: what copied it, or None where there is nothing to copy.
         bytes: of the array.
         seconds: of the copy alone (a median on the GPU).
         runs: how many copies that is the median of.
@@ -70,7 +74,7 @@ class Outcome:
     shape: tuple[int, ...]
     dtype: str
     order: str
-    parts: tuple[Part, ...]
+    tiled: TiledCopy | None
     bytes: int
     seconds: float
     runs: int
@@ -84,23 +88,30 @@ class Outcome:
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
-def as_rows(array: Any, width: int) -> list[Any]:
-    """An array's own memory as 2-D views of unsigned words, no byte copied.
+def as_rows(array: Any) -> Any:
+    """An array's own memory as a 2-D view of unsigned words, no byte copied.
 
-    The axes are taken in memory order, all but the last together as rows. One row alone (a vector) becomes rows of
-    ``width`` and a rest.
+    The axes are taken in memory order, all but the last together as rows; a vector is one row.
     """
     flat = array if array.flags.c_contiguous else array.T
     flat = np.ascontiguousarray(flat) if not flat.flags.c_contiguous else flat
     size = flat.dtype.itemsize
     unit = next(width_bytes for width_bytes in (8, 4, 2, 1) if size % width_bytes == 0)
     columns = (flat.shape[-1] if flat.ndim else 1) * (size // unit)
-    words = flat.reshape(-1).view(_UNITS[unit])
-    if columns < len(words):
-        return [words.reshape(-1, columns)]
-    whole = len(words) // width * width
-    parts = words[:whole].reshape(-1, width), words[whole:].reshape(1, -1)
-    return [part for part in parts if part.size]
+    return flat.reshape(-1).view(_UNITS[unit]).reshape(-1, max(columns, 1))
+
+
+def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a tile: as asked (for an array of one row as many elements in one row), cut to the array.
+
+    An extent past the number of threads is cut to a multiple of it: a prime one would leave a single thread that divides it.
+    """
+    asked = job.tile if shape[0] > 1 else (1, prod(job.tile))
+    rows, columns = (
+        min(step, extent if extent <= job.threads else -(-extent // job.threads) * job.threads)
+        for step, extent in zip(asked, shape, strict=True)
+    )
+    return rows, columns
 
 
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
@@ -114,51 +125,33 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
     return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain
 
 
-def build_parts(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> list[Part]:
-    """The kernels of a 2-D array: one for the inner tiles, one for each edge that the tile does not divide."""
-    inner_and_edge = [
-        [(0, extent // step, step), (extent // step * step, 1, extent % step)]
-        for extent, step in zip(shape, job.tile, strict=True)
-    ]
-    names = ("inner", "right edge", "bottom edge", "corner")
-    parts = []
-    for where, (rows, columns) in zip(names, product(*inner_and_edge), strict=True):
-        starts, counts, tile = zip(rows, columns, strict=True)
-        if all(counts) and all(tile):
-            parts.append(
-                Part(where, tile, prod(counts), _tile_kernel(job, shape, dtype, target, tile, starts, counts, where))
-            )
-    return parts
+def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
+    """The kernel of a 2-D array that is not empty: a CTA a tile, and what a tile has outside the array is left alone.
 
-
-def _tile_kernel(
-    job: Job,
-    shape: tuple[int, int],
-    dtype: str,
-    target: Target,
-    tile: tuple[int, int],
-    starts: tuple[int, int],
-    counts: tuple[int, int],
-    where: str,
-) -> BuiltKernel:
+    Raises:
+        RequestError: options that exclude each other.
+        NoVariantError: no installed variant lowers the copies; tiles that do not divide the array need one that lowers
+            edges, and the message says which package has one.
+    """
+    tile = tile_of(job, shape)
+    across, down = (-(-extent // step) for extent, step in zip(reversed(shape), reversed(tile), strict=True))
     elements = tile[0] * tile[1]
     threads = max(t for t in range(1, min(job.threads, elements) + 1) if elements % t == 0)
-    kernel = KernelBuilder(f"tilecopy_{where.replace(' ', '_')}", threads=threads)
+    kernel = KernelBuilder("tilecopy_run", threads=threads)
     source = kernel.param("source", shape, dtype)
     result = kernel.param("result", shape, dtype)
     staging = kernel.shared(tile, dtype, layout=shared_layout(job, tile, dtype), name="tile")
     block = kernel.block_id("x")  # one dimension: y and z end at 65535
-    row = starts[0] + block // counts[1] * tile[0]
-    column = starts[1] + block % counts[1] * tile[1]
+    row, column = block // across * tile[0], block % across * tile[1]
     box = (slice(row, row + tile[0]), slice(column, column + tile[1]))
     forced = next((p.variant for p in default_registry().plugins() if p.variant and p.name == job.variant), None)
     asynchronous = forced is not None and forced.op == "copy_async"
     if asynchronous:
-        kernel.cta.copy_async(staging[:, :], source[box], variant=job.variant)
+        kernel.cta.copy_async(staging[:, :], source[box], variant=job.variant, outside="keep")
         kernel.cp_async_commit()
         kernel.cp_async_wait(0)
     else:
-        kernel.cta.copy(staging[:, :], source[box], variant=job.variant)
+        kernel.cta.copy(staging[:, :], source[box], variant=job.variant, outside="keep")
     kernel.cta_sync()
-    kernel.cta.copy(result[box], staging[:, :], variant=None if asynchronous else job.variant)
-    return kernel.build(target=target, grid=(counts[0] * counts[1],))
+    kernel.cta.copy(result[box], staging[:, :], variant=None if asynchronous else job.variant, outside="keep")
+    return TiledCopy(tile, across * down, kernel.build(target=target, grid=(across * down,)))

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import shown
-from .job import Outcome, Part
+from .job import Outcome, TiledCopy
 
 _PIPE_COLUMNS = 200
 """Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
@@ -45,7 +45,7 @@ def run_text(outcome: Outcome, destination: object) -> str:
         f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
     tail = (moved, f"verified: {outcome.verified}", f"wrote {shown(destination)}")
-    return "".join([head, *map(_part_text, outcome.parts), *map(_wrapped, tail)])
+    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(_wrapped, tail)])
 
 
 def _wrapped(text: str) -> str:
@@ -55,7 +55,11 @@ def _wrapped(text: str) -> str:
     return f"{wrap.fill(text.rstrip())}\n"
 
 
-def _part_text(part: Part) -> str:
-    tiles = f"{part.count} {'tile' if part.count == 1 else 'tiles'} of {part.tile[0]}x{part.tile[1]}"
-    rows = [("{} -> {}".format(*found.request.spaces), found.variant, found.summary) for found in part.kernel.plans]
-    return f"{part.where}: {tiles}, {part.kernel.threads} threads each\n" + table(rows, indent=2)
+def _tiled_text(tiled: TiledCopy) -> str:
+    tiles = f"{tiled.count} {'tile' if tiled.count == 1 else 'tiles'} of {tiled.tile[0]}x{tiled.tile[1]}"
+    rows = []
+    for found in tiled.kernel.plans:
+        rows.append(("{} -> {}".format(*found.request.spaces), found.variant, found.summary))
+        if found.edge_summary:
+            rows.append(("", "at edges", found.edge_summary))
+    return f"{tiles}, {tiled.kernel.threads} threads each\n" + table(rows, indent=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,9 @@ from ..errors import did_you_mean
 
 MAX_SHARED_ELEMS = 227 * 1024
 """The largest shared memory of any GPU, in bytes: no row of a tile holds more elements."""
+
+_MOST_DIGITS = 200
+"""Characters of a number: far more than any dtype tells apart."""
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]
@@ -48,6 +52,28 @@ class Tile(click.ParamType):  # type: ignore[type-arg]
         if not (0 < rows < 2**31 and 0 < columns < 2**31):
             self.fail(f"{value!r} is not ROWSxCOLUMNS, such as 128x64, each at least 1 and below 2**31", param, ctx)
         return rows, columns
+
+
+class Fill(click.ParamType):  # type: ignore[type-arg]
+    """``zero``, ``keep`` or a number: what ``outside=`` takes."""
+
+    name = "zero|keep|number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int | float | complex:
+        """The word, or the number as Python reads it: an integer stays one, and so does ``-0.0``."""
+        if value in ("zero", "keep") or not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        for kind in (int, float, complex) if len(value) <= _MOST_DIGITS else ():
+            try:
+                number = kind(value)
+            except ValueError:
+                continue
+            if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 is no infinity that anybody asked for
+                return number
+        near = did_you_mean(value, ("zero", "keep"))
+        return self.fail(f"{value!r} is not zero, keep or a number such as 0, -1.5, inf, nan or 1+2j{near}", param, ctx)
 
 
 class FilePath(click.ParamType):  # type: ignore[type-arg]

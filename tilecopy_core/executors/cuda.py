@@ -15,14 +15,15 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .arguments import array_facts, bind, flat_bytes, reader_of
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
+from .modules import ModuleLoader
 
-_LOG_BYTES = 16384
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
 
@@ -32,14 +33,21 @@ class CudaExecutor:
 
     Args:
         bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
+        cache: where machine code is kept between processes; by default what the environment says, and with ``bindings``
+            of the caller's own none, since what those load is theirs.
+
+    Attributes:
+        driver: the driver.
+        modules: loads texts.
     """
 
     name = "cuda"
 
-    def __init__(self, bindings: Any = None) -> None:
+    def __init__(self, bindings: Any = None, cache: ModuleCache | None = None) -> None:
         self.driver = Driver(bindings)
+        self.modules = ModuleLoader(self.driver, ModuleCache() if cache is None and bindings is None else cache)
         self._lock = threading.RLock()
-        self._functions: dict[tuple[int, str, str, str], Any] = {}
+        self._functions: dict[tuple[int, str, str, int, str], Any] = {}
         self._streams: dict[int | None, Any] = {}
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
@@ -68,12 +76,12 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> Any:
-        """The kernel's function on a device (whose context is active), from its PTX text, loaded once.
+        """The kernel's function on a device (whose context is active), loaded once in this process.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
-        key = (ordinal, str(kernel.target), kernel.name, kernel.ptx)
+        key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
         with self._lock:
             if key not in self._functions:
                 self._functions[key] = self._load(kernel, ordinal)
@@ -87,20 +95,10 @@ class CudaExecutor:
                 f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
-        api, call, log = self.driver.api, self.driver.call, bytearray(_LOG_BYTES)
-        options = [api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, api.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        call, attribute = self.driver.call, self.driver.api.CUfunction_attribute
         with self.driver.outside_capture():
-            code, module = api.cuModuleLoadDataEx(kernel.ptx.encode() + b"\0", 2, options, [log, _LOG_BYTES])
-            if int(code):
-                error = self.driver.error(f"loading kernel {kernel.name}", code)
-                if self.driver.ended is not None:
-                    raise error
-                text = log.split(b"\0")[0].decode(errors="replace").strip()
-                raise LaunchError(
-                    f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{text}"
-                )
+            module = self.modules.load(kernel, device)
             function = call("cuModuleGetFunction", module, kernel.name.encode())
-            attribute = api.CUfunction_attribute
             if kernel.dynamic_shared:
                 which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
                 what = f"kernel {kernel.name}: {size} bytes of shared memory"
@@ -138,15 +136,7 @@ class CudaExecutor:
             recalled = self._ready(kernel, binding), list(binding.addresses.values())
             self._remember(kernel, arguments, grid, recalled[0])
         ready, addresses = recalled
-        try:
-            block = ready.blocks.pop()
-        except IndexError:  # this thread is the first, or others are launching it too
-            block = ready.new_block()
-        ready.pack(block.memory, 0, *addresses)
-        (code,) = ready.call(handle, block.address, 0)
-        if code:
-            ready.launch_elsewhere(block, handle, code)
-        ready.blocks.append(block)
+        ready.launch(addresses, handle)
 
     def prepare(
         self,
@@ -168,6 +158,37 @@ class CudaExecutor:
         if binding.on_host or 0 in binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
         return self._ready(kernel, binding).prepared(list(binding.addresses.values()), handle, arguments)
+
+    def launcher(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None
+    ) -> Callable[..., None]:
+        """``launch(addresses, stream=None)`` of arrays that differ from these device arrays in nothing but their address.
+
+        The caller answers for that; what the kernel needs of the addresses' alignment is checked at each launch.
+
+        Raises:
+            LaunchError: as for :meth:`launch`; an argument in host memory.
+        """
+        binding = self._check(kernel, arguments, grid)
+        if binding.on_host:
+            raise LaunchError(
+                f"kernel {kernel.name}: {', '.join(binding.on_host)} in host memory has no address for the GPU; "
+                "call the kernel, or pass device arrays"
+            )
+        if 0 in binding.grid:
+            return lambda addresses, stream=None: None
+        ready = self._ready(kernel, binding)
+        mask, handle_of, launch = ready.mask, self._stream, ready.launch
+
+        def at(addresses: Sequence[int], stream: Any = None) -> None:
+            bits = 0
+            for address in addresses:
+                bits |= address
+            if bits & mask:
+                ready.check_alignment(addresses)
+            launch(addresses, handle_of(stream))
+
+        return at
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""

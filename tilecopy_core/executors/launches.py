@@ -70,6 +70,26 @@ class ReadyLaunch:
             self.pack(memory, 0, *addresses)
         return Block(memory, table, ctypes.addressof(table))
 
+    def launch(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch with the arrays at some addresses, one each in order; ``stream`` is the driver's handle."""
+        try:
+            block = self.blocks.pop()
+        except IndexError:  # this thread is the first, or others are launching it too
+            block = self.new_block()
+        self.pack(block.memory, 0, *addresses)
+        (code,) = self.call(stream, block.address, 0)
+        if code:
+            self.launch_elsewhere(block, stream, code)
+        self.blocks.append(block)
+
+    def check_alignment(self, addresses: Sequence[int]) -> None:
+        """Raise :class:`LaunchError` where an address has bits that must be zero."""
+        for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
+            if address & mask:
+                raise LaunchError(
+                    f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
+                )
+
     def prepared(self, addresses: Sequence[int], stream: Any, arguments: Any) -> Callable[[], None]:
         """This launch with its addresses and stream: calling it is the driver's call and little else.
 

@@ -22,6 +22,7 @@ from ..expr import (
     add,
     bounds_of,
     constant_of,
+    divisor_of,
     is_int,
     key_of,
     mul,
@@ -76,11 +77,18 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def tight(fact: Int) -> Int:
-    """What ``fact >= 0`` says of integers: divided by what divides all terms, the constant rounded down."""
+    """What ``fact >= 0`` says of integers: divided by what divides all coefficients, the constant rounded down.
+
+    The constant is rounded to what is known to divide the terms (a size that is a multiple of 64), which may be more.
+    """
     if not isinstance(fact, Expr):
         return fact
     common = gcd(*(coefficient for _, coefficient in fact.terms))
-    return sum_of(fact.const // common, ((atom, coefficient // common) for atom, coefficient in fact.terms))
+    terms = sum_of(0, fact.terms)
+    step = divisor_of(terms)
+    return sum_of(
+        fact.const // step * step // common, ((atom, coefficient // common) for atom, coefficient in fact.terms)
+    )
 
 
 def implied(fact: Int) -> Facts:
@@ -163,6 +171,34 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
     }
 
 
+def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
+    """Facts and values with each symbol as near as the facts bound it, and what is known of the quotients in them."""
+    bounds = narrowed(facts)
+    near = [substitute(value, bounds) for value in values]
+    left = [substitute(fact, bounds) for fact in facts]
+    return [*left, *of_quotients([*left, *near])], near
+
+
+def with_ends_proved(region: Region, known: Alternatives) -> Region:
+    """A region that stands where some facts are known, with the ends of it that they prove inside."""
+    if not all(known):
+        return region  # an alternative of which nothing is known
+
+    def ends(dim: int) -> tuple[bool, bool]:
+        wanted = region.overhang(dim)
+        for facts in known:
+            if not any(wanted):
+                break
+            found = [each for fact in facts for each in implied(fact)]
+            left, near = closer(found, region.starts[dim], region.room(dim))
+            low, high = (asked and proves(left, goal) for asked, goal in zip(wanted, near, strict=True))
+            wanted = low, high
+        return wanted
+
+    inside = tuple(map(ends, range(len(region.starts))))
+    return attrs.evolve(region, inside=inside) if any(map(any, inside)) else region
+
+
 @attrs.frozen(eq=False)
 class Bound:
     """A start that must keep a region inside its buffer; checked when the grid and the scalars are known.
@@ -202,10 +238,7 @@ class Bound:
         start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
-            closer = narrowed(found)
-            inside, limit = substitute(start, closer), substitute(most_start, closer)
-            facts_left = [substitute(fact, closer) for fact in found]
-            facts_left += of_quotients([*facts_left, inside, limit])
+            facts_left, (inside, limit) = closer(found, start, most_start)
             if proves(facts_left, inside) and proves(facts_left, add(limit, mul(inside, -1))):
                 continue
             if contradict(found):

@@ -278,12 +278,13 @@ class KernelBuilder:
         self._scalars[only_symbol(found)] = parameter
         return found
 
-    def _known(self, region: Region) -> Alternatives:
-        """What is known at the current place that bears on a region: of the blocks, and of the integers in it and them."""
+    def _known(self, *regions: Region) -> Alternatives:
+        """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
         known, facts = self._frame.known, list[Int]()
         if not self._limits:
             return known
-        pending = [*region.starts, *region.buffer.shape, *(fact for alternative in known for fact in alternative)]
+        pending = [value for region in regions for value in (*region.starts, *region.buffer.shape)]
+        pending += [fact for alternative in known for fact in alternative]
         seen: set[Symbol] = set()
         while pending:
             new = symbols_of(pending.pop()) - seen
@@ -461,7 +462,8 @@ class KernelBuilder:
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
                 self._use(given)
-        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled))
+        around = NOTHING if filled is None else self._known(dst, src)
+        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled, around))
 
     def _use(self, region: Region, *, written: bool = False, overhang: bool = False) -> None:
         if region.buffer.memory not in self._memories:

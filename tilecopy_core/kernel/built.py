@@ -263,6 +263,28 @@ class BuiltKernel:
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
         return prepared
 
+    def launcher(
+        self, *arguments: Any, grid: Sequence[int] | int | None = None, executor: str | None = None
+    ) -> Callable[..., None]:
+        """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
+
+        For libraries that know their arrays' form already. Shapes, strides and dtypes are checked once, now; each
+        launch checks the addresses' alignment, and the caller answers for the rest.
+
+        Args:
+            arguments: device arrays as a call takes them.
+            grid: CTAs along x, y, z, when not given at build.
+            executor: one that launches by address; ``cuda`` does.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the executor knows no addresses.
+        """
+        chosen = self._executor(executor)
+        if not hasattr(chosen, "launcher"):
+            raise LaunchError(f"kernel {self.name}: executor {chosen.name} takes arrays, not addresses; call the kernel")
+        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
+        return launch
+
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
@@ -352,7 +374,9 @@ def lower_kernel(
         most = bounds_of(count)[1]
         if most is not None and most < GRID_LIMIT[dim]:
             ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
-    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter))
+    known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+    of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
+    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
@@ -384,7 +408,6 @@ def lower_kernel(
             kernel.check_bounds(launched, {})
             return attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
     if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
-        known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
         kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
     return kernel
 

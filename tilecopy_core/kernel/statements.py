@@ -18,6 +18,7 @@ from ..registry import Registry
 from ..request import CopyRequest, check_request
 from ..scope import ActiveThreads, Scope
 from ..target import Target
+from .bounds import NOTHING, Alternatives, Facts, together, with_ends_proved
 from .values import Value, bind_loaded, lower_condition, lower_value, stored_bits
 
 
@@ -48,6 +49,7 @@ class Lowering:
         target: the architecture.
         registry: the variants to ask.
         known: block ids as the grid bounds them, where it is given at build.
+        facts: what a grid made of sizes says of the block ids.
         plans: the plan of each copy, in order.
         origins: what each statement is and where it was made, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
@@ -57,6 +59,7 @@ class Lowering:
     target: Target
     registry: Registry
     known: Mapping[Symbol, Int] = attrs.field(factory=dict)
+    facts: Facts = ()
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
@@ -83,7 +86,10 @@ class Lowering:
 
 @attrs.frozen(eq=False)
 class Copy:
-    """A tile copy, dispatched when the target is known."""
+    """A tile copy, dispatched when the target is known.
+
+    Where it may overhang, ``around`` has what the conditions and loops around say.
+    """
 
     op: str
     dst: Region
@@ -93,6 +99,7 @@ class Copy:
     variant: str | None
     options: Mapping[str, Any]
     outside: Outside | None = None
+    around: Alternatives = NOTHING
 
     def describe(self) -> str:
         """Operands and operation."""
@@ -101,9 +108,18 @@ class Copy:
     def lower(self, context: Lowering) -> None:
         """Dispatch and emit."""
         dst, src = self.dst, self.src
-        if self.outside is not None:  # what the grid bounds may be proved inside
-            known = context.known
-            dst, src = (attrs.evolve(r, starts=tuple(substitute(s, known) for s in r.starts)) for r in (dst, src))
+        if self.outside is not None:  # what is known around, and what the grid bounds, may prove it inside
+            known = tuple(
+                tuple(substitute(fact, context.known) for fact in facts)
+                for facts in together(self.around, (context.facts,))
+            )
+            dst, src = (
+                with_ends_proved(
+                    attrs.evolve(region, starts=tuple(substitute(start, context.known) for start in region.starts)),
+                    known,
+                )
+                for region in (dst, src)
+            )
         request = CopyRequest(
             op=self.op,
             dst=dst,

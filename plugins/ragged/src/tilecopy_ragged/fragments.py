@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 from itertools import product
+from math import prod
 
 import attrs
 
@@ -18,6 +19,7 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Region,
     Register,
+    batches,
     digits_of,
     m,
     operands,
@@ -74,9 +76,6 @@ def why_not_fragment(request: CopyRequest) -> str | None:
         return (
             f"{other.buffer.name}: aligned to {other.buffer.align_bytes} bytes, {other.buffer.dtype.bytes} are needed"
         )
-    leaves = request.overhangs and any(any(fragment.overhang(dim)) for dim in range(len(fragment.starts)))
-    if leaves and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
-        return f'{fragment} overhangs, and no thread owns what is to be filled; copy with outside="keep"'
     return why_no_owners(request, layout)
 
 
@@ -102,7 +101,50 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """One guarded access a register, for the threads that own something."""
+    """One guarded access a register, for the threads that own something; then the fill of what faces no register."""
+    _emit_registers(request, partition, ptx)
+    if request.src is partition.fragment:
+        _fill_beyond(request, partition, ptx)
+
+
+def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
+    """The destination's elements that face a place outside the fragment: no thread owns those, so all share them out."""
+    source, target, outside, bits = partition.fragment, partition.other, request.outside, partition.vec_bits
+    leaving = [d for d in range(len(source.starts)) if request.overhangs and any(source.overhang(d))]
+    if not leaving or outside is None or outside.kind == "keep":
+        return
+    count, threads = target.size, partition.threads
+    for batch in batches(ptx, -(-count // threads), 1):
+        for turn in batch:
+            flat = turn * threads + ptx.thread_index(request.scope)
+            steps, places = (_within(flat, region.extents) for region in (source, target))
+            held = [
+                ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving
+            ]
+            coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
+            there = [
+                ptx.inside(c, n, target.overhang(d))
+                for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
+            ]
+            mine = ptx.inside(flat, count, (False, count % threads != 0))
+            mask = ptx.all_of([ptx.opposite(ptx.all_of(held)), *there, mine])
+            if mask is not False:
+                address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
+                access = Access(address, mask if isinstance(mask, Register) else None)
+                ptx.store(access, bits, ptx.constant(outside.words, bits))
+
+
+def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:
+    """The coordinates of an element of a box, from its row-major index."""
+    inner, steps = prod(extents), list[Int]()
+    for extent in extents:
+        inner //= extent
+        steps.append(flat // inner % extent)
+    return steps
+
+
+def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
+    """One guarded access a register."""
     fragment, other, bits = partition.fragment, partition.other, partition.vec_bits
     store = request.src.buffer.space == "local"
     facing = dict(zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (other, fragment)), strict=True))

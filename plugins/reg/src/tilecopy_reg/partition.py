@@ -133,7 +133,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
     if dims and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
         return (
             f"{fragment} overhangs dimension {dims[0]} of the register operand, and no thread owns what is to be filled; copy "
-            'with outside="keep", or from a fragment of the whole box'
+            'with outside="keep", from a fragment of the whole box, or with ragged'
         )
     return None
 

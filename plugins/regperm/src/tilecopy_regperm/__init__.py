@@ -1,0 +1,69 @@
+"""copy -> regperm: from one register fragment to another where every element stays in its thread.
+
+Both layouts say which thread holds what, and where among its registers. A copy between them is a permutation of the
+bytes of each thread's registers, the same in all of them: ``prmt.b32`` and ``mov``, and no memory.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    first_failure,
+    hookimpl,
+    scope_in,
+    valid_copy,
+    whole_byte_elements,
+)
+
+from .emission import emit
+from .partition import RegisterPermutation, permutation
+from .places import why_not_fragments
+
+variant = Variant(
+    name="regperm",
+    op="copy",
+    priority=10,
+    summary="prmt and mov between register fragments that keep every element in its thread",
+    spaces=(("local", "local"),),
+    completion="barrier",
+    completion_steps=("the threads that copied go on with it; no barrier, for a thread's registers are its own",),
+    threads="all",
+)
+
+PREDICATE = (
+    scope_in("thread", "warp", "warpgroup", "cta"),
+    valid_copy,
+    whole_byte_elements,
+    why_not_fragments,
+)
+"""The rows that the record does not declare."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
+    """Which registers each thread permutes."""
+    return permutation(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
+    """The words that are put together, then what is moved whole."""
+    emit(partition, ptx)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_regperm
+
+    return tilecopy_regperm

@@ -1,0 +1,65 @@
+"""copy -> regperm_shfl: from one register fragment to another where every element stays in its warp.
+
+What regperm declines because elements change lanes. ``shfl.sync`` fetches words of other lanes, ``prmt`` and ``selp`` put
+them together: half a shuffle a register and exchanged bit where the copy permutes the bits of (lane, register, byte), one
+for each source register and lane that a word draws on elsewhere.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    first_failure,
+    hookimpl,
+    scope_in,
+    valid_copy,
+    whole_byte_elements,
+)
+
+from .lane_emission import emit
+from .lane_partition import LanePermutation, lane_permutation
+from .places import why_not_fragments
+
+variant = Variant(
+    name="regperm_shfl",
+    op="copy",
+    priority=5,
+    summary="shuffles between register fragments that keep every element in its warp",
+    spaces=(("local", "local"),),
+    completion="barrier",
+    completion_steps=("the threads that copied go on with it; no barrier, for a thread's registers are its own",),
+    threads="all",
+)
+
+PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, why_not_fragments)
+"""The rows that the record does not declare."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
+    """Which words the lanes fetch from each other."""
+    return lane_permutation(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
+    """The shuffles, the words that are put together, then what is written."""
+    emit(partition, ptx)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_regperm.across as own  # noqa: PLW0406
+
+    return own

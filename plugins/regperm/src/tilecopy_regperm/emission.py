@@ -1,0 +1,84 @@
+"""Instructions of a permutation within a thread: all words are made before the first register of the source is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+
+from tilecopy_core.plugin import Buffer, Digit, PtxBuilder, Register, owners
+
+from .fields import Field, word_bytes
+from .network import Network, Value
+from .partition import RegisterPermutation
+
+
+class Hex(int):
+    """A number that prints as PTX writes masks and selectors."""
+
+    def __str__(self) -> str:
+        return f"0x{int(self):04x}"
+
+
+def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
+    """``prmt`` and ``mov``, in the threads that hold some of the destination."""
+    dst, src = partition.dst.buffer, partition.src.buffer
+    if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
+        register = ptx.fragment(dst)[0]
+        ptx.instr(f"mov.b{register.bits}", register, register)
+        return
+    values = partition.network.values
+    with by_owners(ptx, partition.digits):
+        target = ptx.fragment(dst)
+        own: dict[int, Register] = {}
+        if dst.memory is not src.memory:
+            pairs = zip(partition.fields, values, strict=True)
+            own = {value.number: target[field.register] for field, value in pairs if value.made and field.whole}
+        found = words(
+            ptx, partition.network, dict(enumerate(ptx.fragment(src))), lambda step: own.get(step) or ptx.reg("b32")
+        )
+        write(ptx, dst, src, partition.fields, found)
+
+
+@contextmanager
+def by_owners(ptx: PtxBuilder, digits: Sequence[Digit]) -> Iterator[None]:
+    """What is inside is done by the threads that hold some of the destination."""
+    guards = owners(digits, ptx.tid, ptx.cta_threads, store=False)
+    if not guards:
+        yield
+        return
+    with ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))):
+        yield
+
+
+def words(
+    ptx: PtxBuilder, made: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
+) -> list[Register]:
+    """The instructions of a network, and the register of each word that it was asked for."""
+    found: list[Register] = []
+
+    def of(value: Value) -> Register:
+        return found[value.number] if value.made else sources[value.number]
+
+    for number, step in enumerate(made.steps):
+        result = register_of(number)
+        ptx.instr("prmt.b32", result, of(step.low), of(step.high), Hex(step.selector))
+        found.append(result)
+    return [of(value) for value in made.values]
+
+
+def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
+    """A word into each field, or its low bytes; a register of the source that is written before it is read is put aside."""
+    target = ptx.fragment(dst)
+    if dst.memory is src.memory:
+        written = {target[field.register] for field in fields}
+        aside = {value: ptx.reg(value.type) for value in dict.fromkeys(values) if value in written}
+        for value, kept in aside.items():
+            ptx.instr(f"mov.b{value.bits}", kept, value)
+        values = [aside.get(value, value) for value in values]
+    for field, value in zip(fields, values, strict=True):
+        if not field.whole:
+            elem = (field.register * word_bytes(dst) + field.first_byte) // dst.dtype.bytes
+            ptx.write_local(dst, elem, field.count_bytes * 8, [value])
+        elif target[field.register] != value:
+            ptx.instr(f"mov.b{value.bits}", target[field.register], value)

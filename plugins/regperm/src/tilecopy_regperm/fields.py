@@ -1,0 +1,57 @@
+"""What a copy writes: the runs of bytes in each register of a thread that the box has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from tilecopy_core.plugin import Buffer, Decline, Digit, Iter, Region, TileLayout, digits_of, m, thread_axes
+
+
+@attrs.frozen
+class Field:
+    """Contiguous bytes of one register.
+
+    Attributes:
+        register: number of the register.
+        first_byte: the first of them.
+        count_bytes: how many.
+        whole: whether they fill the register, bytes that no element can have aside.
+    """
+
+    register: int
+    first_byte: int
+    count_bytes: int
+    whole: bool
+
+
+def word_bytes(buffer: Buffer) -> int:
+    """Size of a fragment's registers: 8 for elements of 64 bits, else 4."""
+    return buffer.memory.word_bits // 8
+
+
+def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
+    """The fields of some elements of a thread's registers, in order."""
+    size, width = dst.dtype.bytes, word_bytes(dst)
+    taken = {elem * size + byte for elem in elements for byte in range(size)}
+    found: list[Field] = []
+    for register in sorted({byte // width for byte in taken}):
+        places = range(register * width, (register + 1) * width)
+        if all(byte in taken or byte >= dst.memory.span_bytes for byte in places):
+            found.append(Field(register, 0, width, whole=True))
+            continue
+        for byte in places:
+            if byte in taken and (byte == places[0] or byte - 1 not in taken):
+                count = next(n for n in range(1, width + 1) if byte + n not in taken or byte + n == places[-1] + 1)
+                found.append(Field(register, byte - places[0], count, whole=False))
+    return tuple(found)
+
+
+def holders(region: Region) -> tuple[Digit, ...] | Decline:
+    """How a thread's id says that it holds some of a fragment's box."""
+    layout = region.sliced_layout()
+    assert layout is not None
+    replica = [it for it in layout.replica if it.axis != m]
+    threads = TileLayout.of(layout.shard, replica, {axis: layout.offset_on(axis) for axis in layout.axes})
+    return digits_of([(it, Iter(it.extent, 0)) for it in layout.shard if it.axis != m], threads, thread_axes(region))

@@ -1,0 +1,194 @@
+"""Instructions of a copy within warps: all words are fetched and made before the first register is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import reduce
+from operator import and_, or_
+
+from tilecopy_core.plugin import Buffer, PtxBuilder, Register, owners
+
+from .butterfly import BYTE_BITS, Butterfly, Exchange
+from .emission import Hex, by_owners, words, write
+from .fields import word_bytes
+from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, packed
+from .lane_partition import LanePermutation
+from .network import WORD_BYTES
+from .places import WARP_THREADS
+
+FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
+
+
+def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
+    """Every lane of a warp takes part in each shuffle; what does not belong to the destination is not written."""
+    dst, src = partition.dst.buffer, partition.src.buffer
+    lanes = _Lanes(ptx)
+    if owners(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
+        _let_all_have(ptx, src, partition.form.sources)
+    sources = _halves(ptx, ptx.fragment(src), partition.form.sources)
+    if isinstance(partition.form, Gather):
+        values = _gather(partition.form, lanes, sources)
+    else:
+        values = _butterfly(partition.form, lanes, sources)
+    with by_owners(ptx, partition.digits):
+        if word_bytes(dst) == 8:
+            values = [_joined(ptx, *values[n : n + 2]) for n in range(0, len(values), 2)]
+        write(ptx, dst, src, partition.fields, values)
+
+
+def _let_all_have(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) -> None:
+    """A shuffle reads its register in every lane: those that hold none of the source get one that was written."""
+    per_register = word_bytes(src) // WORD_BYTES
+    for register in (ptx.fragment(src)[number] for number in sorted({word // per_register for word in needed})):
+
+        def zeroed(register: Register = register) -> Register:
+            ptx.place_first(f"\tmov.b{register.bits} {register}, 0;")
+            return register
+
+        ptx.blocks[0].once(("zeroed for shuffles", register), zeroed)
+
+
+class _Pair(str):
+    """Two registers in braces, as one operand."""
+
+    __slots__ = ()
+
+
+class _Lanes:
+    """What depends on the lane, each computed once.
+
+    Args:
+        ptx: where it is computed.
+    """
+
+    def __init__(self, ptx: PtxBuilder) -> None:
+        self.ptx = ptx
+        self._lane = ptx.value(ptx.tid % WARP_THREADS)
+        assert isinstance(self._lane, Register)
+        self._numbers: dict[ByLane, int | Register] = {}
+        self._bits: dict[int, Register] = {}
+        self._masks: dict[int, Register] = {}
+
+    def number(self, of_lanes: ByLane) -> int | Register:
+        """A number for each lane: its constant bits, and the others from masks of the lanes that have them."""
+        if of_lanes not in self._numbers:
+            every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
+            weights: dict[int, int] = {}
+            for bit in range((some & ~every).bit_length()):
+                if (some & ~every) >> bit & 1:
+                    mask = sum((value >> bit & 1) << lane for lane, value in enumerate(of_lanes))
+                    weights[mask] = weights.get(mask, 0) | 1 << bit
+            total: int | Register = every
+            for mask, weight in weights.items():
+                result = self.ptx.reg("b32")
+                self.ptx.instr("mad.lo.u32", result, self._of_mask(mask), Hex(weight), total)
+                total = result
+            self._numbers[of_lanes] = total
+        return self._numbers[of_lanes]
+
+    def _of_mask(self, mask: int) -> Register:
+        """1 in the lanes of a mask, 0 in the others."""
+        if mask not in self._masks:
+            result = self.ptx.reg("b32")
+            self.ptx.instr("bfe.u32", result, Hex(mask), self._lane, 1)
+            self._masks[mask] = result
+        return self._masks[mask]
+
+    def bit(self, position: int) -> Register:
+        """Whether a bit of the lane's number is set."""
+        if position not in self._bits:
+            self._bits[position] = self.ptx.predicate(self.ptx.tid // 2**position % 2 != 0)
+        return self._bits[position]
+
+    def of_partner(self, value: Register, distance: int) -> Register:
+        """The value that the lane has whose number is this one's, exclusive or ``distance``."""
+        result = self.ptx.reg("b32")
+        self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
+        return result
+
+    def shuffled(self, value: Register, lanes: ByLane) -> Register:
+        """The value that each lane's source lane has."""
+        if lanes == OWN:
+            return value
+        distance = lanes[0]
+        if all(lane ^ distance == at for at, lane in enumerate(lanes)):
+            return self.of_partner(value, distance)
+        result = self.ptx.reg("b32")
+        self.ptx.instr("shfl.sync.idx.b32", result, value, self.number(lanes), CLAMP, FULL_MASK)
+        return result
+
+
+def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
+    """The words of a gather."""
+    fetched = {fetch: lanes.shuffled(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
+    return [_merged(word, fetched, lanes) for word in form.words]
+
+
+def _merged(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -> Register:
+    found = [fetched[fetch] for fetch in word.fetches]
+    if word.selectors == (IDENTITY,):
+        return found[0]
+    value = found[0]
+    for other, selector in zip(found[1:] or found, word.selectors, strict=True):
+        result = lanes.ptx.reg("b32")
+        number = lanes.number(selector)
+        lanes.ptx.instr("prmt.b32", result, value, other, Hex(number) if isinstance(number, int) else number)
+        value = result
+    return value
+
+
+def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
+    """The words of a butterfly."""
+    ptx = lanes.ptx
+    held = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
+    for exchange in form.exchanges:
+        if exchange.of_registers:
+            _exchange_registers(exchange, lanes, held)
+        else:
+            held = [_exchange_bytes(exchange, lanes, value) for value in held]
+    held = [lanes.shuffled(value, form.lanes) for value in held]
+    return words(ptx, form.after, dict(enumerate(held)), lambda _: ptx.reg("b32"))
+
+
+def _exchange_registers(exchange: Exchange, lanes: _Lanes, held: list[Register]) -> None:
+    """Of each pair of registers the upper lane sends the lower one, the lower lane the upper one."""
+    ptx, upper, apart = lanes.ptx, lanes.bit(exchange.lane_bit), 1 << exchange.bit - BYTE_BITS
+    for low in (number for number in range(len(held)) if not number & apart):
+        high = low | apart
+        sent, first, second = ptx.regs("b32", 3)
+        ptx.instr("selp.b32", sent, held[low], held[high], upper)
+        received = lanes.of_partner(sent, 1 << exchange.lane_bit)
+        ptx.instr("selp.b32", first, received, held[low], upper)
+        ptx.instr("selp.b32", second, held[high], received, upper)
+        held[low], held[high] = first, second
+
+
+def _exchange_bytes(exchange: Exchange, lanes: _Lanes, value: Register) -> Register:
+    """The upper lane keeps its bytes whose bit is set, the lower lane the others; the rest are the partner's."""
+    moved, partner = 1 << exchange.bit, 1 << exchange.lane_bit
+    keeps = [
+        packed([place if bool(place & moved) == upper else WORD_BYTES + (place ^ moved) for place in range(WORD_BYTES)])
+        for upper in (False, True)
+    ]
+    selector = lanes.number(tuple(keeps[bool(lane & partner)] for lane in range(WARP_THREADS)))
+    result = lanes.ptx.reg("b32")
+    lanes.ptx.instr("prmt.b32", result, value, lanes.of_partner(value, partner), selector)
+    return result
+
+
+def _halves(ptx: PtxBuilder, registers: list[Register], needed: Collection[int]) -> Mapping[int, Register]:
+    """The words of 32 bits that are needed, by their number: registers of 64 are taken apart."""
+    if registers[0].bits == 32:
+        return dict(enumerate(registers))
+    found: dict[int, Register] = {}
+    for number in sorted({word // 2 for word in needed}):
+        low, high = found[2 * number], found[2 * number + 1] = ptx.regs("b32", 2)
+        ptx.instr("mov.b64", _Pair(f"{{{low}, {high}}}"), registers[number])
+    return found
+
+
+def _joined(ptx: PtxBuilder, low: Register, high: Register) -> Register:
+    """Two registers as one of 64 bits."""
+    result = ptx.reg("b64")
+    ptx.instr("mov.b64", result, _Pair(f"{{{low}, {high}}}"))
+    return result

@@ -1,0 +1,64 @@
+"""A copy within warps: the form with the fewer shuffles."""
+
+from __future__ import annotations
+
+import attrs
+
+from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
+
+from .butterfly import Butterfly, butterfly
+from .fields import Field, holders, word_bytes
+from .gather import Gather, gather
+from .lanes import lane_sources
+
+
+@attrs.frozen
+class LanePermutation:
+    """What the lanes of every warp do together.
+
+    Attributes:
+        dst: the destination.
+        src: the source.
+        threads: threads of the scope.
+        digits: how a thread's id says that it holds some of the destination.
+        source_digits: the same of the source.
+        fields: what is written.
+        form: how the words for them are made (two for a field of 64 bits).
+    """
+
+    dst: Region
+    src: Region
+    threads: int
+    digits: tuple[Digit, ...]
+    source_digits: tuple[Digit, ...]
+    fields: tuple[Field, ...]
+    form: Gather | Butterfly
+
+    @property
+    def shuffles(self) -> int:
+        """Shuffles of a lane."""
+        return self.form.shuffles
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        kind = "butterfly" if isinstance(self.form, Butterfly) else "gather"
+        return (
+            f"{kind}: {self.form.summary()} into {len({f.register for f in self.fields})} registers of "
+            f"{word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
+        )
+
+
+def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
+    """The words that lanes fetch from each other, or why some element is in no lane of its warp."""
+    sources = lane_sources(request)
+    if isinstance(sources, Decline):
+        return sources
+    digits, source_digits = holders(request.dst), holders(request.src)
+    if isinstance(digits, Decline):
+        return digits
+    if isinstance(source_digits, Decline):
+        return source_digits
+    exchanged = butterfly(sources)
+    form = gather(sources, None if exchanged is None else exchanged.shuffles) or exchanged
+    assert form is not None
+    return LanePermutation(request.dst, request.src, request.scope.threads, digits, source_digits, sources.fields, form)

@@ -1,0 +1,70 @@
+"""Which byte of which lane each byte of a lane's registers comes from, for copies that stay in their warps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from tilecopy_core.plugin import CopyRequest, Decline
+
+from .fields import Field, fields_of
+from .network import WORD_BYTES
+from .places import WARP_THREADS, Array, elsewhere, movement
+
+
+@attrs.frozen(eq=False)
+class LaneSources:
+    """For each byte that a lane writes the lane and the byte of its registers that it comes from, -1 where it writes none.
+
+    Attributes:
+        fields: what is written.
+        words: the same in words of 32 bits: two for a register of 64.
+        lane: ``[word, lane, byte]``.
+        byte: ``[word, lane, byte]``, counted through the source's registers.
+    """
+
+    fields: tuple[Field, ...]
+    words: tuple[Field, ...]
+    lane: Array
+    byte: Array
+
+
+def lane_sources(request: CopyRequest) -> LaneSources | Decline:
+    """The same for every warp, or why it is not."""
+    if request.scope.threads % WARP_THREADS:
+        return Decline(f"scope {request.scope} has no full last warp, and a shuffle is of all lanes of its warp")
+    moved = movement(request)
+    if (moved.holder < 0).any():
+        return Decline(f"{elsewhere(request, moved, int(np.argmin(moved.holder)))}: no lane of its warp has it")
+    lane, holder = moved.thread % WARP_THREADS, moved.holder % WARP_THREADS
+    rows = np.unique(np.stack([moved.into, lane, holder, moved.out_of]), axis=1)
+    same = (rows[:2, 1:] == rows[:2, :-1]).all(axis=0)
+    if same.any():
+        into, at = (int(i) for i in rows[:2, int(np.argmax(same))])
+        return Decline(
+            f"register element {into} of {request.dst.buffer.name} in lane {at} comes from another lane or register in one "
+            "warp than in another: the warps do not move alike"
+        )
+    dst, size = request.dst.buffer, request.dst.buffer.dtype.bytes
+    fields = fields_of(dst, set(rows[0].tolist()))
+    words = tuple(word for field in fields for word in _of_words(field))
+    elements = int(rows[0].max()) + 1 + WORD_BYTES
+    table = np.full((2, elements, WARP_THREADS), -1, np.int64)
+    table[:, rows[0], rows[1]] = rows[2:]
+    found = np.full((2, len(words), WARP_THREADS, WORD_BYTES), -1, np.int64)
+    for number, word in enumerate(words):
+        for byte in range(word.count_bytes):
+            elem, within = divmod(word.register * WORD_BYTES + word.first_byte + byte, size)
+            held = table[1, elem] >= 0
+            found[0, number, held, byte] = table[0, elem, held]
+            found[1, number, held, byte] = table[1, elem, held] * size + within
+    return LaneSources(fields, words, found[0], found[1])
+
+
+def _of_words(field: Field) -> Sequence[Field]:
+    """A register of 64 bits as two of 32."""
+    if field.count_bytes <= WORD_BYTES:
+        return [field]
+    return [Field(field.register * 2 + half, 0, WORD_BYTES, whole=True) for half in range(2)]

@@ -1,0 +1,167 @@
+"""Bytes of words into bytes of other words with ``prmt.b32``, which picks any four of the eight bytes of two words.
+
+A word that draws on one word or two costs one instruction. One that draws on three costs two and one of four costs three,
+where its halves (what it takes from a pair of words) are its own; but a half is two or three bytes and an instruction makes
+four, so halves of several words from the same pair share one. The 4 x 4 transpose of bytes is so eight instructions, two
+levels of four (PTX ISA, "prmt").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TypeAlias
+
+import attrs
+
+WORD_BYTES = 4
+
+Byte: TypeAlias = tuple[int, int]
+"""A byte of a source: the number of its register, and its place in it from the low end."""
+Content: TypeAlias = tuple[Byte | None, ...]
+"""The bytes of a word from the low end; None where any byte will do."""
+
+
+@attrs.frozen
+class Value:
+    """A word: source register ``number``, or what step ``number`` made."""
+
+    number: int
+    made: bool = False
+
+
+@attrs.frozen
+class Step:
+    """``prmt.b32`` of two words; digit ``i`` of the selector names the byte that is byte ``i`` of the result.
+
+    Attributes:
+        low: bytes 0 to 3.
+        high: bytes 4 to 7.
+        selector: four digits of four bits.
+    """
+
+    low: Value
+    high: Value
+    selector: int
+
+
+@attrs.frozen
+class Network:
+    """The steps in order, and for each content that was asked for the value that has it."""
+
+    steps: tuple[Step, ...]
+    values: tuple[Value, ...]
+
+
+def network(wanted: Sequence[Content]) -> Network:
+    """Steps that make every content."""
+    return _Maker().make(wanted)
+
+
+class _Maker:
+    """The steps so far, and what they made."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._contents: list[Content] = []
+        self._known: dict[Content, Value] = {}
+
+    def make(self, wanted: Sequence[Content]) -> Network:
+        """Words of one and two sources first: they may be halves of the wide ones."""
+        for content in wanted:
+            if len(_sources(content)) <= 2:
+                self._narrow(content)
+        wide = [content for content in dict.fromkeys(wanted) if len(_sources(content)) > 2]
+        halves = _halves(wide, [content for content in self._contents if None not in content])
+        for content, pair in zip(wide, halves, strict=True):
+            values = [self._narrow(half) for half in pair]
+            self._known[content] = self._step(content, *values)
+        return Network(tuple(self._steps), tuple(self._known[content] for content in wanted))
+
+    def _narrow(self, content: Content) -> Value:
+        """A word of at most two source registers."""
+        if content not in self._known:
+            whole = [Value(source) for source in _sources(content)]
+            if len(whole) == 1 and _fits(content, self._content(whole[0])):
+                self._known[content] = whole[0]
+            else:
+                self._known[content] = self._step(content, whole[0], whole[-1])
+        return self._known[content]
+
+    def _step(self, content: Content, low: Value, high: Value) -> Value:
+        """One instruction."""
+        there = (*self._content(low), *self._content(high))
+        digits = [position if byte is None else there.index(byte) for position, byte in enumerate(content)]
+        self._steps.append(Step(low, high, sum(digit << 4 * place for place, digit in enumerate(digits))))
+        self._contents.append(content)
+        return Value(len(self._steps) - 1, made=True)
+
+    def _content(self, value: Value) -> Content:
+        if value.made:
+            return self._contents[value.number]
+        return tuple((value.number, place) for place in range(WORD_BYTES))
+
+
+def _fits(content: Content, there: Content) -> bool:
+    """Whether a word that is there has every byte that is asked for in its place."""
+    return all(byte is None or byte == has for byte, has in zip(content, there, strict=True))
+
+
+def _sources(content: Content) -> list[int]:
+    """The registers that a word draws on."""
+    return sorted({byte[0] for byte in content if byte is not None})
+
+
+def _halves(wide: Sequence[Content], made: Sequence[Content]) -> list[tuple[Content, Content]]:
+    """For each wide word two words that together have its bytes, shared between the wide words as far as they go.
+
+    Of the ways to pair a word's registers the one that needs the fewest new halves is taken, the first of equals.
+    """
+    bins: list[list[Byte]] = [[byte for byte in content if byte is not None] for content in made]
+    fixed = len(bins)
+    chosen: list[tuple[int | Content, int | Content]] = []
+    for content in wide:
+        ways = [[_placed(bins, fixed, half) for half in way] for way in _ways(content)]
+        best = min(ways, key=lambda way: sum(at == len(bins) for at, _ in way))
+        taken: list[int | Content] = []
+        for _, half in best:
+            if len({byte[0] for byte in half}) == 1:
+                taken.append(tuple((half[0][0], place) for place in range(WORD_BYTES)))
+                continue
+            at, _ = _placed(bins, fixed, half)
+            if at == len(bins):
+                bins.append([])
+            bins[at] += [byte for byte in half if byte not in bins[at]]
+            taken.append(at)
+        chosen.append((taken[0], taken[1]))
+
+    def word(half: int | Content) -> Content:
+        if isinstance(half, tuple):
+            return half
+        return made[half] if half < fixed else (*bins[half], *[None] * (WORD_BYTES - len(bins[half])))
+
+    return [(word(low), word(high)) for low, high in chosen]
+
+
+def _ways(content: Content) -> list[tuple[list[Byte], list[Byte]]]:
+    """The ways to take a word of three or four registers from two halves of one or two registers each."""
+    bytes_of = {s: list(dict.fromkeys(b for b in content if b is not None and b[0] == s)) for s in _sources(content)}
+    ways = []
+    for pair in combinations(bytes_of, 2):
+        rest = [source for source in bytes_of if source not in pair]
+        if len(bytes_of) == 3 or pair[0] == min(bytes_of):
+            ways.append(tuple([byte for source in half for byte in bytes_of[source]] for half in (pair, rest)))
+    return [(low, high) for low, high in ways]
+
+
+def _placed(bins: Sequence[Sequence[Byte]], fixed: int, half: list[Byte]) -> tuple[int, list[Byte]]:
+    """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register."""
+    registers = {byte[0] for byte in half}
+    if len(registers) == 1:
+        return -1, half
+    for at, held in enumerate(bins):
+        missing = [byte for byte in half if byte not in held]
+        same_pair = {byte[0] for byte in held} == registers
+        if not missing or (at >= fixed and same_pair and len(held) + len(missing) <= WORD_BYTES):
+            return at, half
+    return len(bins), half

@@ -1,0 +1,80 @@
+"""A thread's registers into others of its own: which bytes, and the ``prmt`` that put them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
+
+from .fields import Field, fields_of, holders, word_bytes
+from .network import WORD_BYTES, Content, Network, Value, network
+from .places import own_registers
+
+
+@attrs.frozen
+class RegisterPermutation:
+    """What every thread that holds some of the destination does with its own registers.
+
+    Attributes:
+        dst: the destination.
+        src: the source.
+        threads: threads of the scope.
+        digits: how a thread's id says that it holds some of the destination.
+        fields: what is written; those of the same registers that stay where they are are left out.
+        network: the ``prmt``, and for each field the word that has its bytes from the low end.
+    """
+
+    dst: Region
+    src: Region
+    threads: int
+    digits: tuple[Digit, ...]
+    fields: tuple[Field, ...]
+    network: Network
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        pairs = list(zip(self.fields, self.network.values, strict=True))
+        moves = sum(field.whole and not value.made for field, value in pairs)
+        inserts = sum(not field.whole for field in self.fields)
+        return (
+            f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi into {len({f.register for f in self.fields})} "
+            f"registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
+        )
+
+
+def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
+    """The registers that each thread permutes, or why some element is not in the thread that needs it."""
+    pairs = own_registers(request)
+    if isinstance(pairs, Decline):
+        return pairs
+    digits = holders(request.dst)
+    if isinstance(digits, Decline):
+        return digits
+    dst, src = request.dst.buffer, request.src.buffer
+    found = [(field, _content(field, pairs, dst.dtype.bytes)) for field in fields_of(dst, pairs)]
+    if dst.memory is src.memory:
+        found = [(field, content) for field, content in found if not _stays(field, content)]
+    fields = tuple(field for field, _ in found)
+    if word_bytes(dst) == WORD_BYTES:
+        made = network([content for _, content in found])
+    else:  # one element a register
+        made = Network((), tuple(Value(pairs[field.register]) for field in fields))
+    return RegisterPermutation(request.dst, request.src, request.scope.threads, digits, fields, made)
+
+
+def _content(field: Field, pairs: Mapping[int, int], size: int) -> Content:
+    """The source bytes of a field, and any after them."""
+    width = max(WORD_BYTES, field.count_bytes)
+    first = field.register * width + field.first_byte
+    found = []
+    for byte in range(first, first + field.count_bytes):
+        elem, within = divmod(byte, size)
+        found.append(divmod(pairs[elem] * size + within, width) if elem in pairs else None)
+    return (*found, *[None] * (width - field.count_bytes))
+
+
+def _stays(field: Field, content: Content) -> bool:
+    """Whether the bytes of a field are there already."""
+    return all(byte is None or byte == (field.register, field.first_byte + at) for at, byte in enumerate(content))
