@@ -76,7 +76,8 @@ def array_of(where: str, argument: Any) -> Array:
     Raises:
         RequestError: it is no array, or one whose bytes cannot be moved as they are.
     """
-    framework = framework_of(type(argument))
+    kind: Any = type(argument)
+    framework = framework_of(kind)
     argument = framework.seen(where, argument)
     if isinstance(argument, np.ndarray):
         return _numpy(where, argument, framework)

@@ -1,0 +1,100 @@
+"""The tilings that are considered for a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from .problem import Problem
+from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, vector
+
+SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
+"""Contiguous bytes that a box has on a side."""
+LONG_RUN_BYTES, LONG_TILE_BYTES = (1024, 2048, 4096), 16384
+"""For boxes that would be small: where the other side's innermost dimension is."""
+THREADS = (128, 256, 512, 1024)
+TILE_BYTES = (4096, 65536)
+"""Of boxes in shared memory; smaller ones where the array does not fill the machine otherwise."""
+SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 1024
+THREAD_BYTES = (16, 256)
+DIRECT_TILE_BYTES = (4096, 8192, 16384, 2048)
+DIRECT_THREAD_BYTES = (8, 64)
+SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (256, 512), (512, 1024), (256, 512)
+LEAST_BYTES = LANES * CHUNK_BYTES
+"""Of a box with work for a warp; below it an element a thread does as well."""
+ELEMENT_THREADS = 256
+
+
+def candidates(problem: Problem) -> list[Tiling]:
+    """Every tiling that is worth a thought; at least one."""
+    inner, last = problem.innermost, len(problem.dims) - 1
+    found = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
+    return found or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
+
+
+def orders(problem: Problem) -> list[tuple[int, ...]]:
+    """The CTAs along the destination, or along the source."""
+    return list(dict.fromkeys((tuple(along(problem, "dst")[::-1]), tuple(along(problem, "src")[::-1]))))
+
+
+def _direct(problem: Problem) -> Iterator[Tiling]:
+    inner = along(problem, "dst")
+    tiles = [_grown(problem, (inner, nbytes)) for nbytes in DIRECT_TILE_BYTES]
+    yield from _walked(problem, tiles, ("direct",), (64, *THREADS), DIRECT_THREAD_BYTES)
+
+
+def _staged(problem: Problem) -> Iterator[Tiling]:
+    by_src, by_dst = along(problem, "src"), along(problem, "dst")
+    aligned = vector(problem, by_src[0], "src") > 1 or vector(problem, by_dst[0], "dst") > 1
+    small = problem.size_bytes < SMALL_BYTES
+    runs = SHORT_RUN_BYTES + RUN_BYTES if small else RUN_BYTES
+    longer = [*product(LONG_RUN_BYTES, RUN_BYTES), *product(RUN_BYTES, LONG_RUN_BYTES)]
+    tiles = []
+    for src_run, dst_run in [*product(runs, runs), *longer]:
+        tile = _grown(problem, (by_src, src_run), (by_dst, dst_run))
+        most = LONG_TILE_BYTES if aligned and max(src_run, dst_run) >= LONG_RUN_BYTES[0] else TILE_BYTES[1]
+        if (SMALL_TILE_BYTES if small else TILE_BYTES[0]) <= prod(tile) * problem.elem_bytes <= most:
+            tiles.append(tile)
+    tiles = tiles or [_grown(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
+    yield from _walked(problem, tiles, ("scatter", "gather"), (32, 64, *THREADS), THREAD_BYTES)
+    a, b, early = by_src[0], by_dst[0], margin(problem)
+    far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
+    if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
+        for rows, length in product(SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES):
+            tile = (*_grown(problem, (by_src[:1], rows))[:-1], length // problem.elem_bytes)
+            yield from _walked(problem, [tile], ("shifted",), SHIFTED_THREADS, THREAD_BYTES)
+
+
+def _grown(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
+    """The box whose runs along orders of dimensions have so many bytes, as far as each dimension is whole."""
+    tile = [1] * len(problem.dims)
+    for order, run_bytes in runs:
+        have, elems = 1, max(1, run_bytes // problem.elem_bytes)
+        for n in order:
+            extent, wanted = problem.dims[n].extent, -(-elems // have)
+            if n not in problem.reversed:
+                tile[n] = max(tile[n], min(extent, 1 << (wanted - 1).bit_length()))
+            have *= tile[n]
+            if tile[n] < extent or have >= elems:
+                break
+    return tuple(tile)
+
+
+def _walked(
+    problem: Problem,
+    tiles: Sequence[tuple[int, ...]],
+    kinds: tuple[Kind, ...],
+    threads: Sequence[int],
+    thread_bytes: tuple[int, int],
+) -> Iterator[Tiling]:
+    """Each box by each number of threads that has something to do, in each order."""
+    for tile in dict.fromkeys(tiles):
+        nbytes = prod(tile) * problem.elem_bytes
+        if nbytes < LEAST_BYTES:
+            continue
+        fit = [count for count in threads if thread_bytes[0] <= nbytes / count <= thread_bytes[1]]
+        for count in fit or [max(LANES, min(threads[-1], nbytes // CHUNK_BYTES // LANES * LANES))]:
+            for order in orders(problem):
+                for kind in kinds:
+                    yield Tiling(kind, tile, count, order)

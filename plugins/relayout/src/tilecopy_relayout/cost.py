@@ -1,0 +1,238 @@
+"""What a tiling is expected to cost: counted sectors, wavefronts and CTAs, weighed by what an H200 was seen to pay.
+
+Every factor is one or more; a plain copy's throughput over their product is what is expected. The weights are those
+that agree with a sweep of all candidates over fifteen large relayouts (``tests/sweep.json`` beside this package, made by
+``tests/sweep.py``); a test holds every choice against it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, log2, prod
+
+import attrs
+
+from .problem import Problem
+from .tilings import (
+    CHUNK_BYTES,
+    LANES,
+    LINE_BYTES,
+    SCATTERS,
+    SECTOR_BYTES,
+    WORD_BYTES,
+    Side,
+    Tiling,
+    along,
+    split_of,
+    staging_of,
+    vector,
+)
+
+BANKS, BANK_BYTES = 32, 4
+SMS, SM_THREADS, SM_CTAS, SM_SHARED_BYTES = 132, 2048, 32, 227 * 1024
+LONG_RUN_BYTES = 256
+"""Contiguous bytes of a box past which longer ones gain nothing."""
+ALONG = {"src": 0.035, "dst": 0.02}
+"""What runs of half that length cost on the side that the CTAs follow; each further half doubles it."""
+ACROSS = {"src": 0.05, "dst": 0.08}
+"""The same on the other side."""
+MANY_WORDS, BUSY_THREAD = 8, 1.003
+"""Times the best bytes of a thread from which ``scatter`` of small elements is as fast again: it permutes while it waits."""
+PARTIAL = {"src": 0.7, "dst": 1.5}
+"""What a sector in which a run begins or ends costs; one that is written in parts has to be completed."""
+LEFT_PARTIAL = 7.0
+"""The same in a destination whose neighbouring runs are written much later."""
+BYTES_OF_THREAD = {"direct": 16, "gather": 32, "scatter": 32, "shifted": 32}
+"""Bytes that a thread moves at best: fewer leave memory idle, more leave fewer threads."""
+TOO_FEW = 0.11
+DOUBLED = {"direct": 0.006, "gather": 0.012, "scatter": 0.018, "shifted": 0.0}
+FULL_CTA = 1024
+"""Threads of a CTA from which ``scatter`` loses no more than ``gather``: its loads are all in flight before any store."""
+BEST_SHARE = 0.97
+"""What a relayout whose factors are all 1 reaches."""
+PACE = 8.1
+"""Bytes that an SM copies in a cycle when DRAM is the limit; L1 and shared memory take one wavefront in it."""
+L2_PACE = 1.6
+"""Sectors that L2 takes in the time in which DRAM takes one."""
+EXTRA, EDGE = 0.7, 2.0
+"""What an element outside costs, and a box that overhangs, of one inside."""
+LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
+"""What a CTA waits for its loads, stores and start; CTAs of more than so many waves hide it from each other."""
+ELEMENT_BY_ELEMENT = 2.0
+"""The factor of an element a thread; there is nothing to choose, and it is not counted further."""
+SHARPNESS = 6
+"""How little of one limit shows under another."""
+NOT_BUSY = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** SHARPNESS) ** (1 / SHARPNESS)
+
+
+@attrs.frozen
+class Cost:
+    """Factors by which a tiling is slower than a plain copy.
+
+    Attributes:
+        sectors: sectors in which runs begin and end.
+        runs: short contiguous runs, which leave the pages of DRAM early.
+        threads: bytes of a thread.
+        accesses: instructions that keep L1, shared memory or L2 longer than DRAM.
+        edges: boxes that overhang, and elements of boxes that lie outside.
+        tail: CTAs too few to hide what one of them waits for.
+    """
+
+    sectors: float
+    runs: float
+    threads: float
+    accesses: float
+    edges: float
+    tail: float
+
+    @property
+    def total(self) -> float:
+        """The product."""
+        return float(prod(attrs.astuple(self)))
+
+    @property
+    def share(self) -> float:
+        """The expected share of a plain copy's throughput."""
+        return BEST_SHARE / self.total
+
+
+def cost_of(problem: Problem, tiling: Tiling) -> Cost:
+    """The expected cost of a tiling."""
+    if tiling.kind == "element":
+        return Cost(1.0, 1.0, 1.0, ELEMENT_BY_ELEMENT, 1.0, 1.0)
+    cost = least_cost_of(problem, tiling)
+    return attrs.evolve(cost, accesses=_accesses(problem, tiling))
+
+
+def least_cost_of(problem: Problem, tiling: Tiling) -> Cost:
+    """The cost of a tiling, staged or direct, without what its accesses take: no more than :func:`cost_of`."""
+    box = _box(problem, tiling.tile, tiling.kind == "shifted")
+    follows: Side = "dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"
+    facing: Side = "src" if follows == "dst" else "dst"
+    runs = 1 + ALONG[follows] * box.short[follows] + ACROSS[facing] * box.short[facing]
+    partial = PARTIAL if follows == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
+    sectors = 1 + sum(partial[side] * share for side, share in box.partial.items())
+    threads = _threads(problem, tiling, box.nbytes)
+    busy = sectors * runs * threads * box.edges
+    return Cost(sectors, runs, threads, 1.0, box.edges, max(1.0, _tail(problem, tiling, box) / busy))
+
+
+@attrs.frozen
+class Box:
+    """What a box costs, however many threads move it.
+
+    Attributes:
+        ctas: number of boxes.
+        nbytes: of a box.
+        short: how often half a long run a run of each side is, less one.
+        partial: share of each side's sectors that runs leave in parts.
+        edges: the factor of :class:`Cost`.
+    """
+
+    ctas: int
+    nbytes: int
+    short: dict[Side, float]
+    partial: dict[Side, float]
+    edges: float
+
+
+@lru_cache(maxsize=4096)
+def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
+    tiling = Tiling("shifted" if shifted else "direct", tile, 1, ())
+    counts, steps, dims = tiling.counts(problem), tiling.steps(problem), problem.dims
+    whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
+    extra = prod(c * t / d.extent for c, t, d in zip(counts, tile, dims, strict=True)) - 1
+    sides: tuple[Side, Side] = ("src", "dst")
+    runs = {side: run_elems(problem, tiling, side) * problem.elem_bytes for side in sides}
+    return Box(
+        prod(counts),
+        tiling.nbytes(problem),
+        {side: max(0.0, LONG_RUN_BYTES / run - 1) for side, run in runs.items()},
+        {
+            side: 0.0 if shifted and side == "dst" else (SECTOR_BYTES - _phase(problem, side)) / run
+            for side, run in runs.items()
+        },
+        1 + EXTRA * extra + EDGE * max(0.0, 1 - whole),
+    )
+
+
+def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
+    """The time of so few CTAs that their latency shows, over that of a plain copy of the same bytes."""
+    resident = min(SM_THREADS // tiling.threads, SM_CTAS)
+    if tiling.kind != "direct":
+        resident = max(1, min(resident, SM_SHARED_BYTES // (box.nbytes + 1024)))
+    waves = -(-box.ctas // (SMS * resident))
+    if waves > FEW_WAVES:
+        return 1.0
+    together = min(resident, -(-box.ctas // SMS))
+    cycles = waves * (LATENCY_CYCLES + together * box.nbytes / PACE)
+    return cycles * SMS * PACE / problem.size_bytes
+
+
+def run_elems(problem: Problem, tiling: Tiling, side: Side) -> int:
+    """Contiguous elements of a box on one side."""
+    have = 1
+    for n in along(problem, side):
+        if abs(getattr(problem.dims[n], side)) != have:
+            break
+        have *= tiling.tile[n]
+        if tiling.tile[n] < problem.dims[n].extent:
+            break
+    return have
+
+
+def _phase(problem: Problem, side: Side) -> int:
+    """Bytes that the start of every run is a multiple of, up to a sector."""
+    steps = [getattr(d, side) for d in problem.dims]
+    inner = along(problem, side)[0]
+    return gcd(SECTOR_BYTES, *(step * problem.elem_bytes for n, step in enumerate(steps) if n != inner))
+
+
+def _threads(problem: Problem, tiling: Tiling, nbytes: int) -> float:
+    """The factor of a thread's bytes."""
+    ratio = nbytes / tiling.threads / BYTES_OF_THREAD[tiling.kind]
+    if ratio < 1:
+        return 1 + TOO_FEW * (1 / ratio - 1)
+    if tiling.kind == "scatter" and problem.elem_bytes < WORD_BYTES and ratio >= MANY_WORDS:
+        return BUSY_THREAD
+    weight = DOUBLED[tiling.kind]
+    if tiling.threads >= FULL_CTA:
+        weight = min(weight, DOUBLED["direct"])
+    return 1 + weight * log2(ratio) + (0.001 if tiling.kind == "gather" else 0)
+
+
+def _accesses(problem: Problem, tiling: Tiling) -> float:
+    """The factor of L1, shared memory and L2: none as long as they need less time than DRAM."""
+    split, elem = split_of(problem, tiling), problem.elem_bytes
+    side: Side = "src" if tiling.kind in SCATTERS else "dst"
+    steps = [getattr(d, side) * elem for d in problem.dims]
+    lanes = split.lanes(lambda d: d.weight * steps[d.dim])
+    nbytes = len(lanes) * split.vec * elem
+    sectors = _sectors(lanes, split.vec * elem) * SECTOR_BYTES / nbytes
+    wavefronts = [sectors / LINE_BYTES] * (2 if tiling.kind == "direct" else 1)
+    if tiling.kind != "direct":
+        facing: Side = "dst" if side == "src" else "src"
+        width = vector(problem, along(problem, facing)[0], facing) * elem
+        staging = staging_of(problem, tiling, split)
+        words = [lane * elem for lane in split.lanes(staging.step)]
+        wavefronts += [1 / min(LINE_BYTES, LANES * width)] * 2
+        wavefronts.append(_conflicts(words, split.word * elem) / (len(words) * split.word * elem))
+    busy = [PACE * sum(wavefronts), (1 + sectors) / 2 / L2_PACE]
+    return max(1.0, float((1 + sum(each**SHARPNESS for each in busy)) ** (1 / SHARPNESS) / NOT_BUSY))
+
+
+def _sectors(lanes: list[int], width_bytes: int) -> int:
+    """Sectors of global memory that a warp's access touches."""
+    step = min(width_bytes, SECTOR_BYTES)
+    return len({(lane + at) // SECTOR_BYTES for lane in lanes for at in range(0, width_bytes, step)})
+
+
+def _conflicts(lanes: list[int], width_bytes: int) -> int:
+    """Wavefronts of a warp's access to shared memory: the words of its lanes that meet on a bank, 128 bytes at a time."""
+    words = max(1, min(width_bytes, CHUNK_BYTES) // BANK_BYTES)
+    group, waves = max(1, len(lanes) // words), 0
+    for first in range(0, len(lanes), group):
+        touched = {lane // BANK_BYTES + word for lane in lanes[first : first + group] for word in range(words)}
+        banks = [word % BANKS for word in touched]
+        waves += max(map(banks.count, set(banks)))
+    return waves * max(1, width_bytes // CHUNK_BYTES)

@@ -1,0 +1,152 @@
+"""The kernels of a relayout, each a few copies of a box; the variants do the rest.
+
+Elements of 1 and 2 bytes pass shared memory as words and change places in the registers of their thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from math import prod
+from typing import Any
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+
+from .problem import Problem
+from .tilings import LANES, Split, Staging, Tiling, margin, split_of, staging_of
+
+DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
+"""What elements of so many bytes are moved as; nothing is computed on them."""
+
+
+def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
+    """The kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions.
+
+    Raises:
+        NoVariantError: a variant that it needs is not installed.
+    """
+    shape, dtype = tuple(d.extent for d in problem.dims), DTYPES[problem.elem_bytes]
+    k = tc.KernelBuilder(name, threads=tiling.threads)
+    src = k.param("src", shape, dtype, strides=tuple(d.src for d in problem.dims), align_bytes=problem.src_align)
+    dst = k.param("dst", shape, dtype, strides=tuple(d.dst for d in problem.dims), align_bytes=problem.dst_align)
+    if tiling.kind == "element":
+        return k.build(target=target, grid=_elements(k, src, dst, problem, tiling))
+    grid, starts = _boxes(k, problem, tiling)
+    into = tuple(slice(start, start + extent) for start, extent in zip(starts, tiling.tile, strict=True))
+    if tiling.kind == "shifted":
+        into = (*into[:-1], slice(starts[-1] - margin(problem), starts[-1] - margin(problem) + tiling.tile[-1]))
+    box = tuple(  # a dimension walked backwards has boxes of one
+        slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
+        for n, (d, s, place) in enumerate(zip(problem.dims, starts, into, strict=True))
+    )
+    overhangs = tiling.kind == "shifted" or any(extent % t for extent, t in zip(shape, tiling.tile, strict=True))
+    read, write = ({"outside": "zero"}, {"outside": "keep"}) if overhangs else ({}, {})
+    split = split_of(problem, tiling)
+    whole = tuple(slice(0, extent) for extent in tiling.tile)
+
+    def local(label: str, *, words: bool) -> tc.Region:
+        return k.local(tiling.tile, dtype, layout=fragment(split, len(shape), words=words), name=label)[whole]
+
+    vectors = local("vectors", words=False)
+    if tiling.kind == "direct":
+        k.cta.copy(vectors, src[box], **read)
+        k.cta.copy(dst[into], vectors, **write)
+        return k.build(target=target, grid=grid)
+    words = local("words", words=True) if split.turns else vectors
+    tile = k.shared(tiling.tile, dtype, layout=staged(tiling, staging_of(problem, tiling, split)), name="tile")[whole]
+    if tiling.kind == "gather":
+        k.cta.copy(tile, src[box], **read)
+        k.cta_sync()
+        k.cta.copy(words, tile)
+        if split.turns:
+            k.cta.copy(vectors, words)
+        k.cta.copy(dst[into], vectors, **write)
+    else:
+        k.cta.copy(vectors, src[box], **read)
+        if split.turns:
+            k.cta.copy(words, vectors)
+        k.cta.copy(tile, words)
+        k.cta_sync()
+        if tiling.kind == "scatter":
+            k.cta.copy(dst[into], tile, **write)
+        else:
+            _rows(k, problem, tiling, dst, starts, tile)
+    return k.build(target=target, grid=grid)
+
+
+def _rows(
+    k: tc.KernelBuilder, problem: Problem, tiling: Tiling, dst: tc.Buffer, starts: Sequence[Any], tile: tc.Region
+) -> None:
+    """Each row of a box by a warp, from the last sector that begins at or before the box's own part of it."""
+    early, warps = margin(problem), tiling.threads // LANES
+    length, rows = tiling.tile[-1] - early, prod(tiling.tile[:-1])
+    turns = -(-rows // warps)
+    together = next(n for n in (4, 3, 2, 1) if turns % n == 0)
+    for turn in k.range(turns // together):
+        for one in range(together):
+            number: Any = k.warp_id() + (turn * together + one) * warps
+            with k.if_(number < rows) if rows % warps else nullcontext():
+                places: list[Any] = []
+                for extent in tiling.tile[-2::-1]:
+                    places.insert(0, number % extent)
+                    number = number // extent
+                at = [start + place for start, place in zip(starts, places, strict=False)]
+                offset = sum((a * dim.dst for a, dim in zip(at, problem.dims, strict=False)), start=0)
+                begin = early - offset % early
+                first = starts[-1] - early + begin
+                into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
+                out_of = [slice(place, place + 1) for place in places] + [slice(begin, begin + length)]
+                k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], outside="keep")
+
+
+def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Problem, tiling: Tiling) -> int:
+    """An element a thread, in the order of the destination."""
+    count = problem.size
+    number: Any = k.block_id("x") * tiling.threads + k.thread_id()
+    held = k.local((1,) * len(problem.dims), src.dtype, name="held")
+    with k.if_(number < count):
+        rest: Any = number
+        into: list[Any] = []
+        out_of: list[Any] = []
+        for n, dim in reversed(list(enumerate(problem.dims))):
+            at = rest % dim.extent
+            rest = rest // dim.extent
+            into.insert(0, at)
+            out_of.insert(0, dim.extent - 1 - at if n in problem.reversed else at)
+        k.thread.copy(held[...], src[tuple(slice(at, at + 1) for at in out_of)])
+        k.thread.copy(dst[tuple(slice(at, at + 1) for at in into)], held[...])
+    return -(-count // tiling.threads)
+
+
+def fragment(split: Split, rank: int, *, words: bool) -> TileLayout:
+    """The registers of a box: a thread's elements of one vector beside each other, or those of one word."""
+    iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
+    for digit in split.digits:
+        stride = digit.stride
+        if words and split.turns and not digit.thread and digit.weight == 1 and digit.dim in (split.run, split.other):
+            stride = 1 if digit.dim == split.other else split.word
+        iters[digit.dim].insert(0, (digit.extent, stride @ tc.tx if digit.thread else stride))
+    flat = [it for own in iters for it in own or [(1, 0)]]
+    return TileLayout(S[tuple(extent for extent, _ in flat) : tuple(stride for _, stride in flat)])
+
+
+def staged(tiling: Tiling, staging: Staging) -> TileLayout:
+    """The layout of the box in shared memory."""
+    iters: list[tuple[int, int]] = []
+    for n, (extent, step) in enumerate(zip(tiling.tile, staging.steps, strict=True)):
+        rows = staging.vec if n == staging.run else extent
+        iters += [(extent // rows, staging.jump), (rows, step)] if rows < extent else [(extent, step)]
+    return TileLayout(S[tuple(extent for extent, _ in iters) : tuple(step for _, step in iters)])
+
+
+def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
+    """The number of CTAs, and where the box of the running one starts."""
+    counts, steps = tiling.counts(problem), tiling.steps(problem)
+    starts: list[Any] = [0] * len(counts)
+    walked = [n for n in tiling.order if counts[n] > 1]
+    rest: Any = k.block_id("x")
+    for place, n in reversed(list(enumerate(walked))):
+        starts[n] = (rest % counts[n] if place else rest) * steps[n]
+        rest = rest // counts[n]
+    return prod(counts), starts

@@ -1,0 +1,109 @@
+"""Running a plan on device addresses, or on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+import tilecopy_core as tc
+
+from .kernels import DTYPES
+from .problem import WIDEST_BYTES, Dim, Place, Problem
+
+Planned = tuple[Problem, Place, Any, Any, tc.BuiltKernel]
+"""A plan's normal form, where it begins, its tiling and cost, and its kernel."""
+
+
+@attrs.frozen(eq=False)
+class Strided:
+    """Memory as the dimensions of a problem, for whoever reads NumPy's or CUDA's array interface.
+
+    Attributes:
+        interface: the one it has, version 3.
+        device: whether it is memory of a GPU.
+        owner: what keeps it alive.
+    """
+
+    interface: dict[str, Any]
+    device: bool
+    owner: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != ("__cuda_array_interface__" if self.device else "__array_interface__"):
+            raise AttributeError(name)
+        return self.interface
+
+
+def bind(plan: Callable[[int, int], Planned], executor: str) -> Callable[[Any, Any, Any], Any]:
+    """What moves arrays of one form.
+
+    Args:
+        plan: plans for addresses that are multiples of so many bytes.
+        executor: ``"cuda"`` for addresses in device memory, ``"emulator"`` for NumPy arrays.
+
+    Raises:
+        RequestError: no such executor.
+    """
+    if executor == "cuda":
+        return _on_device(plan)
+    if executor == "emulator":
+        return lambda source, destination, _: _on_host(plan, source, destination)
+    raise tc.RequestError(f"executor={executor!r}: a relayout runs on 'cuda' or 'emulator'")
+
+
+def _on_device(plan: Callable[[int, int], Planned]) -> Callable[[int, int, Any], None]:
+    launches: dict[tuple[int, int], Callable[[int, int, Any], None]] = {}
+
+    def at(source: int, destination: int, stream: Any) -> None:
+        key = source & WIDEST_BYTES - 1, destination & WIDEST_BYTES - 1
+        launch = launches.get(key)
+        if launch is None:
+            launch = launches[key] = _launcher(plan(_align(source), _align(destination)), source, destination)
+        launch(source, destination, stream)
+
+    return at
+
+
+def _launcher(planned: Planned, source: int, destination: int) -> Callable[[int, int, Any], None]:
+    _, place, _, _, kernel = planned
+    launch = kernel.launcher(*_operands(planned, source, destination, device=True), executor="cuda")
+    src_bytes, dst_bytes = place.src_bytes, place.dst_bytes
+    return lambda src, dst, stream: launch((src + src_bytes, dst + dst_bytes), stream)
+
+
+def _on_host(plan: Callable[[int, int], Planned], source: Any, destination: Any) -> Any:
+    addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
+    planned = plan(*map(_align, addresses))
+    sides = _operands(planned, *addresses, device=False, owners=(source, destination))
+    return planned[-1](*map(np.asarray, sides), executor="emulator")
+
+
+def _align(address: int) -> int:
+    """Bytes that an address is a multiple of, up to 16."""
+    return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
+
+
+def _operands(
+    planned: Planned, src: int, dst: int, *, device: bool, owners: tuple[Any, Any] = (None, None)
+) -> tuple[Strided, Strided]:
+    """The arrays that a plan's kernel takes, from the addresses of the caller's first elements."""
+    problem, place, *_ = planned
+    dtype = np.dtype(DTYPES[problem.elem_bytes])
+
+    def seen(address: int, step: Callable[[Dim], int], readonly: bool, owner: Any) -> Strided:
+        interface = {
+            "shape": tuple(dim.extent for dim in problem.dims),
+            "strides": tuple(step(dim) * problem.elem_bytes for dim in problem.dims),
+            "typestr": dtype.str,
+            "data": (address, readonly),
+            "version": 3,
+        }
+        return Strided(interface, device, owner)
+
+    return (
+        seen(src + place.src_bytes, lambda dim: dim.src, True, owners[0]),
+        seen(dst + place.dst_bytes, lambda dim: dim.dst, False, owners[1]),
+    )

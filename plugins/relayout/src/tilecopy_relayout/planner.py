@@ -1,0 +1,212 @@
+"""From shapes and strides to a kernel: the normal form, the cheapest tiling, the built kernel."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Any
+
+import attrs
+
+import tilecopy_core as tc
+
+from .candidates import candidates
+from .cost import Cost, cost_of, least_cost_of
+from .kernels import build
+from .launching import bind
+from .problem import WIDEST_BYTES, Place, Problem, problem_of
+from .tilings import Tiling
+
+
+@attrs.frozen
+class Asked:
+    """A relayout as it was asked for, in elements.
+
+    Attributes:
+        extents: of the source's dimensions.
+        src: step of the source along each.
+        dst: step of the destination along each.
+        elem_bytes: bytes of an element.
+        target: architecture.
+    """
+
+    extents: tuple[int, ...]
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    elem_bytes: int
+    target: str
+
+
+@attrs.frozen
+class RelayoutPlan:
+    """How one relayout is done where both addresses are multiples of 16 bytes.
+
+    Attributes:
+        asked: what was asked for.
+        problem: its normal form.
+        tiling: the tiling that is expected to cost least.
+        cost: what it is expected to cost.
+        kernel: built for it.
+        place: where the normal form begins, from the caller's first elements.
+    """
+
+    asked: Asked
+    problem: Problem
+    tiling: Tiling
+    cost: Cost
+    kernel: tc.BuiltKernel
+    place: Place
+
+    @property
+    def kernels(self) -> tuple[tc.BuiltKernel, ...]:
+        """What is launched, in order."""
+        return (self.kernel,)
+
+    @property
+    def expected_share(self) -> float:
+        """The expected share of a plain copy's throughput, for arrays far larger than the caches."""
+        return self.cost.share
+
+    def explain(self) -> str:
+        """The dimensions, the choice with what it is expected to cost, and the copies of the kernel."""
+        problem, factors = self.problem, attrs.asdict(self.cost).items()
+        dims = [
+            f"  {dim.extent} elements {'backwards ' if n in problem.reversed else ''}"
+            f"(source step {dim.src}, destination step {dim.dst}), {extent} in a box"
+            for n, (dim, extent) in enumerate(zip(problem.dims, self.tiling.tile, strict=True))
+        ]
+        costs = ", ".join(f"{name} {factor:.2f}" for name, factor in factors if factor >= 1.005)
+        return "\n".join(
+            [
+                f"relayout of {problem.size} elements of {problem.elem_bytes} bytes by {self.tiling.kind}: "
+                f"boxes of {self.tiling.nbytes(problem)} bytes, {self.tiling.threads} threads each",
+                *dims,
+                f"expected: {self.expected_share:.0%} of a plain copy" + (f" (factors: {costs})" if costs else ""),
+                "",
+                self.kernel.explain(),
+            ]
+        )
+
+    def bind(self, executor: str) -> Callable[[Any, Any, Any], Any]:
+        """What moves arrays like those planned for.
+
+        Args:
+            executor: ``"cuda"``: the result takes the addresses of both first elements in device memory (of one GPU,
+                always the same) and a stream; ``"emulator"``: it takes two NumPy arrays and None.
+
+        Addresses that are no multiples of 16 bytes get a plan of their own, made when they are first seen.
+        """
+        return bind(partial(_aligned, self.asked), executor)
+
+
+def plan_relayout(
+    shape: Sequence[int],
+    dtype: Any,
+    axes: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    out_strides: Sequence[int] | None = None,
+    target: str,
+) -> RelayoutPlan:
+    """Plan a relayout; nothing is run, and no GPU is needed.
+
+    Args:
+        shape: of the source.
+        dtype: element type, of whole bytes.
+        axes: the source's dimension that each of the destination's is.
+        strides: of the source, in elements; row-major by default; may be negative or 0.
+        out_strides: of the destination, in elements and in its own order of dimensions; row-major by default.
+        target: such as ``"sm_90a"``.
+
+    Raises:
+        RequestError: no permutation, extents or strides that are none, no elements, or a dtype that is not of whole bytes.
+        NoVariantError: a variant that the plan needs is not installed.
+        TargetError: no such target.
+    """
+    elem_bytes = element_bytes(dtype)
+    extents = _integers("shape", shape)
+    order = _integers("axes", axes)
+    if sorted(order) != list(range(len(extents))):
+        raise tc.RequestError(f"axes {order} are no permutation of the {len(extents)} dimensions of shape {extents}")
+    if min(extents, default=1) < 1:
+        raise tc.RequestError(f"shape {extents} has no elements; there is nothing to plan")
+    source = row_major(extents) if strides is None else _integers("strides", strides)
+    out = tuple(extents[axis] for axis in order)
+    own = row_major(out) if out_strides is None else _integers("out_strides", out_strides)
+    for name, steps in (("strides", source), ("out_strides", own)):
+        if len(steps) != len(extents):
+            raise tc.RequestError(f"{name} {steps}: one a dimension of shape {extents}")
+    if any(step == 0 and extent > 1 for step, extent in zip(own, out, strict=True)):
+        raise tc.RequestError(f"out_strides {own} put several elements of {out} in one place")
+    by_source = dict(zip(order, own, strict=True))
+    asked = Asked(
+        extents, source, tuple(by_source[n] for n in range(len(extents))), elem_bytes, str(tc.target_of(target))
+    )
+    problem, place, tiling, cost, kernel = _aligned(asked, WIDEST_BYTES, WIDEST_BYTES)
+    return RelayoutPlan(asked, problem, tiling, cost, kernel, place)
+
+
+def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        found = tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise tc.RequestError(f"{name} {values!r}: integers, one a dimension") from None
+    if any(abs(value) >= 2**62 for value in found):
+        raise tc.RequestError(f"{name} {found}: no memory has so many elements")
+    return found
+
+
+Aligned = tuple[Problem, Place, Tiling, Cost, tc.BuiltKernel]
+
+
+def _aligned(asked: Asked, src_align: int, dst_align: int) -> Aligned:
+    """The plan for addresses that are multiples of so many bytes."""
+    problem, place = problem_of(
+        asked.extents, asked.src, asked.dst, asked.elem_bytes, src_align=src_align, dst_align=dst_align
+    )
+    return (problem, place, *_planned(problem, asked.target))
+
+
+def element_bytes(dtype: Any) -> int:
+    """Bytes of an element.
+
+    Raises:
+        RequestError: no element type of whole bytes.
+    """
+    found = tc.dtype_of(dtype)
+    if found.bits % 8:
+        raise tc.RequestError(
+            f"dtype {found}: elements of {found.bits} bits are not whole bytes; pack them in pairs as uint8"
+        )
+    return found.bits // 8
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Steps of a contiguous array, in elements."""
+    return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))
+
+
+@lru_cache(maxsize=512)
+def _planned(problem: Problem, target: str) -> tuple[Tiling, Cost, tc.BuiltKernel]:
+    """The best tiling of a problem and its kernel; both follow from their arguments alone."""
+    tiling, cost = choose(problem)
+    return tiling, cost, build(problem, tiling, target)
+
+
+def choose(problem: Problem) -> tuple[Tiling, Cost]:
+    """The tiling that is expected to cost least; the first of equals."""
+    found = candidates(problem)
+    if len(found) == 1:
+        return found[0], cost_of(problem, found[0])
+    promising = sorted(((least_cost_of(problem, t).total, n) for n, t in enumerate(found)))
+    best: tuple[float, int, Cost] | None = None
+    for least, number in promising:
+        if best is not None and (least, number) >= best[:2]:
+            break
+        cost = cost_of(problem, found[number])
+        if best is None or (cost.total, number) < best[:2]:
+            best = cost.total, number, cost
+    assert best is not None
+    return found[best[1]], best[2]

@@ -1,0 +1,143 @@
+"""What a relayout asks for, freed of everything that does not change the bytes moved.
+
+Dimensions of one element are dropped, those that stay together are fused, both sides' steps along the destination are
+made positive, and elements that always move together become one wider element. Two relayouts with the same
+:class:`Problem` are the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+import attrs
+
+WIDEST_BYTES = 16
+"""The widest element that a thread moves with one instruction."""
+
+
+@attrs.frozen
+class Dim:
+    """One dimension of a relayout.
+
+    Attributes:
+        extent: elements along it.
+        src: step of the source, in elements; 0 for a broadcast.
+        dst: step of the destination, in elements; at least 1.
+    """
+
+    extent: int
+    src: int
+    dst: int
+
+
+@attrs.frozen(cache_hash=True)
+class Problem:
+    """A relayout in its normal form.
+
+    Attributes:
+        dims: by falling step of the destination; one of extent 1 where one element moves.
+        elem_bytes: bytes of one element: 1, 2, 4, 8 or 16.
+        src_align: bytes that the address of the first source element is a multiple of, up to 16.
+        dst_align: the same of the destination.
+        reversed: the dimensions along which the source is walked backwards. Their ``src`` is positive here, and the
+            first source element is the one with the lowest address.
+    """
+
+    dims: tuple[Dim, ...]
+    elem_bytes: int
+    src_align: int = WIDEST_BYTES
+    dst_align: int = WIDEST_BYTES
+    reversed: frozenset[int] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for dim in self.dims:
+            count *= dim.extent
+        return count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written."""
+        return self.size * self.elem_bytes
+
+    @property
+    def innermost(self) -> int:
+        """The dimension along which the source runs: its smallest step that is not 0; the last where all are 0."""
+        steps = [(abs(d.src), -n) for n, d in enumerate(self.dims) if d.src]
+        return -min(steps)[1] if steps else len(self.dims) - 1
+
+
+@attrs.frozen
+class Place:
+    """Where the elements of a normal form begin: bytes from the caller's first elements to its own."""
+
+    src_bytes: int
+    dst_bytes: int
+
+
+def problem_of(
+    extents: Sequence[int],
+    src: Sequence[int],
+    dst: Sequence[int],
+    elem_bytes: int,
+    *,
+    src_align: int = WIDEST_BYTES,
+    dst_align: int = WIDEST_BYTES,
+) -> tuple[Problem, Place]:
+    """The normal form of a relayout, and where it begins.
+
+    Args:
+        extents: of its dimensions, in any order; none is 0.
+        src: step of the source along each, in elements.
+        dst: step of the destination along each, in elements.
+        elem_bytes: bytes of one element.
+        src_align: bytes that the caller's first source element is a multiple of.
+        dst_align: bytes that the caller's first destination element is a multiple of.
+    """
+    src_start = dst_start = 0
+    dims = []
+    for extent, s, d in zip(extents, src, dst, strict=True):
+        if extent == 1:
+            continue
+        if d > 0:
+            dims.append(Dim(extent, s, d))
+        else:  # both sides from the other end
+            src_start, dst_start = src_start + (extent - 1) * s, dst_start + (extent - 1) * d
+            dims.append(Dim(extent, -s, -d))
+    fused: list[Dim] = []
+    for dim in sorted(dims, key=lambda dim: (-dim.dst, -abs(dim.src))):
+        outer = fused[-1] if fused else None
+        if outer is not None and outer.dst == dim.extent * dim.dst and outer.src == dim.extent * dim.src:
+            fused[-1] = Dim(outer.extent * dim.extent, dim.src, dim.dst)
+        else:
+            fused.append(dim)
+    backwards = frozenset(n for n, dim in enumerate(fused) if dim.src < 0)
+    for n in backwards:
+        src_start += (fused[n].extent - 1) * fused[n].src
+        fused[n] = attrs.evolve(fused[n], src=-fused[n].src)
+    place = Place(src_start * elem_bytes, dst_start * elem_bytes)
+    problem = Problem(
+        tuple(fused) or (Dim(1, 1, 1),),
+        elem_bytes,
+        gcd(WIDEST_BYTES, src_align, place.src_bytes),
+        gcd(WIDEST_BYTES, dst_align, place.dst_bytes),
+        backwards,
+    )
+    return _widened(problem), place
+
+
+def _widened(problem: Problem) -> Problem:
+    """Elements that always move together as one, as far as 16 bytes."""
+    *outer, last = problem.dims
+    if last.src != 1 or last.dst != 1 or len(outer) in problem.reversed:
+        return problem
+    most = min(problem.src_align, problem.dst_align) // problem.elem_bytes
+    group = gcd(most, last.extent, *(step for dim in outer for step in (dim.src, dim.dst)))
+    if group <= 1:
+        return problem
+    wide = tuple(attrs.evolve(dim, src=dim.src // group, dst=dim.dst // group) for dim in outer)
+    rest = () if last.extent == group and wide else (attrs.evolve(last, extent=last.extent // group),)
+    return attrs.evolve(problem, dims=wide + rest, elem_bytes=problem.elem_bytes * group)

@@ -1,0 +1,250 @@
+"""How a relayout is cut: the box of a CTA, and which of its elements a thread takes.
+
+``direct``: global -> registers -> global. The innermost dimension stays innermost.
+``gather``: global -> shared along the source, shared -> registers -> global along the destination.
+``scatter``: global -> registers along the source, registers -> shared -> global along the destination.
+``shifted``: as scatter, for a destination whose rows begin anywhere in a sector: each row of a box is written from where
+a sector begins.
+``element``: an element a thread, for an innermost dimension that is walked backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Literal
+
+import attrs
+
+from .problem import Problem
+
+Kind = Literal["direct", "gather", "scatter", "shifted", "element"]
+Side = Literal["src", "dst"]
+SCATTERS = ("scatter", "shifted")
+"""The kinds whose threads read global memory straight into their registers, along the source."""
+
+LANES = 32
+LINE_BYTES, SECTOR_BYTES = 128, 32
+CHUNK_BYTES = 16
+"""The widest access of one thread."""
+WORD_BYTES = 4
+"""Elements narrower than this pass shared memory several at once."""
+MOST_TOGETHER = 8
+"""Elements across the vectors that one thread takes because they are all there are."""
+
+
+@attrs.frozen
+class Tiling:
+    """How a relayout is cut.
+
+    Attributes:
+        kind: which kernel.
+        tile: extent of one CTA's box along each dimension of the problem; of ``shifted`` with a margin along the last, of
+            which a box writes a part.
+        threads: of a CTA.
+        order: the dimensions as the CTAs walk them, slowest first.
+    """
+
+    kind: Kind
+    tile: tuple[int, ...]
+    threads: int
+    order: tuple[int, ...]
+
+    def nbytes(self, problem: Problem) -> int:
+        """Bytes of one box."""
+        return prod(self.tile) * problem.elem_bytes
+
+    def steps(self, problem: Problem) -> tuple[int, ...]:
+        """From one box to the next along each dimension: its extent, less the margin."""
+        if self.kind != "shifted":
+            return self.tile
+        return (*self.tile[:-1], self.tile[-1] - margin(problem))
+
+    def counts(self, problem: Problem) -> tuple[int, ...]:
+        """Boxes along each dimension."""
+        extents = [dim.extent for dim in problem.dims]
+        if self.kind == "shifted":
+            extents[-1] += margin(problem) - 1  # the last one may begin that much early
+        return tuple(-(-extent // step) for extent, step in zip(extents, self.steps(problem), strict=True))
+
+
+def margin(problem: Problem) -> int:
+    """Elements of a sector."""
+    return SECTOR_BYTES // problem.elem_bytes
+
+
+@attrs.frozen
+class Digit:
+    """A part of a dimension's coordinate in the box, which chooses a thread or a register.
+
+    Attributes:
+        dim: the dimension.
+        extent: values of the digit.
+        weight: what one step of it is along the dimension, in elements.
+        stride: what one step of it adds to the thread or register.
+        thread: which of the two.
+    """
+
+    dim: int
+    extent: int
+    weight: int
+    stride: int
+    thread: bool
+
+
+@attrs.frozen
+class Split:
+    """Which elements of a box a thread takes.
+
+    Attributes:
+        digits: of each dimension from its innermost.
+        run: the dimension of the thread's vectors in global memory.
+        vec: elements of one of them.
+        other: the dimension that is innermost in shared memory; ``run`` for ``direct``.
+        word: elements along it that a thread takes together.
+    """
+
+    digits: tuple[Digit, ...]
+    run: int
+    vec: int
+    other: int
+    word: int
+
+    @property
+    def turns(self) -> bool:
+        """Whether a thread's elements change places between its vectors and its words."""
+        return self.vec > 1 and self.word > 1
+
+    def lanes(self, step: Callable[[Digit], int]) -> list[int]:
+        """Offset of each lane of the first warp, where a digit's next value is ``step(digit)`` away."""
+        offsets = [0]
+        for digit in self.digits:
+            if digit.thread and digit.stride < LANES:
+                own = step(digit)
+                offsets = [o + n * own for n in range(min(digit.extent, LANES // digit.stride)) for o in offsets]
+        return offsets
+
+    @property
+    def lanes_across(self) -> int:
+        """Lanes beside each other along ``other``."""
+        across = [d for d in self.digits if d.thread and d.dim == self.other and d.stride < LANES]
+        return min(across[0].extent, LANES // across[0].stride) if across else 1
+
+
+def along(problem: Problem, side: Side) -> list[int]:
+    """The dimensions by rising step of a side; broadcasts last."""
+    steps = [getattr(d, side) for d in problem.dims]
+    return sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n))
+
+
+def vector(problem: Problem, dim: int, side: Side) -> int:
+    """Elements of the widest vector along a dimension that all other steps of a side keep aligned."""
+    steps = [getattr(d, side) for d in problem.dims]
+    align = problem.src_align if side == "src" else problem.dst_align
+    vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
+    while vec > 1 and any(step % vec for n, step in enumerate(steps) if n != dim):
+        vec //= 2
+    return vec
+
+
+class _Digits:
+    """Hands out the digits of a box from the innermost of each dimension outwards."""
+
+    def __init__(self, tile: Sequence[int]) -> None:
+        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[Digit]()
+        self.threads = self.registers = 1
+
+    def take(self, dim: int, most: int, *, thread: bool) -> int:
+        """The next digit of a dimension: its largest divisor that is no more than ``most``."""
+        left = self.left[dim]
+        extent = next(n for n in range(max(1, min(most, left)), 0, -1) if left % n == 0)
+        stride = self.threads if thread else self.registers
+        if extent > 1:
+            self.found.append(Digit(dim, extent, self.weight[dim], stride, thread))
+        self.left[dim], self.weight[dim] = left // extent, self.weight[dim] * extent
+        if thread:
+            self.threads *= extent
+        else:
+            self.registers *= extent
+        return extent
+
+    def spread(self, dims: Sequence[int], threads: int) -> None:
+        """The rest of each dimension in turn: over threads as long as there are some, then over registers."""
+        for dim in dims:
+            self.take(dim, threads // self.threads, thread=True)
+        for dim in dims:
+            self.take(dim, self.left[dim], thread=False)
+
+
+def split_of(problem: Problem, tiling: Tiling) -> Split:
+    """The split of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
+
+    Eight lanes of 16 bytes write or read one line of 128 bytes of global memory, and four such groups lie one word
+    apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.kernels.staged`).
+    """
+    digits, elem = _Digits(tiling.tile), problem.elem_bytes
+    outwards = along(problem, "src" if tiling.kind in SCATTERS else "dst")
+    if tiling.kind == "direct":
+        run = len(tiling.tile) - 1
+        vec = digits.take(run, min(vector(problem, run, "src"), vector(problem, run, "dst")), thread=False)
+        digits.spread(outwards, tiling.threads)
+        return Split(tuple(digits.found), run, vec, run, 1)
+    inner: tuple[int, int] = problem.innermost, len(tiling.tile) - 1
+    other, run = inner if tiling.kind == "gather" else inner[::-1]
+    vec = digits.take(run, vector(problem, run, "dst" if tiling.kind == "gather" else "src"), thread=False)
+    word = digits.take(other, _together(digits.left[other], max(1, WORD_BYTES // elem)), thread=False)
+    lanes = digits.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
+    digits.take(other, max(1, LANES // lanes), thread=True)
+    digits.spread([run, *(n for n in outwards if n not in inner), other], tiling.threads)
+    return Split(tuple(digits.found), run, vec, other, word)
+
+
+def _together(extent: int, word: int) -> int:
+    """Elements across the vectors for one thread: those of a word, or all where they are few."""
+    if extent % word == 0 and extent > 2 * word:
+        return word
+    return extent if extent <= MOST_TOGETHER else 1
+
+
+@attrs.frozen
+class Staging:
+    """The box in shared memory, in the order of the side that is copied as it lies.
+
+    Attributes:
+        steps: elements from one coordinate of each dimension to the next.
+        run: the dimension whose rows are padded.
+        vec: rows between pads.
+        jump: elements from one group of ``vec`` rows to the next.
+    """
+
+    steps: tuple[int, ...]
+    run: int
+    vec: int
+    jump: int
+
+    def step(self, digit: Digit) -> int:
+        """Elements from one value of a digit to the next."""
+        if digit.dim == self.run and digit.weight >= self.vec:
+            return digit.weight // self.vec * self.jump
+        return digit.weight * self.steps[digit.dim]
+
+
+def staging_of(problem: Problem, tiling: Tiling, split: Split) -> Staging:
+    """The staging of a tiling.
+
+    Lanes beside each other along ``run`` are ``vec`` rows apart, and rows are often whole turns of the banks. A pad as
+    long as what the lanes across read together puts each group of lanes on banks of its own.
+    """
+    whole = split.word == tiling.tile[split.other]  # a thread's words lie in one run, read by the widest vectors
+    unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else split.lanes_across * split.word
+    steps, step, jump = [0] * len(problem.dims), 1, 1
+    for n in along(problem, "src" if tiling.kind == "gather" else "dst"):
+        steps[n] = step
+        if n == split.run:
+            jump = step * split.vec
+            if jump % (2 * unit) == 0:
+                jump += unit
+            step = jump * (tiling.tile[n] // split.vec)
+        else:
+            step *= tiling.tile[n]
+    return Staging(tuple(steps), split.run, split.vec, jump)
