@@ -31,6 +31,7 @@ from tilecopy_core import S, TileLayout
 from tilecopy_core.executors import executor_named
 
 NBYTES = 2 << 30
+QUICK_NBYTES = 512 << 20
 COLUMNS = 32768
 LAUNCHES = 10
 FINALISTS = 3
@@ -213,7 +214,7 @@ class Row:
 
     Attributes:
         stage: ``alone`` or ``combined``; ratios are to what was measured in the same one.
-        load: its hint, or None of the kernel as emitted and of torch's copy.
+        load: its hint, or None of torch's copy.
         store: its hint, or None.
         name: words for the two.
         tb_per_s: bytes read and written a second, over 1e12.
@@ -251,14 +252,16 @@ def in_turn(torch: Any, works: Mapping[Any, Callable[[], Any]], turns: int) -> d
     return times
 
 
-def table(stage: str, times: Mapping[Any, list[float]], nbytes: int) -> list[Row]:
-    """The rows of a stage."""
+def table(stage: str, times: Mapping[Any, list[float]], nbytes: int, emitted: Hints) -> list[Row]:
+    """The rows of a stage; ``emitted`` are the hints that the kernel has."""
     medians = {key: statistics.median(values) for key, values in times.items()}
     rows = []
     for key, seconds in medians.items():
         low, _, high = statistics.quantiles(times[key], n=4, method="inclusive")
-        load, store = (key.load, key.store) if isinstance(key, Hints) else (None, None)
-        name = f"{load or 'none'} / {store or 'none'}" if isinstance(key, Hints) else key
+        load, store, name = None, None, str(key)
+        if key != COPY:
+            load, store = attrs.astuple(emitted if key == EMITTED else key)
+            name = f"{load or 'none'} / {store or 'none'}" + (f", {EMITTED}" if key == EMITTED else "")
         ratios = medians[NONE] / seconds, medians[COPY] / seconds
         rows.append(Row(stage, load, store, name, nbytes / seconds / 1e12, *ratios, (high - low) / seconds))
     return rows
@@ -283,6 +286,7 @@ def measure(torch: Any, case: Case, memory: tuple[Any, Any], target: str, turns:
     source, result = (data[: count * size_bytes] for data in memory)
     a, b = source.view(dtype).view(shape), result.view(dtype).view(shape[::-1] if case.transposes else shape)
     kernel = case.build(shape, target)
+    (emitted,) = cache_hints.hints_of(kernel.ptx)
     stream = torch.cuda.current_stream().cuda_stream
     launches: dict[Any, Callable[[], Any]] = {COPY: lambda: result.copy_(source)}
 
@@ -301,7 +305,7 @@ def measure(torch: Any, case: Case, memory: tuple[Any, Any], target: str, turns:
     def stage(name: str, hints: list[Hints], count_turns: int) -> tuple[dict[Any, list[float]], list[Row]]:
         keys: list[Hints | str] = [COPY, EMITTED, *hints]
         times = in_turn(torch, {key: launch_of(key) for key in keys}, count_turns)
-        return times, table(name, times, 2 * count * size_bytes)
+        return times, table(name, times, 2 * count * size_bytes, emitted)
 
     times, first = stage("alone", alone(kernel), turns[0])
     medians = {key: statistics.median(values) for key, values in times.items() if isinstance(key, Hints)}
@@ -314,11 +318,11 @@ def measure(torch: Any, case: Case, memory: tuple[Any, Any], target: str, turns:
 
 def printed(case: Case, rows: list[Row]) -> None:
     """A kernel's table."""
-    print(f"\n{case.name:<52}{'TB/s':>8}{'of none':>9}{'of copy_':>10}{'spread':>8}")
+    print(f"\n{case.name:<56}{'TB/s':>8}{'of none':>9}{'of copy_':>10}{'spread':>8}")
     for stage in ("alone", "combined"):
         print(f"  {stage}, load / store")
         for row in (row for row in rows if row.stage == stage):
-            print(f"    {row.name:<48}{row.tb_per_s:>8.3f}{row.of_none:>9.3f}{row.of_copy:>10.3f}{row.spread:>8.3f}")
+            print(f"    {row.name:<52}{row.tb_per_s:>8.3f}{row.of_none:>9.3f}{row.of_copy:>10.3f}{row.spread:>8.3f}")
 
 
 def summary(results: Mapping[str, list[Row]]) -> None:
@@ -326,8 +330,8 @@ def summary(results: Mapping[str, list[Row]]) -> None:
     print(f"\n{'best of the combinations, load / store':<32}{'':<38}{'TB/s':>7}{'of none':>9}{'of emitted':>12}")
     for name, rows in results.items():
         last = [row for row in rows if row.stage == "combined"]
-        best = max((row for row in last if row.load is not None), key=lambda row: row.tb_per_s)
-        emitted = next(row for row in last if row.name == EMITTED)
+        emitted = next(row for row in last if row.name.endswith(EMITTED))
+        best = max((row for row in last if row.name != COPY and row != emitted), key=lambda row: row.tb_per_s)
         ratio = best.tb_per_s / emitted.tb_per_s
         print(f"{name:<32}{best.name:<38}{best.tb_per_s:>7.3f}{best.of_none:>9.3f}{ratio:>12.3f}")
 
@@ -359,7 +363,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help='write the figures there; "-" prints them instead of the tables')
     options = parser.parse_args()
     torch, target = gpu()
-    nbytes, turns = (NBYTES // 4, (3, 3)) if options.quick else (NBYTES, (5, 7))
+    nbytes, turns = (QUICK_NBYTES, (3, 3)) if options.quick else (NBYTES, (5, 7))
     source = torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device="cuda")
     memory = source, torch.empty_like(source)
     results: dict[str, list[Row]] = {}
