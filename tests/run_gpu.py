@@ -37,6 +37,7 @@ def main() -> None:
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
     for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch", "bench_edges"):
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
+    results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
     if shutil.which("ncu") is not None:
         results.append(run("profile and ncu agree", [python, str(TESTS / "profile_agreement.py")], 150, 26))
