@@ -84,7 +84,8 @@ def measured(stand_in: bool, steps: bool) -> dict[str, float]:
                 timed(times, "load", lambda k=kernel: cuda.load(k, 0))
             timed(times, "first launch", lambda k=kernel, a=a, b=b: cuda.launch(k, (a, b)))
             times["all three"].append((time.perf_counter() - started) * 1e3)
-            cuda.driver.call("cuStreamSynchronize", cuda.driver.api.CUstream(0))
+            with cuda.driver.active(0):
+                cuda.driver.call("cuStreamSynchronize", cuda.driver.api.CUstream(0))
     return {name: statistics.median(found) for name, found in times.items()}
 
 

@@ -177,18 +177,7 @@ class CudaExecutor:
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
-        ready = self._ready(kernel, binding)
-        mask, handle_of, launch = ready.mask, self._stream, ready.launch
-
-        def at(addresses: Sequence[int], stream: Any = None) -> None:
-            bits = 0
-            for address in addresses:
-                bits |= address
-            if bits & mask:
-                ready.check_alignment(addresses)
-            launch(addresses, handle_of(stream))
-
-        return at
+        return self._ready(kernel, binding).launcher(self._streams, self._stream)
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -81,6 +81,32 @@ class ReadyLaunch:
         if code:
             self.launch_elsewhere(block, stream, code)
         self.blocks.append(block)
+
+    def launcher(self, handles: Mapping[Any, Any], handle_of: Callable[[Any], Any]) -> Callable[..., None]:
+        """``launch(addresses, stream=None)``: :meth:`launch` with the alignment checked, in one call.
+
+        Args:
+            handles: the driver's handles of streams that were seen, by number; None is the legacy stream.
+            handle_of: the handle of any other.
+        """
+        mask, blocks, pack, call = self.mask, self.blocks, self.pack, self.call
+
+        def at(addresses: Sequence[int], stream: Any = None) -> None:
+            for address in addresses:
+                if address & mask:
+                    self.check_alignment(addresses)
+            try:
+                handle = handles[stream]
+            except (KeyError, TypeError):
+                handle = handle_of(stream)
+            block = blocks.pop() if blocks else self.new_block()
+            pack(block.memory, 0, *addresses)
+            (code,) = call(handle, block.address, 0)
+            if code:
+                self.launch_elsewhere(block, handle, code)
+            blocks.append(block)
+
+        return at
 
     def check_alignment(self, addresses: Sequence[int]) -> None:
         """Raise :class:`LaunchError` where an address has bits that must be zero."""

@@ -77,6 +77,7 @@ def test_torch_views(torch: Any) -> None:
         relayout(room, (0, 1, 2), out=room)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*", "ignore:`torch.jit:DeprecationWarning")
 def test_torch_streams_graphs_and_gradients(torch: Any) -> None:
     x = torch.randn(300, 500, device="cuda")
     stream = torch.cuda.Stream()

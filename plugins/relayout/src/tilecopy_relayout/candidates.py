@@ -20,7 +20,7 @@ SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 1024
 THREAD_BYTES = (16, 256)
 DIRECT_TILE_BYTES = (4096, 8192, 16384, 2048)
 DIRECT_THREAD_BYTES = (8, 64)
-SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (256, 512), (512, 1024), (256, 512)
+SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (512, 1024), (512, 256)
 LEAST_BYTES = LANES * CHUNK_BYTES
 """Of a box with work for a warp; below it an element a thread does as well."""
 ELEMENT_THREADS = 256
@@ -63,7 +63,8 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
     if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
         for rows, length in product(SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES):
             tile = (*_grown(problem, (by_src[:1], rows))[:-1], length // problem.elem_bytes)
-            yield from _walked(problem, [tile], ("shifted",), SHIFTED_THREADS, THREAD_BYTES)
+            if prod(tile) * problem.elem_bytes <= TILE_BYTES[1]:
+                yield from _walked(problem, [tile], ("shifted",), SHIFTED_THREADS, THREAD_BYTES)
 
 
 def _grown(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:

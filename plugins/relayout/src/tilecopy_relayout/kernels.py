@@ -81,23 +81,20 @@ def _rows(
     """Each row of a box by a warp, from the last sector that begins at or before the box's own part of it."""
     early, warps = margin(problem), tiling.threads // LANES
     length, rows = tiling.tile[-1] - early, prod(tiling.tile[:-1])
-    turns = -(-rows // warps)
-    together = next(n for n in (4, 3, 2, 1) if turns % n == 0)
-    for turn in k.range(turns // together):
-        for one in range(together):
-            number: Any = k.warp_id() + (turn * together + one) * warps
-            with k.if_(number < rows) if rows % warps else nullcontext():
-                places: list[Any] = []
-                for extent in tiling.tile[-2::-1]:
-                    places.insert(0, number % extent)
-                    number = number // extent
-                at = [start + place for start, place in zip(starts, places, strict=False)]
-                offset = sum((a * dim.dst for a, dim in zip(at, problem.dims, strict=False)), start=0)
-                begin = early - offset % early
-                first = starts[-1] - early + begin
-                into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
-                out_of = [slice(place, place + 1) for place in places] + [slice(begin, begin + length)]
-                k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], outside="keep")
+    for turn in k.range(-(-rows // warps)):
+        number: Any = k.warp_id() + turn * warps
+        with k.if_(number < rows) if rows % warps else nullcontext():
+            places: list[Any] = []
+            for extent in tiling.tile[-2::-1]:
+                places.insert(0, number % extent)
+                number = number // extent
+            at = [start + place for start, place in zip(starts, places, strict=False)]
+            offset = sum((a * dim.dst for a, dim in zip(at, problem.dims, strict=False)), start=0)
+            begin = early - offset % early
+            first = starts[-1] - early + begin
+            into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
+            out_of = [slice(place, place + 1) for place in places] + [slice(begin, begin + length)]
+            k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], outside="keep")
 
 
 def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Problem, tiling: Tiling) -> int:

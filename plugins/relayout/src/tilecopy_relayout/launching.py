@@ -55,23 +55,20 @@ def bind(plan: Callable[[int, int], Planned], executor: str) -> Callable[[Any, A
 
 
 def _on_device(plan: Callable[[int, int], Planned]) -> Callable[[int, int, Any], None]:
-    launches: dict[tuple[int, int], Callable[[int, int, Any], None]] = {}
+    launches: dict[int, tuple[Callable[..., None], int, int]] = {}
 
     def at(source: int, destination: int, stream: Any) -> None:
-        key = source & WIDEST_BYTES - 1, destination & WIDEST_BYTES - 1
-        launch = launches.get(key)
-        if launch is None:
-            launch = launches[key] = _launcher(plan(_align(source), _align(destination)), source, destination)
-        launch(source, destination, stream)
+        key = (source & 15) << 4 | destination & 15
+        try:
+            launch, src_bytes, dst_bytes = launches[key]
+        except KeyError:
+            planned = plan(_align(source), _align(destination))
+            operands = _operands(planned, source, destination, device=True)
+            launch, place = planned[-1].launcher(*operands, executor="cuda"), planned[1]
+            launches[key] = launch, src_bytes, dst_bytes = launch, place.src_bytes, place.dst_bytes
+        launch((source + src_bytes, destination + dst_bytes), stream)
 
     return at
-
-
-def _launcher(planned: Planned, source: int, destination: int) -> Callable[[int, int, Any], None]:
-    _, place, _, _, kernel = planned
-    launch = kernel.launcher(*_operands(planned, source, destination, device=True), executor="cuda")
-    src_bytes, dst_bytes = place.src_bytes, place.dst_bytes
-    return lambda src, dst, stream: launch((src + src_bytes, dst + dst_bytes), stream)
 
 
 def _on_host(plan: Callable[[int, int], Planned], source: Any, destination: Any) -> Any:

@@ -195,7 +195,8 @@ def split_of(problem: Problem, tiling: Tiling) -> Split:
     word = digits.take(other, _together(digits.left[other], max(1, WORD_BYTES // elem)), thread=False)
     lanes = digits.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
     digits.take(other, max(1, LANES // lanes), thread=True)
-    digits.spread([run, *(n for n in outwards if n not in inner), other], tiling.threads)
+    rest = [run, *(n for n in outwards if n not in inner), other]
+    digits.spread(rest[::-1] if tiling.kind == "shifted" else rest, tiling.threads)
     return Split(tuple(digits.found), run, vec, other, word)
 
 
