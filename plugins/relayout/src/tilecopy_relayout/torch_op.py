@@ -26,6 +26,8 @@ def traced(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, s
         raise RequestError(
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
+    if not torch.compiler.is_compiling():
+        rearrangement(axes, array.shape, sizes)  # refuses what is wrong in the words of the caller
     text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
     if out is None:
         return _operate(array, text, sizes, executor or "")
