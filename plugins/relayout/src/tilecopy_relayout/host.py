@@ -21,8 +21,8 @@ from .planner import plan_relayout
 EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
 """What is emulated where no target is named."""
-_NEVER_WRITTEN = 0xA5
-"""What device memory is filled with before a relayout into it is verified."""
+NEVER_WRITTEN = 0xA5
+"""What memory is filled with before a relayout into it is verified."""
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
@@ -168,7 +168,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
         seconds = 0.0
         if timed_runs:
-            sides[1].fill(_NEVER_WRITTEN)
+            sides[1].fill(NEVER_WRITTEN)
             seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1)
         else:
             work()
