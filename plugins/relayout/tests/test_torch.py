@@ -159,6 +159,9 @@ def test_axes_are_refused_in_the_callers_words_where_gradients_are_recorded() ->
     ):
         with pytest.raises(RequestError, match=message):
             relayout(x, axes, executor="emulator")
+    with pytest.raises(RequestError, match="executor=5"):
+        relayout(x, (2, 0, 1), executor=5)
+    assert relayout(x, iter((2, 0, 1)), executor="emulator").shape == (10, 4, 6)
     scalar = torch.tensor(2.0, requires_grad=True)
     relayout(scalar, (), executor="emulator").backward()
     assert scalar.grad == 1

@@ -56,6 +56,8 @@ def relayout(
         return _remembered(array, axes, out, stream, executor, sizes)
     except _UnknownError:
         pass
+    if not isinstance(axes, str) and hasattr(axes, "__iter__") and getattr(axes, "ndim", 1):
+        axes = tuple(axes)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
