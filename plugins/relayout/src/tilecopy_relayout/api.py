@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -56,8 +57,9 @@ def relayout(
         return _remembered(array, axes, out, stream, executor, sizes)
     except _UnknownError:
         pass
-    if not isinstance(axes, str) and hasattr(axes, "__iter__") and getattr(axes, "ndim", 1):
-        axes = tuple(axes)  # an iterator is read once
+    if not isinstance(axes, str):
+        with suppress(TypeError):  # what it then is, its check says
+            axes = tuple(axes)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
