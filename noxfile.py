@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, fresh, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, fresh, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -69,6 +69,15 @@ def tests(session: nox.Session) -> None:
     """Every test, on the emulator, both assemblers and the GPU where there is one."""
     sync(session, "test")
     session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def frameworks(session: nox.Session) -> None:
+    """The tests of relayout with torch and JAX installed, for the CPU; on a machine with a GPU install its own and run pytest."""
+    sync(session, "test")
+    session.run_install("uv", "pip", "install", "--quiet", "--torch-backend=cpu", "torch>=2.4")
+    session.run_install("uv", "pip", "install", "--quiet", "jax[cpu]")
+    session.run("pytest", "plugins/relayout", *session.posargs)
 
 
 @nox.session

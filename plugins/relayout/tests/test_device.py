@@ -10,7 +10,7 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
-from tilecopy_relayout import api, host, relayout
+from tilecopy_relayout import api, frameworks, host, relayout
 
 from tilecopy_core import LaunchError, RequestError
 
@@ -125,7 +125,7 @@ def test_streams(machine: fake_gpu.Machine, watched: Watched) -> None:
 
 
 def test_what_is_refused_on_a_device(machine: fake_gpu.Machine, watched: Watched) -> None:
-    with pytest.raises(RequestError, match="array is on GPU 0; copy it to the host"):
+    with pytest.raises(RequestError, match="array is on GPU 0; copy it to the host for the emulator"):
         relayout(on_gpu(A), (1, 0), executor="emulator")
     with pytest.raises(RequestError, match="out is in host memory, the array on GPU 0"):
         relayout(on_gpu(A), (1, 0), out=np.zeros((6, 4), "f4"))
@@ -195,3 +195,22 @@ def test_boxes_cover_an_array_in_its_order(shape: tuple[int, ...], most: int) ->
     parts = [array[box].ravel() for box in host.boxes(shape, most)]
     assert all(0 < part.size <= max(most, 1) for part in parts)
     assert (np.concatenate([np.empty(0, int), *parts]) == array.ravel()).all()
+
+
+def test_jax_arrays_on_a_device_are_waited_for(
+    machine: fake_gpu.Machine, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jax = pytest.importorskip("jax")
+    array = jax.numpy.asarray(A).astype("bfloat16")  # on the CPU; what the framework would see of one on a GPU
+    seen = frameworks.Jax.seen
+    monkeypatch.setattr(
+        frameworks.Jax,
+        "seen",
+        lambda self, where, each: (
+            frameworks.JaxMemory(each) if isinstance(seen(self, where, each), np.ndarray) else each
+        ),
+    )
+    made = relayout(array, (1, 0))
+    assert isinstance(made, jax.Array) and made.dtype == array.dtype
+    assert (np.asarray(made).view("u2") == np.asarray(array).T.copy().view("u2")).all()
+    assert machine.gpu.calls["cuStreamSynchronize"] == 1 and len(watched.launches) == 1

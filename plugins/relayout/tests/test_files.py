@@ -10,6 +10,10 @@ from typing import Any
 import fake_gpu
 import numpy as np
 import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
 import standin
 from tilecopy_relayout import files, host
 

@@ -148,3 +148,33 @@ def test_numpy_out_of_a_tensor() -> None:
     out = np.zeros((10, 4, 6))
     relayout(X, (2, 0, 1), out=out, executor="emulator")
     assert (out == X.permute(2, 0, 1).numpy()).all()
+
+
+def test_axes_are_refused_in_the_callers_words_where_gradients_are_recorded() -> None:
+    x = X.clone().requires_grad_()
+    for axes, message in (
+        (5, "axes 5: a permutation such as"),
+        ((0, 0, 1), r"axes \(0, 0, 1\): not each"),
+        ("a -> a", "1 dim"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            relayout(x, axes, executor="emulator")
+    with pytest.raises(RequestError, match="executor=5"):
+        relayout(x, (2, 0, 1), executor=5)
+    assert relayout(x, iter((2, 0, 1)), executor="emulator").shape == (10, 4, 6)
+    scalar = torch.tensor(2.0, requires_grad=True)
+    relayout(scalar, (), executor="emulator").backward()
+    assert scalar.grad == 1
+
+
+def test_sizes_that_follow_from_a_shape_are_compiled() -> None:
+    torch._dynamo.reset()
+    function = torch.compile(
+        lambda x: relayout(x, "(a b) c -> b (c a)", b=x.shape[0] // 2, executor="emulator"),
+        backend="aot_eager",
+        fullgraph=True,
+        dynamic=True,
+    )
+    for rows in (4, 10):
+        x = torch.randn(rows, 3)
+        assert function(x).equal(x.reshape(2, rows // 2, 3).permute(1, 2, 0).reshape(rows // 2, 6))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -56,6 +57,9 @@ def relayout(
         return _remembered(array, axes, out, stream, executor, sizes)
     except _UnknownError:
         pass
+    if not isinstance(axes, str):
+        with suppress(TypeError):  # what it then is, its check says
+            axes = tuple(axes)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
@@ -83,7 +87,7 @@ def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes
 def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
     source = array_of("array", array)
     moved = rearrangement(axes, source.shape, sizes)
-    chosen = _executor(source, executor)
+    chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
     destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
     if stream is None and source.device is not None:
@@ -97,16 +101,6 @@ def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None,
             launch(source.pointer, destination.pointer, stream)
             _remember(array, axes, out, executor, sizes, _Ready.of(launch, movement, moved, source, destination))
     return source.framework.made(array, result, stream) if out is None else out
-
-
-def _executor(source: Array, executor: str | None) -> str:
-    if source.device is None:
-        return choose_executor(executor)
-    if executor not in (None, "cuda"):
-        raise RequestError(
-            f"executor={executor!r}: the array is {source.place}; copy it to the host to run it on the emulator"
-        )
-    return "cuda"
 
 
 def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:

@@ -104,8 +104,8 @@ def _text(outcome: Outcome, axes: str, destination: Path) -> str:
         f"{outcome.dtype}{list(outcome.shape)} by {axes} to {list(outcome.result_shape)}, {outcome.bytes} bytes, "
         f"{pieces}, {outcome.target}",
         f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {outcome.gb_per_s:.2f} GB/s",
-        f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.2f} GB/s",
+        f"({how}): {outcome.gb_per_s:.4g} GB/s",
+        f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.4g} GB/s",
         f"verified: {outcome.verified}",
         f"wrote {shown(destination)}",
     )

@@ -19,7 +19,7 @@ from tilecopy_core.cli.output import output_file
 from tilecopy_core.layout import row_major
 
 from .arrays import array_of
-from .host import EMULATED_TARGET, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu
+from .host import EMULATED_TARGET, NEVER_WRITTEN, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu
 from .movement import Movement, movement_of
 from .patterns import rearrangement
 
@@ -29,8 +29,6 @@ Progress = Callable[[int, int], None]
 _TIMED_RUNS = 3
 _EMULATED_BYTES = 1 << 26
 """Both sides of a piece on the emulator: little enough that progress is seen."""
-_NEVER_WRITTEN = 0xA5
-"""What a result is filled with before the emulator writes it."""
 
 
 @attrs.frozen(eq=False)
@@ -137,7 +135,7 @@ class Pieces(Sequence[Any]):
         wanted = self._words.transpose(axes)[box]
         result = np.empty(wanted.shape, wanted.dtype)
         flat = result.reshape(-1).view(np.uint8)
-        flat.fill(_NEVER_WRITTEN)
+        flat.fill(NEVER_WRITTEN)
         self.seconds[index] = move_piece(
             wanted.transpose(np.argsort(axes)),
             result,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -117,13 +116,27 @@ class CuPy(Framework):
         return cupy.cuda.get_current_stream(device).ptr
 
 
+class JaxMemory:
+    """A JAX array on a GPU as the CUDA array interface has it, which JAX itself offers for a few dtypes alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.dtype = array, array.dtype
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "strides": None,
+            "typestr": f"|V{array.dtype.itemsize}",
+            "data": (array.unsafe_buffer_pointer(), True),
+            "version": 3,
+        }
+
+
 class Jax(Framework):
     """Arrays that nobody may change: the result is filled before anyone else sees it."""
 
     name = "JAX"
 
     def seen(self, where: str, array: Any) -> Any:
-        """The array, computed; where it is in host memory, as a NumPy array of the same memory."""
+        """The memory of the array, computed: a NumPy array where it is the host's."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
@@ -134,7 +147,14 @@ class Jax(Framework):
                 f"{where}: it is spread over {len(devices)} devices; pass its addressable_shards one by one"
             )
         array.block_until_ready()
-        return np.asarray(array) if next(iter(devices)).platform == "cpu" else array
+        if next(iter(devices)).platform == "cpu":
+            return np.asarray(array)
+        order = getattr(getattr(getattr(array, "format", None), "layout", None), "major_to_minor", None)
+        if order is not None and tuple(order) != tuple(range(array.ndim)):
+            raise RequestError(
+                f"{where}: JAX keeps its dimensions in the order {tuple(order)}; only row-major ones are taken"
+            )
+        return JaxMemory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
         """Zeros on the device (JAX has nothing emptier), or a NumPy array that becomes the result."""
@@ -142,14 +162,15 @@ class Jax(Framework):
             return np.empty(tuple(shape), dtype)
         import jax
 
-        return jax.numpy.zeros(tuple(shape), dtype, device=next(iter(array.devices()))).block_until_ready()
+        device = next(iter(array.array.devices()))
+        return jax.numpy.zeros(tuple(shape), dtype, device=device).block_until_ready()
 
     def made(self, array: Any, result: Any, stream: Any) -> Any:
         """The result when it is there: JAX knows nothing of the stream."""
         import jax
 
         if isinstance(result, np.ndarray):
-            return jax.device_put(result, jax.devices("cpu")[0])
+            return jax.device_put(result, next(iter(array.devices())))
         driver = executor_named("cuda").driver  # type: ignore[attr-defined]
         with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
             driver.call("cuStreamSynchronize", driver.api.CUstream(0 if stream is None else _pointer(stream)))
@@ -164,8 +185,7 @@ _NUMPY, _OTHER = NumPy(), Framework()
 _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax(), "jaxlib": Jax()}
 
 
-@lru_cache(maxsize=256)
-def framework_of(kind: Any) -> Framework:
+def framework_of(kind: type[Any]) -> Framework:
     """The framework whose arrays are of a type, or of a class that it is derived from."""
     if issubclass(kind, np.ndarray):
         return _NUMPY

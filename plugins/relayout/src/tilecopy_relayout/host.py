@@ -21,21 +21,27 @@ from .planner import plan_relayout
 EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
 """What is emulated where no target is named."""
-_NEVER_WRITTEN = 0xA5
-"""What device memory is filled with before a relayout into it is verified."""
+NEVER_WRITTEN = 0xA5
+"""What memory is filled with before a relayout into it is verified."""
 
 
-def choose_executor(name: str | None) -> str:
-    """The executor of host arrays: the one named, else ``cuda`` where there is a GPU, else ``emulator``.
+def choose_executor(name: str | None, device: int | None = None) -> str:
+    """The executor of an array: of host memory the one named, else ``cuda`` where there is a GPU, else ``emulator``.
+
+    Args:
+        name: as asked for, or None.
+        device: the GPU that the array is on, or None.
 
     Raises:
-        RequestError: there is none of that name.
+        RequestError: there is none of that name, or it does not reach the array.
     """
-    if name is None:
-        return "cuda" if executor_named("cuda").why_unavailable() is None else "emulator"
-    if name not in EXECUTORS:
+    if name not in (None, *EXECUTORS):
         raise RequestError(f"executor={name!r}: a relayout runs on 'cuda' or 'emulator'")
-    return name
+    if device is not None and name == "emulator":
+        raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
+    if device is not None or name is not None:
+        return name or "cuda"
+    return "cuda" if executor_named("cuda").why_unavailable() is None else "emulator"
 
 
 def target_of_gpu(device: int) -> str:
@@ -162,7 +168,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
         seconds = 0.0
         if timed_runs:
-            sides[1].fill(_NEVER_WRITTEN)
+            sides[1].fill(NEVER_WRITTEN)
             seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1)
         else:
             work()

@@ -18,7 +18,7 @@ import attrs
 from tilecopy_core import RequestError
 
 _TOKEN = re.compile(r"\s*(->|\.\.\.|[^\W\d]\w*|\d+|\S)")
-_PERMUTATION = re.compile(r"\s*-?\d+\s*(,\s*-?\d+\s*)*")
+_PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
 
 
@@ -115,7 +115,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
 def _permutation(axes: Any, rank: int) -> tuple[int, ...]:
     said = axes if isinstance(axes, str) else repr(axes)
     try:
-        given = [int(axis) for axis in axes.split(",")] if isinstance(axes, str) else list(axes)
+        given = [int(axis) for axis in axes.split(",") if axis.strip()] if isinstance(axes, str) else list(axes)
         if any(isinstance(axis, bool) for axis in given):
             raise TypeError
         order = [operator.index(axis) for axis in given]

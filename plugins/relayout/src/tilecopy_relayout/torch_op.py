@@ -13,6 +13,7 @@ import torch
 from tilecopy_core import RequestError
 
 from .api import relayout_tensor
+from .host import choose_executor
 from .patterns import rearrangement
 
 
@@ -26,6 +27,9 @@ def traced(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, s
         raise RequestError(
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
+    if not torch.compiler.is_compiling():
+        choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
+        rearrangement(axes, array.shape, sizes)
     text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
     if out is None:
         return _operate(array, text, sizes, executor or "")
