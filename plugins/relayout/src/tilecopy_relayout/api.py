@@ -287,8 +287,10 @@ def _torch_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
     def read(tensor: Any) -> tuple[Any, int]:
         if modes() or (tensor.requires_grad and records()):
             raise _UnknownError
-        key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
-        return key, tensor.data_ptr()
+        dtype = tensor.dtype
+        if tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
+            raise _UnknownError
+        return (tensor.shape, tensor.stride(), dtype, tensor.get_device()), tensor.data_ptr()
 
     return read
 
