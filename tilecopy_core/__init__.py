@@ -56,6 +56,7 @@ from .target import TARGETS, Target, target_of
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .export import cuda_header
     from .hookspecs import VariantPlugin, hookimpl
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .registry import Registry, default_registry
@@ -68,6 +69,7 @@ _LATER = {
     "Registry": "registry",
     "Value": "kernel",
     "VariantPlugin": "hookspecs",
+    "cuda_header": "export",
     "default_registry": "registry",
     "hookimpl": "hookspecs",
 }
@@ -136,6 +138,7 @@ __all__ = [
     "cby",
     "cbz",
     "cta",
+    "cuda_header",
     "default_registry",
     "dtype_of",
     "hookimpl",

@@ -1,0 +1,16 @@
+"""Copies and kernels that leave: functions of CUDA C++ (and of what other packages make of them), kernels in folders."""
+
+from .arguments import Argument, Number, Operand
+from .cuda import cuda_function, cuda_header
+from .function import Function, Move, function_of
+
+__all__ = [
+    "Argument",
+    "Function",
+    "Move",
+    "Number",
+    "Operand",
+    "cuda_function",
+    "cuda_header",
+    "function_of",
+]
