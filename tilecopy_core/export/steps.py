@@ -128,10 +128,12 @@ typedef unsigned long long uint64_t;
 
 namespace tilecopy {{
 
-// The address of shared memory as the copies take it.
+// The address of shared memory as the copies take it; computed once, where it is asked for.
 __device__ __forceinline__ uint32_t shared_address(const void* place)
 {{
-    return (uint32_t)__cvta_generic_to_shared(place);
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(place);
+    asm volatile("" : "+r"(address));  // else the compiler computes it again at every use
+    return address;
 }}
 
 // With TILECOPY_ASSERT defined, the copies hold their arguments against what was declared of them, and TILECOPY_FAIL(text)
