@@ -34,3 +34,39 @@ def compiled(source: str, arch: str = "compute_90", *defines: str, kind: str = "
     getattr(nvrtc, f"nvrtcGet{kind}")(program, made)
     nvrtc.nvrtcDestroyProgram(program)
     return made.rstrip(b"\0 ").decode() if kind == "PTX" else made
+
+
+def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int) -> None:
+    """Run a kernel of a cubin; arrays are copied to the GPU and back, integers are int32."""
+    import ctypes
+
+    from cuda.bindings import driver
+
+    def call(answer: Any) -> Any:
+        error, *rest = answer
+        assert error == driver.CUresult.CUDA_SUCCESS, driver.cuGetErrorName(error)[1]
+        return rest[0] if rest else None
+
+    call(driver.cuInit(0))
+    device = call(driver.cuDeviceGet(0))
+    call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
+    module = call(driver.cuModuleLoadData(cubin))
+    function = call(driver.cuModuleGetFunction(module, entry.encode()))
+    arrays, values = {}, []
+    for argument in arguments:
+        if isinstance(argument, int):
+            values.append(ctypes.c_int32(argument))
+            continue
+        arrays[id(argument)] = address = call(driver.cuMemAlloc(max(argument.nbytes, 1)))
+        call(driver.cuMemcpyHtoD(address, argument.ctypes.data, argument.nbytes))
+        values.append(ctypes.c_uint64(int(address)))
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    x, y, z = (*grid, 1, 1)[:3]
+    call(driver.cuLaunchKernel(function, x, y, z, block, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
+    call(driver.cuCtxSynchronize())
+    for argument in arguments:
+        if not isinstance(argument, int):
+            call(driver.cuMemcpyDtoH(argument.ctypes.data, arrays[id(argument)], argument.nbytes))
+            call(driver.cuMemFree(arrays[id(argument)]))
+    call(driver.cuModuleUnload(module))
+    call(driver.cuDevicePrimaryCtxRelease(device))

@@ -20,15 +20,16 @@ Key: TypeAlias = "Memory | Symbol | str"
 TID = "tid"
 """The last argument of every function: the index of the thread among those of the copy's CTA."""
 
-_RESERVED = frozenset(
+_WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl "
     "concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete "
     "do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable "
     "namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
     "requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw "
     "true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL".split()
+    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL"
 )
+_RESERVED = frozenset(_WORDS.split())
 """Words of C++ and CUDA that no argument or function can be called."""
 
 
@@ -84,7 +85,7 @@ class Number:
     def type(self) -> str:
         """``int32_t``, ``uint32_t`` or ``int64_t``: the first that holds all values."""
         if self.lower is not None and self.upper is not None:
-            if -(2**31) <= self.lower and self.upper < 2**31:
+            if self.lower >= -(2**31) and self.upper < 2**31:
                 return "int32_t"
             if self.lower >= 0 and self.upper < 2**32:
                 return "uint32_t"
@@ -113,7 +114,9 @@ def check_function_name(name: object, what: str = "the name of a function") -> s
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
         raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {name!r}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
-        raise RequestError(f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)")
+        raise RequestError(
+            f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"
+        )
     return name
 
 
@@ -149,11 +152,12 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
             Operand(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
         )
     symbols: dict[Key, list[Symbol]] = {}
-    for _, region in (*buffers[:2], *(("", value) for value in values), *buffers[2:]):
-        for value in _integers(region) if isinstance(region, Region) else (region,):
-            for found in _in_order(value):
-                if not is_thread_id(found):
-                    symbols.setdefault(key_of_symbol(found), []).append(found)
+    regions = [region for _, region in buffers]
+    both_sides = [value for region in regions[:2] for value in _integers(region)]
+    for value in (*both_sides, *values, *(value for region in regions[2:] for value in _integers(region))):
+        for found in _in_order(value):
+            if not is_thread_id(found):
+                symbols.setdefault(key_of_symbol(found), []).append(found)
     numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
     last = (cta_threads(plan) or MAX_CTA_THREADS) - 1
     both, options = operands[:2], operands[2:]

@@ -116,7 +116,9 @@ def _comment(function: Function) -> Iterator[str]:
     yield f"by {plan.variant} ({plan.package}): {plan.summary}"
     who = {"thread": "each thread that calls it copies by itself", "cta": f"all {request.scope.threads} threads"}
     together = who.get(request.scope.kind, f"all threads of a {request.scope.kind}")
-    yield f"Called by: {together}" + ("" if request.scope.kind == "thread" else ", together, with the same arguments but tid")
+    yield f"Called by: {together}" + (
+        "" if request.scope.kind == "thread" else ", together, with the same arguments but tid"
+    )
     for argument in function.arguments:
         yield f"  {argument.name}: {_told(argument)}"
     yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)

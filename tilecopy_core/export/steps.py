@@ -92,9 +92,7 @@ _ALL = "\n".join(
         "// Close this thread's group of bulk copies.",
         _step("bulk_commit", "", 90, _asm("cp.async.bulk.commit_group;")),
         "// Wait until at most N of this thread's newest bulk groups are unfinished.",
-        _step(
-            "bulk_wait", "", 90, _asm("cp.async.bulk.wait_group %0;", '"n"(N)'), template="template <int N> "
-        ),
+        _step("bulk_wait", "", 90, _asm("cp.async.bulk.wait_group %0;", '"n"(N)'), template="template <int N> "),
         "// The same for the reading of their sources only.",
         _step(
             "bulk_wait_read", "", 90, _asm("cp.async.bulk.wait_group.read %0;", '"n"(N)'), template="template <int N> "

@@ -14,7 +14,9 @@ def written_as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
         value: what is written.
         name_of: the variable of a symbol.
     """
-    return _written(value, lambda found: f"(int64_t){name_of(found)}", "tilecopy::quotient({}, {})", "tilecopy::remainder({}, {})")
+    return _written(
+        value, lambda found: f"(int64_t){name_of(found)}", "tilecopy::quotient({}, {})", "tilecopy::remainder({}, {})"
+    )
 
 
 def written_as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:

@@ -106,9 +106,7 @@ class Emitter:
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
-        return {
-            f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)
-        }
+        return {f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
 
     def declarations(self) -> list[str]:
         """The lines that declare all registers so far."""
