@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .export import cuda_header
     from .hookspecs import VariantPlugin, hookimpl
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
+    from .kernel.saved import load_kernel
     from .registry import Registry, default_registry
 
 
@@ -72,6 +73,7 @@ _LATER = {
     "cuda_header": "export",
     "default_registry": "registry",
     "hookimpl": "hookspecs",
+    "load_kernel": "kernel.saved",
 }
 """Names whose modules are imported when they are first asked for, to keep the import of this package short."""
 
@@ -143,6 +145,7 @@ __all__ = [
     "dtype_of",
     "hookimpl",
     "laneid",
+    "load_kernel",
     "m",
     "plan",
     "same",

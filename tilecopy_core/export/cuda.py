@@ -12,9 +12,9 @@ from ..memory import Buffer, Region
 from ..registry import Registry
 from ..target import Target
 from ..version import __version__
+from ..written import as_cpp
 from .arguments import Argument, Number, Operand, key_of_symbol
 from .function import Function, Move, function_of
-from .text import written_as_cpp
 
 ASSERT = "TILECOPY_ASSERT"
 """The macro under which arguments are held against what was declared of them."""
@@ -207,7 +207,7 @@ def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
     }
 
     def cpp(value: Int) -> str:
-        return written_as_cpp(value, lambda found: names.get(key_of_symbol(found), "tid"))
+        return as_cpp(value, lambda found: names.get(key_of_symbol(found), "tid"))
 
     for dim, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
         low, high = region.overhang(dim)
