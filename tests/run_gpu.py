@@ -35,7 +35,10 @@ def main() -> None:
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
     files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
-    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch", "bench_edges"):
+    files = [str(TESTS / f"test_{name}.py") for name in ("export", "export_examples")]
+    results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
+    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
+    for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
     if shutil.which("ncu") is not None:

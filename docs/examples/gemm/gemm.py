@@ -64,7 +64,9 @@ def source(n: int, k: int, *, by_hand: bool = False) -> str:
     """The whole CUDA C++ of the kernel for the divisibility that N and K have."""
     multiples = gcd(k, 8), gcd(n, 8)
     functions = [] if by_hand else [plan.cuda(name) for name, plan in copies(*multiples).items()]
-    hand = f"#define K_MULTIPLE {multiples[0]}\n#define N_MULTIPLE {multiples[1]}\n" + (HERE / "by_hand.cuh").read_text()
+    hand = (
+        f"#define K_MULTIPLE {multiples[0]}\n#define N_MULTIPLE {multiples[1]}\n" + (HERE / "by_hand.cuh").read_text()
+    )
     return "\n".join([tc.cuda_header(functions), hand if by_hand else "", (HERE / "gemm.cu").read_text()])
 
 
