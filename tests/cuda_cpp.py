@@ -36,6 +36,18 @@ def compiled(source: str, arch: str = "compute_90", *defines: str, kind: str = "
     return made.rstrip(b"\0 ").decode() if kind == "PTX" else made
 
 
+@cache
+def _context() -> Any:
+    """The first GPU's primary context, kept for the whole run."""
+    from cuda.bindings import driver
+
+    error, device = driver.cuDeviceGet(0)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    error, context = driver.cuDevicePrimaryCtxRetain(device)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    return context
+
+
 def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int) -> None:
     """Run a kernel of a cubin; arrays are copied to the GPU and back, integers are int32."""
     import ctypes
@@ -48,8 +60,7 @@ def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, blo
         return rest[0] if rest else None
 
     call(driver.cuInit(0))
-    device = call(driver.cuDeviceGet(0))
-    call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
+    call(driver.cuCtxSetCurrent(_context()))
     module = call(driver.cuModuleLoadData(cubin))
     function = call(driver.cuModuleGetFunction(module, entry.encode()))
     arrays, values = {}, []
@@ -69,4 +80,3 @@ def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, blo
             call(driver.cuMemcpyDtoH(argument.ctypes.data, arrays[id(argument)], argument.nbytes))
             call(driver.cuMemFree(arrays[id(argument)]))
     call(driver.cuModuleUnload(module))
-    call(driver.cuDevicePrimaryCtxRelease(device))

@@ -2,10 +2,11 @@
 
 from .arguments import Argument, Number, Operand
 from .cuda import cuda_function, cuda_header
-from .function import Function, Move, function_of
+from .function import BlockOperand, Function, Move, function_of
 
 __all__ = [
     "Argument",
+    "BlockOperand",
     "Function",
     "Move",
     "Number",

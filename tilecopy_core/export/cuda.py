@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ..dispatch import Plan
 from ..errors import RequestError
 from ..expr import Expr, Int
 from ..memory import Buffer, Region
-from ..registry import Registry
 from ..target import Target
 from ..version import __version__
 from ..written import as_cpp
-from .arguments import Argument, Number, Operand, key_of_symbol
-from .function import Function, Move, function_of
+from .arguments import Argument, Number, Operand, Plan, key_of_symbol
+from .function import Function, function_of
 
 ASSERT = "TILECOPY_ASSERT"
 """The macro under which arguments are held against what was declared of them."""
 
 
-def cuda_function(plan: Plan, name: str, registry: Registry | None = None) -> str:
+def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     """The text of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
@@ -36,7 +35,7 @@ def cuda_function(plan: Plan, name: str, registry: Registry | None = None) -> st
         "#endif",
         f"#if {_guard(target)}",
         "    asm volatile(",
-        *(f"        {_quoted(line)}" for line in _assembly(function)),
+        *(f"        {_quoted(line)}" for line in function.assembly("%")),
         f"        : {_constraints(function, outputs=True)}",
         f"        : {_constraints(function, outputs=False)}",
         '        : "memory");',
@@ -226,52 +225,13 @@ def _quoted(line: str) -> str:
     return f'"{escaped}\\n\\t"'
 
 
-def _operands(function: Function) -> dict[str | tuple[str, int], int]:
-    """The number of each operand of the block: outputs first, then inputs."""
-    outputs = [(move.argument, word) for move in function.outputs for word in move.words]
-    inputs: list[str | tuple[str, int]] = []
-    for move in function.inputs:
-        inputs += [(move.argument, word) for word in move.words] or [move.argument]
-    order = [*outputs, *(operand for operand in inputs if operand not in set(outputs))]
-    return {operand: number for number, operand in enumerate(order)}
-
-
-def _assembly(function: Function) -> Iterator[str]:
-    numbers = _operands(function)
-
-    def caller(move: Move) -> str:
-        if not move.words:
-            return f"%{numbers[move.argument]}"
-        found = [f"%{numbers[move.argument, word]}" for word in move.words]
-        return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
-
-    def own(line: str) -> str:
-        return line.replace("%", "%%")
-
-    yield "{"
-    yield from map(own, function.declarations)
-    for move in function.inputs:
-        yield f"{move.opcode} {own(move.register)}, {caller(move)};"
-    yield from map(own, function.body)
-    for move in function.outputs:
-        yield f"{move.opcode} {caller(move)}, {own(move.register)};"
-    yield "}"
-
-
 def _constraints(function: Function, *, outputs: bool) -> str:
     """The list of operands, each with its constraint and the C++ expression that it is."""
-    kinds = {argument.name: argument for argument in function.arguments}
-    written = {(move.argument, word) for move in function.outputs for word in move.words}
     found = []
-    for operand in _operands(function):
-        if (operand in written) != outputs:
-            continue
-        if isinstance(operand, tuple):
-            name, word = operand
+    for operand in function.block_outputs if outputs else function.block_inputs:
+        if operand.word is not None:
             constraint = ("+r" if operand in function.kept else "=r") if outputs else "r"
-            found.append(f'"{constraint}"({name}[{word}])')
-            continue
-        argument = kinds[operand]
-        wide = argument.bits == 64 if isinstance(argument, Number) else argument.buffer.space == "global"
-        found.append(f'"{"l" if wide else "r"}"({operand})')
+            found.append(f'"{constraint}"({operand.argument}[{operand.word}])')
+        else:
+            found.append(f'"{"l" if function.bits_of(operand) == 64 else "r"}"({operand.argument})')
     return ", ".join(found)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
-from ..dispatch import Plan
 from ..errors import PtxError
 from ..expr import Symbol
 from ..memory import Buffer, Memory
 from ..ptx import PtxBuilder, Register
 from ..ptx.emitter import Emitter
 from ..ptx.instructions import Needs, header_target
-from ..registry import Registry
 from ..scope import MAX_CTA_THREADS
 from ..target import Target, Version
 from .arguments import (
@@ -27,6 +26,7 @@ from .arguments import (
     Key,
     Number,
     Operand,
+    Plan,
     arguments_of,
     check_function_name,
     cta_threads,
@@ -54,6 +54,26 @@ class Move:
     argument: str
     words: tuple[int, ...] = ()
 
+    @property
+    def operands(self) -> tuple[BlockOperand, ...]:
+        """What the caller's side of it is."""
+        if not self.words:
+            return (BlockOperand(self.argument),)
+        return tuple(BlockOperand(self.argument, word) for word in self.words)
+
+
+@attrs.frozen
+class BlockOperand:
+    """An operand of the block: an argument, or one 32-bit word of a fragment.
+
+    Attributes:
+        argument: name of the function's argument.
+        word: of a fragment, which word.
+    """
+
+    argument: str
+    word: int | None = None
+
 
 @attrs.frozen(eq=False)
 class Function:
@@ -67,7 +87,7 @@ class Function:
         inputs: what is moved into them first.
         body: the instructions, one a line.
         outputs: what is moved back at the end, each into a word of a fragment.
-        kept: the words of fragments (argument, word) that the block may leave as they are: they are inputs too.
+        kept: the words of fragments that the block may leave as they are: they are inputs too.
         needs: what the instructions need together.
     """
 
@@ -78,7 +98,7 @@ class Function:
     inputs: tuple[Move, ...]
     body: tuple[str, ...]
     outputs: tuple[Move, ...]
-    kept: frozenset[tuple[str, int]]
+    kept: frozenset[BlockOperand]
     needs: Needs
 
     @property
@@ -90,6 +110,50 @@ class Function:
     def version(self) -> Version:
         """The lowest PTX ISA version that has them."""
         return header_target(self.needs, self.plan.request.target)[0]
+
+    @property
+    def block_outputs(self) -> tuple[BlockOperand, ...]:
+        """What the block writes, in the order in which operands are numbered."""
+        return tuple(operand for move in self.outputs for operand in move.operands)
+
+    @property
+    def block_inputs(self) -> tuple[BlockOperand, ...]:
+        """What it reads and does not write, numbered after the outputs."""
+        written = set(self.block_outputs)
+        found = (operand for move in self.inputs for operand in move.operands)
+        return tuple(operand for operand in found if operand not in written)
+
+    def bits_of(self, operand: BlockOperand) -> int:
+        """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
+        argument = next(a for a in self.arguments if a.name == operand.argument)
+        if isinstance(argument, Number):
+            return argument.bits
+        return 64 if argument.buffer.space == "global" else 32
+
+    def assembly(self, sign: str) -> list[str]:
+        """The lines of the block.
+
+        Args:
+            sign: what the surrounding language begins an operand's number with; elsewhere in the text it is doubled.
+        """
+        order = (*self.block_outputs, *self.block_inputs)
+        numbers = {operand: f"{sign}{number}" for number, operand in enumerate(order)}
+
+        def callers(move: Move) -> str:
+            found = [numbers[operand] for operand in move.operands]
+            return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
+
+        def own(line: str) -> str:
+            return line.replace(sign, sign * 2)
+
+        return [
+            "{",
+            *map(own, self.declarations),
+            *(f"{move.opcode} {own(move.register)}, {callers(move)};" for move in self.inputs),
+            *map(own, self.body),
+            *(f"{move.opcode} {callers(move)}, {own(move.register)};" for move in self.outputs),
+            "}",
+        ]
 
 
 class FunctionBindings:
@@ -159,7 +223,7 @@ class FunctionBindings:
         return emitter.blocks[0].once(("argument", key), move)
 
 
-def function_of(plan: Plan, name: str, registry: Registry | None = None) -> Function:
+def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     """A plan's copy as a function.
 
     Args:
@@ -193,12 +257,12 @@ def function_of(plan: Plan, name: str, registry: Registry | None = None) -> Func
     )
 
 
-def _kept(bindings: FunctionBindings, body: Sequence[str]) -> tuple[frozenset[tuple[str, int]], tuple[Move, ...]]:
+def _kept(bindings: FunctionBindings, body: Sequence[str]) -> tuple[frozenset[BlockOperand], tuple[Move, ...]]:
     """The words of written fragments that must be inputs too, and the inputs without those that need not be."""
     written = {move.register for move in bindings.outputs}
     overwritten = written & _written_first(body)
     inputs = tuple(move for move in bindings.inputs if move.register not in overwritten)
-    kept = {(m.argument, word) for m in bindings.outputs if m.register not in overwritten for word in m.words}
+    kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
     return frozenset(kept), inputs
 
 

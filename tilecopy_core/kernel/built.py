@@ -147,7 +147,7 @@ class BuiltKernel:
             RequestError: a parameter is of a kind that only this package's launch can fill.
             LaunchError: the folder cannot be written.
         """
-        from .saved import save_kernel
+        from .saving import save_kernel
 
         return save_kernel(self, folder)
 
