@@ -261,6 +261,7 @@ def test_a_header_takes_texts_of_functions_alone() -> None:
     text = tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda("load")
     for wrong, match in (
         (text, "a list"),
+        (3, "a list"),
         (["int x;"], "this is none"),
         ([text, text], "two functions are called load"),
         ([1], "a list"),

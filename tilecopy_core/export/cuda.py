@@ -59,7 +59,7 @@ def cuda_header(functions: Sequence[str]) -> str:
     Raises:
         RequestError: something else, or two functions of one name.
     """
-    if isinstance(functions, str) or not all(isinstance(text, str) for text in functions):
+    if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
         raise RequestError("cuda_header takes a list of the texts that plan.cuda(name) gives")
     names: list[str] = []
     for text in functions:

@@ -5,6 +5,7 @@ C = A @ B.T in float16 with float32 sums, any M, N, K; sizes that are multiples 
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from math import gcd
 from pathlib import Path
@@ -77,6 +78,8 @@ def grid(m: int, n: int) -> tuple[int, int]:
 
 def main() -> None:
     """A product with edges on every side, on the emulator."""
+    sys.path.insert(0, str(HERE.parent))
+    from nvrtc import compiled
     from tilecopy_emulator import run_ptx
 
     m, n, k = 150, 72, 88
@@ -86,24 +89,6 @@ def main() -> None:
     run_ptx(compiled(source(n, k)), [a, b, c, m, n, k], grid=grid(m, n), block=THREADS)
     wanted = a.astype(np.float32) @ b.astype(np.float32).T
     print(f"largest difference {np.abs(c - wanted).max():.4f} of values up to {np.abs(wanted).max():.1f}")
-
-
-def compiled(text: str) -> str:
-    """PTX of CUDA C++ by NVRTC (pip install nvidia-cuda-nvrtc)."""
-    from cuda.bindings import nvrtc
-
-    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"gemm.cu", 0, [], [])
-    options = [b"--gpu-architecture=compute_80", b"--std=c++17"]
-    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise RuntimeError(log.decode())
-    _, size = nvrtc.nvrtcGetPTXSize(program)
-    ptx = b" " * size
-    nvrtc.nvrtcGetPTX(program, ptx)
-    return ptx.rstrip(b"\0 ").decode()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from math import gcd
 from pathlib import Path
@@ -67,6 +68,8 @@ def expected(a: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """One step of an array with edges on every side."""
+    sys.path.insert(0, str(HERE.parent))
+    from nvrtc import compiled
     from tilecopy_emulator import run_ptx
 
     m, n = 70, 300
@@ -74,24 +77,6 @@ def main() -> None:
     b = np.zeros_like(a)
     run_ptx(compiled(source(n)), [a, b, m, n], grid=grid(m, n), block=THREADS)
     print(f"equal to NumPy: {np.array_equal(b, expected(a))}")
-
-
-def compiled(text: str) -> str:
-    """PTX of CUDA C++ by NVRTC (pip install nvidia-cuda-nvrtc)."""
-    from cuda.bindings import nvrtc
-
-    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"stencil.cu", 0, [], [])
-    options = [b"--gpu-architecture=compute_80", b"--std=c++17"]
-    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise RuntimeError(log.decode())
-    _, size = nvrtc.nvrtcGetPTXSize(program)
-    ptx = b" " * size
-    nvrtc.nvrtcGetPTX(program, ptx)
-    return ptx.rstrip(b"\0 ").decode()
 
 
 if __name__ == "__main__":
