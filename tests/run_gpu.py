@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -35,7 +36,12 @@ def main() -> None:
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
     files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
-    for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch", "bench_edges"):
+    files = [str(TESTS / f"test_{name}.py") for name in ("export", "export_examples", "launchers")]
+    if find_spec("numba") is not None:
+        files.append(str(TESTS.parent / "plugins" / "numba" / "tests"))
+    results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
+    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
+    for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))

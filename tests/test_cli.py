@@ -251,6 +251,17 @@ def test_ptx_assembles() -> None:
     assert assemblers.assemble(done.stdout, target_of("sm_90"), "ptxas")[:4] == b"\x7fELF"
 
 
+def test_cuda_prints_a_header_of_one_function() -> None:
+    words = ("cuda", "shared float16 [128, 64]", "global float16 [4096, 64] [bx*128 : bx*128+128, :]")
+    done = here(*words, "--name", "load_tile")
+    assert done.exit_code == 0
+    assert "void load_tile(uint32_t dst, const void* src, int32_t ctaid_x, int32_t tid = threadIdx.x)" in done.stdout
+    assert json.loads(here(*words, "--name", "f", "--json").stdout)["plans"][0]["variant"] == "gmem_smem"
+    refused = here(*words, "--name", "class")
+    assert refused.exit_code == 2 and "identifier of C++" in refused.stderr
+    assert here(*words).exit_code == 2
+
+
 def test_variants_and_doctor_list_what_is_there() -> None:
     rows = {row["name"]: row for row in json.loads(tilecopy("variants", "--json", TILECOPY_DISABLE="reg").stdout)}
     assert rows["gmem_smem"]["status"] == "ready" and rows["gmem_smem"]["package"] == "tilecopy-gmem-smem"
@@ -962,5 +973,5 @@ def test_help_and_version() -> None:
     assert here("--version").output.startswith("tilecopy, version ")
     nothing = here()
     assert nothing.exit_code == 2 and "Usage: tilecopy" in nothing.stderr and nothing.stdout == ""
-    for name in ("run", "plan", "ptx", "variants", "doctor"):
+    for name in ("run", "plan", "ptx", "cuda", "variants", "doctor"):
         assert name in here("--help").stdout and "--json" in here(name, "--help").stdout

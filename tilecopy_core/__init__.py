@@ -57,8 +57,10 @@ from .target import TARGETS, Target, target_of
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .export import cuda_header
     from .hookspecs import VariantPlugin, hookimpl
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
+    from .kernel.saved import load_kernel
     from .registry import Registry, default_registry
 
 
@@ -69,8 +71,10 @@ _LATER = {
     "Registry": "registry",
     "Value": "kernel",
     "VariantPlugin": "hookspecs",
+    "cuda_header": "export",
     "default_registry": "registry",
     "hookimpl": "hookspecs",
+    "load_kernel": "kernel.saved",
 }
 """Names whose modules are imported when they are first asked for, to keep the import of this package short."""
 
@@ -138,10 +142,12 @@ __all__ = [
     "cby",
     "cbz",
     "cta",
+    "cuda_header",
     "default_registry",
     "dtype_of",
     "hookimpl",
     "laneid",
+    "load_kernel",
     "m",
     "plan",
     "same",

@@ -134,6 +134,25 @@ class Plan:
                 f"(tilecopy_partition is the last that may decline); {plugin.source.advice}"
             )
 
+    def cuda(self, name: str, registry: Registry | None = None) -> str:
+        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for :func:`tilecopy_core.cuda_header`.
+
+        Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as
+        underscores), the options' buffers, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory
+        a shared address (``tilecopy::shared_address``), a fragment an array of 32-bit words by reference.
+
+        Args:
+            name: of the function.
+            registry: where the variant is looked up by its name; by default the process's.
+
+        Raises:
+            RequestError: the name is no identifier, or the copy cannot leave its kernel; the message says why.
+            PtxError: the variant needs something that is no operand of the copy.
+        """
+        from .export import cuda_function
+
+        return cuda_function(self, name, registry)
+
     def explain(self) -> str:
         """A readable table: the copy, the variant and why, the split, and why each other variant was not chosen."""
         rows = [

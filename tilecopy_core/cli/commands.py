@@ -17,6 +17,7 @@ from ..cache import ModuleCache
 from ..dispatch import Plan, plan
 from ..errors import RequestError, did_you_mean
 from ..executors import executors
+from ..export import cuda_header
 from ..kernel import KernelBuilder
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from ..layout import TileLayout
@@ -145,11 +146,11 @@ class _Words:
     outside: str | int | float | complex | None
 
 
-def _copy_in_words(command: Callable[[_Words], Answer]) -> Callable[..., Answer]:
-    """A command of one copy, with the options that describe it."""
+def _copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
+    """A command of one copy, with the options that describe it; its operands in some order."""
 
-    @click.argument("source")
-    @click.argument("destination")
+    @click.argument(first)
+    @click.argument(second)
     @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
     @click.option("--dst-layout", help="Layout of the destination buffer.")
     @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
@@ -167,7 +168,10 @@ def _copy_in_words(command: Callable[[_Words], Answer]) -> Callable[..., Answer]
     ) -> Answer:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         _check_names(variant=words["variant"])
-        return command(_Words(src, dst, parse_scope(scope), **words))
+        names = [field.name for field in attrs.fields(_Words)]
+        own = {word: value for word, value in words.items() if word not in names}
+        shared = {word: value for word, value in words.items() if word in names}
+        return command(_Words(src, dst, parse_scope(scope), **shared), **own)
 
     return described
 
@@ -210,6 +214,22 @@ def ptx_command(copy: _Words) -> Answer:
     getattr(getattr(kernel, copy.scope.kind), copy.op)(dst, src, variant=copy.variant, outside=copy.outside)
     built = kernel.build(target=copy.target)
     return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
+
+
+@tilecopy.command("cuda", short_help="Print one copy as a CUDA C++ header.")
+@click.option("--name", required=True, help="Name of the function.")
+@functools.partial(_copy_in_words, first="destination", second="source")
+def cuda_command(copy: _Words, name: str) -> Answer:
+    """Print a CUDA C++ header with one copy as a function; nothing to link.
+
+    DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
+
+    \b
+      tilecopy cuda "shared float16 [128, 64]" "global float16 [4096, 64] [bx*128 : bx*128+128, :]" --name load_tile
+    """
+    found = plan(copy.dst, copy.src, op=copy.op, scope=copy.scope, target=copy.target, variant=copy.variant)
+    text = cuda_header([found.cuda(name)])
+    return Answer({"cuda": text, "plans": [_plan_data(found)]}, lambda: text)
 
 
 def _declared(kernel: KernelBuilder, region: Region) -> Region:

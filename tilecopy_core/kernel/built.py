@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -135,6 +136,20 @@ class BuiltKernel:
         from ..assemblers import assemble
 
         return assemble(self.ptx, self.target, assembler)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``kernel.ptx`` and ``launch.json`` into a folder, for :func:`tilecopy_core.load_kernel` and other launchers.
+
+        The record holds the parameters in order (kind, type, size, and for arrays dtype, shape, strides and alignment),
+        block, grid, cluster, dynamic shared bytes and target; docs/export.md launches one from other libraries.
+
+        Raises:
+            RequestError: a parameter is of a kind that only this package's launch can fill.
+            LaunchError: the folder cannot be written.
+        """
+        from .saving import save_kernel
+
+        return save_kernel(self, folder)
 
     def origin_of(self, ptx_line: int) -> str:
         """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""

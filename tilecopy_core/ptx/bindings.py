@@ -22,7 +22,16 @@ POOL = "smem_pool"
 
 
 class Bindings(Protocol):
-    """What the index arithmetic asks for; every register is valid in the whole kernel or function."""
+    """What the index arithmetic asks for; every register is valid in the whole kernel or function.
+
+    Attributes:
+        mark: what the names of registers begin with; inside the text of a compiler whose registers are called ``%r0``
+            another one than ``%``.
+        holds_fragments: whether fragments hold values before the first instruction, which must then be kept.
+    """
+
+    mark: str
+    holds_fragments: bool
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """The 64-bit address of a global buffer."""
@@ -90,6 +99,9 @@ class KernelBindings:
         shared: where the shared buffers lie.
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
     """
+
+    mark = "%"
+    holds_fragments = False
 
     def __init__(self, shared: SharedPlan, scalars: Mapping[Symbol, tuple[str, str]] | None = None) -> None:
         self.shared = shared

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..errors import PtxError, did_you_mean
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
-from .operands import PREFIX, TYPE_BITS, Register
+from .operands import STEM, TYPE_BITS, Register
 
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
@@ -75,6 +75,7 @@ class Emitter:
 
     Attributes:
         target: the architecture; an instruction that it lacks is refused.
+        mark: what the names of registers begin with.
         needs: what the instructions so far need together.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
@@ -82,8 +83,9 @@ class Emitter:
         loose: whether text was among their operands, which nothing here has checked.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, mark: str = "%") -> None:
         self.target = target
+        self.mark = mark
         self.needs = Needs()
         self.blocks = [Block(0)]
         self.statement = 0
@@ -100,11 +102,16 @@ class Emitter:
             raise PtxError(f"register type {type!r} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
-        return Register(type, number)
+        return Register(type, number, self.mark)
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
-        return {f"{PREFIX[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
+        return {f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
+
+    def declarations(self) -> list[str]:
+        """The lines that declare all registers so far."""
+        counts = sorted(self.register_counts.items())
+        return [f".reg .{type} {self.mark}{STEM[type]}<{count}>;" for type, count in counts]
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""

@@ -61,7 +61,7 @@ class IndexEmitter(Emitter):
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
-        super().__init__(target)
+        super().__init__(target, bindings.mark)
         self.bindings = bindings
         self.tighter: dict[Symbol, Int] = {}
         self._bound: dict[Symbol, tuple[Register, int]] = {}

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from .bindings import POOL, SharedPlan
 from .builder import PtxBuilder
 from .instructions import Needs, header_target, merge
-from .operands import PREFIX
 
 
 def module_text(
@@ -42,7 +41,7 @@ def module_text(
     if cluster is not None:
         lines += [".explicitcluster", f".reqnctapercluster {', '.join(map(str, cluster))}"]
     lines.append("{")
-    lines += [f"\t.reg .{type} {PREFIX[type]}<{count}>;" for type, count in sorted(ptx.register_counts.items())]
+    lines += [f"\t{line}" for line in ptx.declarations()]
     if not shared.dynamic:
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")

@@ -9,15 +9,23 @@ from ..errors import PtxError
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
 
-PREFIX = {"pred": "%p", "b16": "%rs", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%fd"}
+STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "fd"}
+"""Register types and what names of theirs have between mark and number."""
 
 
 @attrs.frozen(repr=False)
 class Register:
-    """A virtual register."""
+    """A virtual register.
+
+    Attributes:
+        type: a key of :data:`TYPE_BITS`.
+        number: counted for each type.
+        mark: what the name begins with.
+    """
 
     type: str
     number: int
+    mark: str = "%"
 
     @property
     def bits(self) -> int:
@@ -25,7 +33,7 @@ class Register:
         return TYPE_BITS[self.type]
 
     def __str__(self) -> str:
-        return f"{PREFIX[self.type]}{self.number}"
+        return f"{self.mark}{STEM[self.type]}{self.number}"
 
     __repr__ = __str__
 

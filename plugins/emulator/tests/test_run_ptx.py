@@ -524,3 +524,32 @@ def test_what_is_not_known_is_refused_with_its_line(line, part):
     assert error.value.line == 7
     assert "PTX line 7" in str(error.value)
     assert part in str(error.value)
+
+
+def test_copies_land_while_several_threads_have_read_other_bytes() -> None:
+    """Reads of one byte by several threads are remembered beside the copies in flight."""
+    text = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b) {
+    .reg .b32 %r<6>; .reg .b64 %d<3>;
+    .shared .align 16 .b8 s[256]; .shared .align 16 .b8 t[256];
+    ld.param.u64 %d0, [a]; ld.param.u64 %d1, [b];
+    mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r2, t;
+    mad.lo.u32 %r1, %r0, 4, %r1; mad.lo.u32 %r2, %r0, 4, %r2;
+    mad.wide.u32 %d0, %r0, 4, %d0; mad.wide.u32 %d1, %r0, 4, %d1;
+    st.shared.u32 [%r1], %r0;
+    bar.sync 0;
+    cp.async.ca.shared.global [%r2], [%d0], 4;
+    cp.async.commit_group;
+    ld.shared.u32 %r3, [s+8];
+    cp.async.wait_group 0;
+    ld.shared.u32 %r4, [%r2];
+    add.u32 %r4, %r4, %r3;
+    st.global.u32 [%d1], %r4;
+    ret;
+}
+"""
+    a, b = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    run_ptx(text, [a, b], grid=1, block=64)
+    assert np.array_equal(b, a + 2)

@@ -329,9 +329,9 @@ class Shadow:
         flying = in_flight(actor)
         if writes is not None:
             here = self.writer[writes] == flying
-            self.writer[writes[here]] = stamps
-        if self.count:
-            mine = self._stamp[: self.count] == flying
+            self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
+        mine = self._stamp[: self.count] == flying
+        if mine.any():  # what reads here lands for one actor
             self._stamp[: self.count][mine] = stamps
 
     def forget(self, cells: Any) -> None:

@@ -1,0 +1,29 @@
+"""tilecopy's copies in Numba-CUDA kernels, inlined.
+
+``device_function(plan)`` gives a function that a ``@cuda.jit`` kernel calls with the copy's operands; the names beside it are
+the steps that complete copies.
+"""
+
+from .copies import device_function
+from .steps import (
+    cluster_sync,
+    cp_async_commit,
+    cp_async_wait,
+    fence_mbarrier_init,
+    fence_proxy_async,
+    mbarrier_arrive_expect_tx,
+    mbarrier_init,
+    mbarrier_wait,
+)
+
+__all__ = [
+    "cluster_sync",
+    "cp_async_commit",
+    "cp_async_wait",
+    "device_function",
+    "fence_mbarrier_init",
+    "fence_proxy_async",
+    "mbarrier_arrive_expect_tx",
+    "mbarrier_init",
+    "mbarrier_wait",
+]

@@ -1,0 +1,107 @@
+"""The steps around copies: what completes them, and the fences and barriers that bulk copies need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from llvmlite import ir
+from numba.core.errors import TypingError
+from numba.cuda import types
+from numba.cuda.extending import intrinsic as _intrinsic
+
+_WORD = ir.IntType(32)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def intrinsic(definition: _F) -> _F:
+    """Numba's decorator, for the type checkers."""
+    return cast("_F", _intrinsic(definition))
+
+
+def _assembly(context: Any, builder: Any, text: str, values: list[Any]) -> Any:
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    constraints = ",".join([*["r"] * len(values), "~{memory}"])
+    builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), values)
+    return context.get_dummy_value()
+
+
+def _of_nothing(text: str) -> Any:
+    """What writes one instruction that has no operands."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _assembly(context, builder, text, [])
+
+    return types.void(), generate
+
+
+def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
+    """What writes an instruction on an mbarrier (an array in shared memory, or its address) and an integer."""
+    barrier, number = kinds
+    if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
+        raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, not {kinds}")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = values[0]
+        if isinstance(barrier, types.Array):
+            data = context.make_array(barrier)(context, builder, value=place).data
+            shared = builder.addrspacecast(data, ir.PointerType(data.type.pointee, 3))
+            place = builder.ptrtoint(shared, _WORD)
+        else:
+            place = context.cast(builder, place, barrier, types.uint32)
+        return _assembly(context, builder, text, [place, context.cast(builder, values[1], number, types.uint32)])
+
+    return types.void(*kinds), generate
+
+
+@intrinsic
+def cp_async_commit(typingctx: Any) -> Any:
+    """Close a group of this thread's ``cp.async``."""
+    return _of_nothing("cp.async.commit_group;")
+
+
+@intrinsic
+def cp_async_wait(typingctx: Any, pending: Any) -> Any:
+    """Wait until at most ``pending`` (a constant) of this thread's newest groups are unfinished."""
+    if not isinstance(pending, types.IntegerLiteral):
+        raise TypingError(f"cp_async_wait takes a constant number of groups, not {pending}")
+    _, generate = _of_nothing(f"cp.async.wait_group {pending.literal_value};")
+    return types.void(pending), generate
+
+
+@intrinsic
+def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
+    """An mbarrier for ``count`` arrivals a phase; by one thread, then ``fence_mbarrier_init`` and a barrier."""
+    return _of_barrier("mbarrier.init.shared.b64 [$0], $1;", (mbarrier, count), "mbarrier_init")
+
+
+@intrinsic
+def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any:
+    """Announce the bytes that copies complete in this phase, and arrive once."""
+    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+    return _of_barrier(text, (mbarrier, nbytes), "mbarrier_arrive_expect_tx")
+
+
+@intrinsic
+def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
+    """Wait until the phase of a parity (0 for the first) has completed."""
+    text = "{ .reg .pred tc_p; $$wait: mbarrier.try_wait.parity.shared::cta.b64 tc_p, [$0], $1; @!tc_p bra $$wait; }"
+    return _of_barrier(text, (mbarrier, parity), "mbarrier_wait")
+
+
+@intrinsic
+def fence_proxy_async(typingctx: Any) -> Any:
+    """Order generic accesses of shared memory before those of the async proxy (bulk copies)."""
+    return _of_nothing("fence.proxy.async.shared::cta;")
+
+
+@intrinsic
+def fence_mbarrier_init(typingctx: Any) -> Any:
+    """Make ``mbarrier_init`` visible to the cluster; a barrier follows."""
+    return _of_nothing("fence.mbarrier_init.release.cluster;")
+
+
+@intrinsic
+def cluster_sync(typingctx: Any) -> Any:
+    """All threads of the cluster."""
+    return _of_nothing("barrier.cluster.arrive; barrier.cluster.wait;")

@@ -1,0 +1,115 @@
+"""The CUDA C++ examples on a GPU, in one run: `python tests/benchmarks/bench_export.py` (needs torch and NVRTC).
+
+The GEMM beside the same kernel with copies written by hand, and torch; the stencil beside torch's copy_ of the same array.
+Exit status 1 where a result is wrong, the GEMM is below 0.9 of the hand-written one, or the stencil below 0.9 of the copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_round_trip import median_seconds
+from cuda.bindings import driver
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "docs" / "examples" / name) for name in ("gemm", "stencil")] + [str(ROOT / "tests")]
+import gemm
+import stencil
+from cuda_cpp import compiled
+
+LEAST = 0.9
+
+
+def kernel_of(source: str, name: str) -> Callable[..., None]:
+    """A launch of a kernel: ``launch(grid, block, *arguments)``, tensors and int32 numbers."""
+    major, minor = torch.cuda.get_device_capability()
+    cubin = compiled(source, f"sm_{major}{minor}", kind="CUBIN")
+    torch.cuda.current_stream().synchronize()  # the context is there
+    error, module = driver.cuModuleLoadData(cubin)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    error, function = driver.cuModuleGetFunction(module, name.encode())
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+
+    def launch(grid: tuple[int, int], block: int, *arguments: Any) -> None:
+        values = [
+            ctypes.c_int32(each) if isinstance(each, int) else ctypes.c_uint64(each.data_ptr()) for each in arguments
+        ]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        stream = torch.cuda.current_stream().cuda_stream
+        (code,) = driver.cuLaunchKernel(function, *grid, 1, block, 1, 1, 0, stream, ctypes.addressof(pointers), 0)
+        assert code == driver.CUresult.CUDA_SUCCESS, code
+
+    return launch
+
+
+def gemms() -> bool:
+    """A table of TFLOP/s; whether the results are right and the speed is there."""
+    good = True
+    print(f"{'GEMM float16':<22}{'tilecopy':>10}{'by hand':>10}{'torch':>10}{'to hand':>9}   TFLOP/s")
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (4104, 4008, 4040), (1000, 3000, 5000), (777, 1001, 333)):
+        a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((m, k), (n, k)))
+        wanted = (a.float() @ b.float().T).half()
+        row = []
+        for by_hand in (False, True):
+            if by_hand and (k % 8 or n % 8):
+                row.append(float("nan"))
+                continue
+            launch = kernel_of(gemm.source(n, k, by_hand=by_hand), "gemm")
+            c = torch.full((m, n), float("nan"), device="cuda", dtype=torch.float16)
+
+            def work(
+                launch: Any = launch, c: Any = c, a: Any = a, b: Any = b, m: int = m, n: int = n, k: int = k
+            ) -> None:
+                launch(gemm.grid(m, n), gemm.THREADS, a, b, c, m, n, k)
+
+            work()
+            torch.cuda.synchronize()
+            if not torch.allclose(c, wanted, rtol=2e-3, atol=2e-2 * k**0.5 / 8):
+                print(f"wrong: {m} x {n} x {k}, by_hand={by_hand}, difference {(c - wanted).abs().max().item()}")
+                good = False
+            row.append(2e-12 * m * n * k / median_seconds(work))
+        row.append(2e-12 * m * n * k / median_seconds(lambda a=a, b=b: torch.matmul(a, b.T)))
+        ratio = row[0] / row[1]
+        good &= not ratio < LEAST
+        print(f"{f'{m} x {n} x {k}':<22}{row[0]:>10.1f}{row[1]:>10.1f}{row[2]:>10.1f}{ratio:>9.3f}")
+    return good
+
+
+def stencils() -> bool:
+    """A table of TB/s read and written; whether the results are right and the speed is there."""
+    good = True
+    print(f"\n{'stencil float32':<22}{'tilecopy':>10}{'copy_':>10}{'ratio':>9}   TB/s")
+    for m, n in ((16384, 16384), (16000, 20000), (12345, 12344)):
+        a, b = torch.rand((m, n), device="cuda"), torch.zeros((m, n), device="cuda")
+        launch = kernel_of(stencil.source(n), "stencil")
+
+        def work(launch: Any = launch, a: Any = a, b: Any = b, m: int = m, n: int = n) -> None:
+            launch(stencil.grid(m, n), stencil.THREADS, a, b, m, n)
+
+        work()
+        p = torch.nn.functional.pad(a, (1, 1, 1, 1))
+        wanted = 0.25 * ((p[:-2, 1:-1] + p[2:, 1:-1]) + (p[1:-1, :-2] + p[1:-1, 2:]))
+        if not torch.equal(b, wanted):
+            print(f"wrong: {m} x {n}")
+            good = False
+        del p, wanted
+        ours = 8e-12 * m * n / median_seconds(work)
+        copied = 8e-12 * m * n / median_seconds(lambda a=a, b=b: b.copy_(a))
+        good &= ours / copied >= LEAST
+        print(f"{f'{m} x {n}':<22}{ours:>10.2f}{copied:>10.2f}{ours / copied:>9.3f}")
+    return good
+
+
+def main() -> None:
+    """Both tables."""
+    results = [gemms(), stencils()]
+    raise SystemExit(not all(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""CUDA C++ in tests: compiled by NVRTC, assembled, counted, run on the emulator."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"no NVRTC: {error}; pip install nvidia-cuda-nvrtc")
+    return nvrtc
+
+
+def compiled(source: str, arch: str = "compute_90", *defines: str, kind: str = "PTX") -> Any:
+    """PTX (or, for an ``sm_`` architecture and ``kind="CUBIN"``, machine code) of CUDA C++; AssertionError with the log."""
+    nvrtc = _nvrtc()
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"test.cu", 0, [], [])
+    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", *(f"-D{each}".encode() for each in defines)]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode() + source
+    _, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
+    made = b" " * size
+    getattr(nvrtc, f"nvrtcGet{kind}")(program, made)
+    nvrtc.nvrtcDestroyProgram(program)
+    return made.rstrip(b"\0 ").decode() if kind == "PTX" else made
+
+
+@cache
+def _context() -> Any:
+    """The first GPU's primary context, kept for the whole run."""
+    from cuda.bindings import driver
+
+    error, device = driver.cuDeviceGet(0)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    error, context = driver.cuDevicePrimaryCtxRetain(device)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    return context
+
+
+def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int) -> None:
+    """Run a kernel of a cubin; arrays are copied to the GPU and back, integers are int32."""
+    import ctypes
+
+    from cuda.bindings import driver
+
+    def call(answer: Any) -> Any:
+        error, *rest = answer
+        assert error == driver.CUresult.CUDA_SUCCESS, driver.cuGetErrorName(error)[1]
+        return rest[0] if rest else None
+
+    call(driver.cuInit(0))
+    call(driver.cuCtxSetCurrent(_context()))
+    module = call(driver.cuModuleLoadData(cubin))
+    function = call(driver.cuModuleGetFunction(module, entry.encode()))
+    arrays, values = {}, []
+    for argument in arguments:
+        if isinstance(argument, int):
+            values.append(ctypes.c_int32(argument))
+            continue
+        arrays[id(argument)] = address = call(driver.cuMemAlloc(max(argument.nbytes, 1)))
+        call(driver.cuMemcpyHtoD(address, argument.ctypes.data, argument.nbytes))
+        values.append(ctypes.c_uint64(int(address)))
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    x, y, z = (*grid, 1, 1)[:3]
+    call(driver.cuLaunchKernel(function, x, y, z, block, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
+    call(driver.cuCtxSynchronize())
+    for argument in arguments:
+        if not isinstance(argument, int):
+            call(driver.cuMemcpyDtoH(argument.ctypes.data, arrays[id(argument)], argument.nbytes))
+            call(driver.cuMemFree(arrays[id(argument)]))
+    call(driver.cuModuleUnload(module))

@@ -1,0 +1,270 @@
+"""Copies as functions of CUDA C++: their form, their cost, and what they move, compiled by NVRTC and run on the emulator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import drawn_exports
+import exported
+import numpy as np
+import oracle
+import pytest
+from cuda_cpp import compiled, run_on_gpu
+from tilecopy_emulator import run_ptx
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout
+from tilecopy_core.assemblers import assemble
+
+sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
+import count_instructions
+
+# ------------------------------------------------------------------------------------------------------- cost
+
+
+@pytest.fixture
+def ptxas_of_pypi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ptxas of the wheel, which knows the PTX of the wheel's NVRTC."""
+    spec = find_spec("nvidia")
+    roots = (spec.submodule_search_locations or []) if spec is not None else []
+    found = [path.parent for root in roots for path in Path(root).glob("*/bin/ptxas")]
+    if not found:
+        pytest.skip("no ptxas: pip install nvidia-cuda-nvcc")
+    monkeypatch.setenv("PATH", f"{found[0]}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("ptxas_of_pypi")
+@pytest.mark.parametrize("name", exported.PAIRS)
+def test_an_exported_copy_costs_what_our_own_kernel_costs(name: str) -> None:
+    tool = count_instructions.cuobjdump()
+    if tool is None:
+        pytest.skip("no cuobjdump: pip install nvidia-cuda-cuobjdump")
+    pair = exported.PAIRS[name]()
+    text = compiled(pair.source, "compute_90a")
+    assert ".maxntid 128, 1, 1" in text and ".reqntid 128, 1, 1" in pair.ours.ptx
+    # C++ cannot say .reqntid as our kernels do, which saves ptxas an election around a bulk copy: once as each is, and
+    # once as the other is.
+    for ours, theirs in (
+        (pair.ours.ptx.replace(".reqntid", ".maxntid"), text),
+        (pair.ours.ptx, text.replace(".maxntid", ".reqntid")),
+    ):
+        cubins = [assemble(ptx, "sm_90a", "ptxas") for ptx in (ours, theirs)]
+        instructions = [count_instructions.count(cubin, tool) for cubin in cubins]
+        registers = [exported.registers(cubin, tool) for cubin in cubins]
+        print(f"{name}: instructions {instructions}, registers {registers} (ours, exported)")
+        assert instructions[1] <= instructions[0] + 2 and registers[1] <= registers[0] + 2
+
+
+@pytest.mark.parametrize("name", exported.PAIRS)
+def test_kernels_with_exported_copies_run_as_ours_do(name: str) -> None:
+    pair = exported.PAIRS[name]()
+    a = oracle.random_array(pair.shape, "uint16")
+    mine, other = np.zeros_like(a), np.zeros_like(a)
+    pair.ours(a.view("float16"), mine.view("float16"), *pair.numbers, executor="emulator")
+    run_ptx(compiled(pair.source), [a, other, *pair.numbers], grid=pair.grid, block=pair.threads, cluster=pair.cluster)
+    assert np.array_equal(mine, a) and np.array_equal(other, a)
+
+
+# ------------------------------------------------------------------------------------------------- what they move
+
+DRAWN, BATCH = 200, 20
+
+
+@cache
+def drawn() -> list[drawn_exports.Case]:
+    return drawn_exports.drawn(DRAWN)
+
+
+def test_the_drawn_copies_are_of_every_variant_and_write_something() -> None:
+    variants = {variant for case in drawn() for variant in case.variants}
+    assert variants == {"gmem_smem", "reg", "ldgsts", "dsmem", "ragged", "ragged_async"}
+    written = [not np.array_equal(case.b, case.expected) for case in drawn()]
+    assert sum(written) > 0.9 * DRAWN
+
+
+@pytest.mark.parametrize("first", range(0, DRAWN, BATCH))
+def test_drawn_copies_equal_numpy_on_the_emulator(first: int) -> None:
+    cases = drawn()[first : first + BATCH]
+    source = drawn_exports.source_of(cases)
+    asserting = ("TILECOPY_ASSERT", "TILECOPY_FAIL(text)=__trap()") if first % (2 * BATCH) else ()
+    ptx = compiled(source, "compute_90", *asserting)
+    for case in cases:
+        b = case.b.copy()
+        run_ptx(
+            ptx, [case.a, b, *case.numbers], entry=case.name, grid=case.grid, block=case.block, cluster=case.cluster
+        )
+        assert oracle.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
+
+
+@pytest.mark.parametrize("first", range(0, DRAWN, BATCH))
+def test_drawn_copies_equal_numpy_on_the_gpu(gpu: str, first: int) -> None:
+    if int(gpu[3:]) < 90:
+        pytest.skip(f"the copies are for sm_90, the GPU is {gpu}")
+    cases = drawn()[first : first + BATCH]
+    cubin = compiled(drawn_exports.source_of(cases), gpu, kind="CUBIN")
+    for case in cases:
+        b = case.b.copy()
+        run_on_gpu(cubin, case.name, [case.a, b, *case.numbers], grid=case.grid, block=case.block)
+        assert oracle.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
+
+
+# ------------------------------------------------------------------------------------------------------- the form
+
+
+def tile_of(**more: object) -> tuple[tc.Buffer, tc.Buffer]:
+    a = tc.Buffer((4096, 64), "float16", space="global", name="A")
+    return a, tc.Buffer((128, 64), "float16", space="shared", name="tile", **more)
+
+
+def signature(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("__device__"))
+
+
+def test_arguments_stand_in_the_order_that_is_documented() -> None:
+    k = tc.KernelBuilder("k", threads=64)
+    m = k.size("M", multiple_of=8)
+    a = k.param("A", (m, 64), "float32")
+    tile = k.shared((64, 64), "float32", name="tile")
+    i = k.scalar("i", "int64", upper=2**40)
+    k.cta.copy(tile[:, :], a[k.block_id("y") * 64 + i : k.block_id("y") * 64 + i + 64, :], outside="zero")
+    text = k.build(target="sm_80").plans[0].cuda("load")
+    assert signature(text) == (
+        "__device__ __forceinline__ void load(uint32_t tile, const void* A, int32_t ctaid_y, int64_t i, int32_t M, "
+        "int32_t tid = threadIdx.x)"
+    )
+
+
+def test_fragments_are_arrays_of_words_by_reference() -> None:
+    a, _ = tile_of()
+    for dtype, words in (("float16", 4), ("float64", 16)):
+        layout = TileLayout(S[(32, 8) : (1 @ tc.laneid, 1)])
+        fragment = tc.Buffer((32, 8), dtype, space="local", layout=layout, name="f")
+        a = tc.Buffer((32, 8), dtype, space="global", name="A")
+        load = tc.plan(fragment[:, :], a[:, :], scope=tc.warp(), target="sm_80").cuda("load")
+        store = tc.plan(a[:, :], fragment[:, :], scope=tc.warp(), target="sm_80").cuda("store")
+        assert signature(load).startswith(
+            f"__device__ __forceinline__ void load(uint32_t (&f)[{words}], const void* A, "
+        )
+        assert signature(store).startswith(
+            f"__device__ __forceinline__ void store(void* A, const uint32_t (&f)[{words}], "
+        )
+        assert '"=r"(f[0])' in load and '"r"(f[0])' in store  # what is overwritten is not read
+
+
+def test_a_fragment_that_may_be_left_as_it_is_goes_in_too() -> None:
+    fragment = tc.Buffer(
+        (32, 8), "float16", space="local", layout=TileLayout(S[(32, 8) : (1 @ tc.laneid, 1)]), name="f"
+    )
+    a = tc.Buffer((30, 8), "float16", space="global", name="A")
+    text = tc.plan(fragment[:, :], a[0:32, :], scope=tc.warp(), target="sm_80", outside="keep").cuda("load")
+    assert '"+r"(f[0])' in text
+
+
+def test_the_same_plan_gives_the_same_text() -> None:
+    a, tile = tile_of()
+    one, other = (tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_90a").cuda("f") for _ in range(2))
+    assert one == other
+
+
+def test_names_that_cpp_does_not_take_are_changed_for_buffers_and_refused_for_functions() -> None:
+    a = tc.Buffer((128, 64), "float16", space="global", name="int")
+    tile = tc.Buffer((128, 64), "float16", space="shared", name="int")
+    plan = tc.plan(tile[:, :], a[:, :], scope=tc.cta(128), target="sm_80")
+    assert "(uint32_t int_, const void* int_2, " in signature(plan.cuda("f"))
+    for name in ("class", "1st", "a b", "", None, "__load", "a__b", "_Load"):
+        with pytest.raises(tc.RequestError, match="identifier of C|reserved to"):
+            plan.cuda(name)
+
+
+def test_an_architecture_without_the_instructions_leaves_a_name_to_be_resolved() -> None:
+    a, tile = tile_of()
+    text = tc.cuda_header(
+        [tc.plan(tile[:, :], a[0:128, :], op="copy_async", scope=tc.cta(128), target="sm_80").cuda("load")]
+    )
+    kernel = text + 'extern "C" __global__ void k(const void* A) { load(0, A); }'
+    assert "call.uni" not in compiled(kernel, "compute_80")
+    assert "tilecopy_load_needs_sm_80" in compiled(kernel, "compute_75").partition("call.uni")[2]
+
+
+def test_a_header_may_be_included_twice_beside_another() -> None:
+    a, tile = tile_of()
+    plan = tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80")
+    both = tc.cuda_header([plan.cuda("one")]) + tc.cuda_header([plan.cuda("two")])
+    assert ".entry k" in compiled(
+        both + 'extern "C" __global__ void k(const void* A) { one(0, A); two(0, A); }', "compute_80"
+    )
+    assert ".entry k" in compiled(
+        tc.cuda_header([]) + 'extern "C" __global__ void k() { tilecopy::cp_async_wait<3>(); }', "compute_80"
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "holds"),
+    [((0, 0), True), ((2, 8), True), ((3, 8), False), ((0, 4), False), ((2, 24), False), ((-1, 0), False)],
+)
+def test_what_was_declared_is_asserted_under_the_macro(numbers: tuple[int, int], holds: bool) -> None:
+    a = tc.Buffer((160, 64), "float16", space="global", name="A")
+    _, tile = tile_of()
+    bx, n = tc.symbol("bx", upper=2), tc.symbol("n", upper=64, multiple_of=8)
+    load = tc.plan(tile[:, :], a[bx * 8 + n : bx * 8 + n + 128, :], scope=tc.cta(128), target="sm_80")
+    source = tc.cuda_header([load.cuda("load")])
+    source += """extern "C" __global__ void k(const void* A, int bx, int n) {
+        __shared__ __align__(128) char tile[16384]; load(tilecopy::shared_address(tile), A, bx, n); }"""
+    ptx = compiled(source, "compute_80", "TILECOPY_ASSERT", "TILECOPY_FAIL(text)=__trap()")
+    arguments = [np.zeros((160, 64), "float16"), *numbers]
+    if holds:
+        run_ptx(ptx, arguments, grid=1, block=128)
+        return
+    with pytest.raises(tc.HazardError) as caught:
+        run_ptx(ptx, arguments, grid=1, block=128)
+    assert caught.value.kind == "trap"
+    assert "printf" not in source or "vprintf" in compiled(source, "compute_80", "TILECOPY_ASSERT")
+
+
+# ------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_a_copy_to_tensor_memory_cannot_leave_its_kernel() -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    tile = k.shared((32, 16), "uint8", name="tile")
+    t = k.tmem(
+        (32, 16),
+        "uint8",
+        layout=TileLayout(S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + tc.R[4 : 32 @ tc.TLane]),
+        name="T",
+    )
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(t)
+    k.cta_sync()
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(t[:, :], tile[:, :])
+    plan = k.build(target="sm_100a").plans[0]
+    with pytest.raises(
+        tc.RequestError, match="destination T is in tensor memory, and such a copy cannot leave its kernel"
+    ):
+        plan.cuda("send")
+
+
+def test_options_that_a_kernel_needs_are_needed_here_too() -> None:
+    here, there = (tc.Buffer((32, 64), "float16", space="shared", name=name) for name in ("here", "there"))
+    plan = tc.plan(there[:, :], here[:, :], op="copy_async", scope=tc.thread(), target="sm_90")
+    with pytest.raises(tc.RequestError, match="option mbar"):
+        plan.cuda("send")
+
+
+def test_a_header_takes_texts_of_functions_alone() -> None:
+    a, tile = tile_of()
+    text = tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda("load")
+    for wrong, match in (
+        (text, "a list"),
+        (3, "a list"),
+        (["int x;"], "this is none"),
+        ([text, text], "two functions are called load"),
+        ([1], "a list"),
+    ):
+        with pytest.raises(tc.RequestError, match=match):
+            tc.cuda_header(wrong)

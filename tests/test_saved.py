@@ -1,0 +1,194 @@
+"""Kernels that were saved and loaded again: the same launches, the same refusals, and what other launchers read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import demos
+import kernels
+import numpy as np
+import oracle
+import pytest
+from tilecopy_emulator import run_ptx
+
+import tilecopy_core as tc
+
+
+def sized() -> tc.BuiltKernel:
+    """Sizes, a scalar with bounds of sizes, a grid made of sizes, starts that are checked at launch."""
+    k = tc.KernelBuilder("sized", threads=64)
+    m, n = k.size("M", multiple_of=8, upper=2**20), k.size("N", multiple_of=64)
+    a, b = k.param("A", (m, n), "float32"), k.param("B", (2 * m, n), "float32")
+    first = k.scalar("first", upper=4096)
+    tile = k.shared((8, 64), "float32", name="tile")
+    bx, by = k.block_id("x"), k.block_id("y")
+    columns = slice(bx * 64, bx * 64 + 64)
+    k.cta.copy(tile[:, :], a[by * 8 : by * 8 + 8, columns])
+    k.cta_sync()
+    k.cta.copy(b[by * 8 + first * 8 : by * 8 + first * 8 + 8, columns], tile[:, :])
+    return k.build(target="sm_80", grid=(n // 64, m // 8))
+
+
+def gather() -> tc.BuiltKernel:
+    """Rows by index, checked by the emulator."""
+    k = tc.KernelBuilder("gather", threads=32)
+    n = k.size("n")
+    a, rows = k.param("A", (n, 32), "float32"), k.param("rows", (8,), "int32")
+    b = k.param("B", (8, 32), "float32")
+    tile = k.shared((32,), "float32", name="tile")
+    for i in k.range(8):
+        row = k.index(k.load(rows[i]), lower=0, upper=n - 1)
+        k.cta.copy(tile[:], a[row, :])
+        k.cta_sync()
+        k.cta.copy(b[i, :], tile[:])
+        k.cta_sync()
+    return k.build(target="sm_80", grid=1)
+
+
+MADE: dict[str, Callable[[], tc.BuiltKernel]] = {
+    "sized": sized,
+    "gather": gather,
+    "dynamic shared": lambda: kernels.round_trip((512, 256), (256, 128), "float32"),
+    "cluster": demos.dsmem,
+    "tensor memory": demos.tcgen05_cp,
+    "edges": lambda: kernels.tiles((100, 72), (16, 64), halo=1),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_loaded_kernel_is_the_one_that_was_saved(name: str, tmp_path: Path) -> None:
+    kernel = MADE[name]()
+    assert kernel.save(tmp_path / "one" / "deep") == tmp_path / "one" / "deep"
+    loaded = tc.load_kernel(tmp_path / "one" / "deep")
+    for field in (
+        "name",
+        "ptx",
+        "target",
+        "threads",
+        "written",
+        "cluster",
+        "shared_bytes",
+        "allocations",
+    ):
+        assert getattr(loaded, field) == getattr(kernel, field)
+    assert loaded.explain() == kernel.explain() and repr(loaded) == repr(kernel)
+    loaded.save(tmp_path / "two")
+    for file in ("kernel.ptx", "launch.json"):
+        assert (tmp_path / "one" / "deep" / file).read_text() == (tmp_path / "two" / file).read_text()
+
+
+def test_a_loaded_kernel_runs_and_refuses_as_the_saved_one(tmp_path: Path) -> None:
+    kernel = sized()
+    loaded = tc.load_kernel(kernel.save(tmp_path))
+    a = oracle.random_array((16, 128), "float32")
+    for each in (kernel, loaded):
+        b = np.zeros((32, 128), "float32")
+        each(a, b, 2, executor="emulator")
+        assert oracle.same_bytes(b[16:], a) and not b[:16].any()
+    wrong: list[tuple[Any, ...]] = [
+        (a, np.zeros((32, 128), "float32"), 3),  # past the end of B
+        (a, np.zeros((30, 128), "float32"), 0),
+        (a[:, :100].copy(), np.zeros((32, 100), "float32"), 0),
+        (a.view("int32"), np.zeros((32, 128), "float32"), 0),
+        (a, np.zeros((32, 128), "float32"), 5000),
+    ]
+    for arguments in wrong:
+        said = []
+        for each in (kernel, loaded):
+            with pytest.raises(tc.LaunchError) as caught:
+                each(*arguments, executor="emulator")
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+
+
+def test_an_index_out_of_its_bounds_is_a_hazard_after_loading_too(tmp_path: Path) -> None:
+    loaded = tc.load_kernel(gather().save(tmp_path))
+    a, rows = oracle.random_array((20, 32), "float32"), np.array([3, 1, 19, 0, 0, 7, 8, 9], "int32")
+    b = np.zeros((8, 32), "float32")
+    loaded(a, rows, b, executor="emulator")
+    assert oracle.same_bytes(b, a[rows])
+    rows[2] = 20
+    with pytest.raises(tc.HazardError):
+        loaded(a, rows, b, executor="emulator")
+
+
+def test_the_record_alone_is_enough_for_another_launcher(tmp_path: Path) -> None:
+    """As docs/export.md does it: parameters in order, sizes from the arrays' shapes, the grid evaluated."""
+    sized().save(tmp_path)
+    record = json.loads((tmp_path / "launch.json").read_text())
+    a, b = oracle.random_array((16, 128), "float32"), np.zeros((32, 128), "float32")
+    given: dict[str, Any] = {"A": a, "B": b, "first": 1}
+    for parameter in record["parameters"]:
+        if parameter["kind"] == "size":
+            source = parameter["read_from"][0]
+            extent = given[source["array"]].shape[source["dim"]]
+            given[parameter["name"]] = (extent - source["constant"]) // source["factor"]
+    assert [p["name"] for p in record["parameters"] if p["kind"] == "array"] == ["A", "B"]
+    grid = [eval(str(count), {}, given) for count in record["grid"]]
+    run_ptx(
+        (tmp_path / record["ptx"]).read_text(),
+        [given[p["name"]] for p in record["parameters"]],
+        entry=record["name"],
+        grid=grid,
+        block=record["block"],
+        dynamic_shared_bytes=record["dynamic_shared_bytes"],
+    )
+    assert grid == [2, 2, 1] and oracle.same_bytes(b[8:24], a)
+
+
+def test_the_record_says_what_a_launch_needs(tmp_path: Path) -> None:
+    kernel = kernels.round_trip((512, 256), (256, 128), "float32")
+    kernel.save(tmp_path)
+    record = json.loads((tmp_path / "launch.json").read_text())
+    assert (
+        record["dynamic_shared_bytes"] == 256 * 128 * 4
+        and record["block"] == [128, 1, 1]
+        and record["grid"] == [2, 2, 1]
+    )
+    assert record["parameters"][0] == {
+        "name": "A", "kind": "array", "type": "pointer", "size_bytes": 8, "offset_bytes": 0, "dtype": "float32",
+        "shape": [512, 256], "strides_elems": [256, 1], "align_bytes": 16, "written": False,
+    }  # fmt: skip
+    assert record["target"] == "sm_90a" and record["ptx_target"] == "sm_75"
+
+
+def broken(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    folder = sized().save(tmp_path / "kernel")
+    record = json.loads((folder / "launch.json").read_text())
+    change(record)
+    (folder / "launch.json").write_text(json.dumps(record))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: r.update(format="other"), "its format is not 'tilecopy kernel'"),
+        (lambda r: r.update(format_version=2), "format version 2; this package reads 1"),
+        (lambda r: r.update(ptx_sha256="0"), "not the text that launch.json was written for"),
+        (lambda r: r.pop("grid"), "not as kernel.save writes it: KeyError"),
+        (lambda r: r.update(grid=["M + evil()", 1, 1]), "no expression of integers"),
+        (lambda r: r.update(grid=["Q", 1, 1]), "no expression of integers"),
+        (lambda r: r["parameters"][2].update(dtype="float17"), "not as kernel.save writes it"),
+        (lambda r: r["parameters"][0].update(kind="array of arrays"), "not as kernel.save writes it"),
+        (lambda r: r.update(parameters=3), "not as kernel.save writes it"),
+    ],
+)
+def test_a_record_that_is_not_ours_is_refused(change: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(tc.LaunchError, match="(?s)" + said.replace("(", r"\(").replace(")", r"\)")):
+        tc.load_kernel(broken(tmp_path, change))
+
+
+def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path) -> None:
+    with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
+        tc.load_kernel(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(tc.LaunchError, match="cannot be saved in"):
+        sized().save(tmp_path / "file")
+    (tmp_path / "launch.json").write_text("{")
+    (tmp_path / "kernel.ptx").write_text("")
+    with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
+        tc.load_kernel(tmp_path)

@@ -1,0 +1,268 @@
+"""The arguments of an exported copy: what a caller passes, in order, and what must hold of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from ..errors import RequestError
+from ..expr import Atom, Expr, FloorDiv, Int, Mod, Product, Symbol, Xor, terms_of
+from ..layout import StridedLayout
+from ..memory import Buffer, Memory, Region
+from ..ptx import PtxBuilder
+from ..request import CopyRequest
+from ..scope import MAX_CTA_THREADS, is_thread_id, tid_symbol
+
+Key: TypeAlias = "Memory | Symbol | str"
+"""What an argument stands for: a memory, a symbol, or the name of a special register."""
+
+
+class Plan(Protocol):
+    """What is exported: of a :class:`tilecopy_core.Plan`, what matters here."""
+
+    @property
+    def request(self) -> CopyRequest:
+        """The copy."""
+
+    @property
+    def variant(self) -> str:
+        """Name of the variant."""
+
+    @property
+    def package(self) -> str:
+        """The distribution that it comes from."""
+
+    @property
+    def summary(self) -> str:
+        """The partition in one line."""
+
+    @property
+    def completion(self) -> str:
+        """How the caller learns that the copy is done."""
+
+    @property
+    def completion_steps(self) -> tuple[str, ...]:
+        """What the caller does for that."""
+
+    def emit(self, ptx: PtxBuilder, registry: Any = None) -> None:
+        """Write the copy's instructions."""
+
+
+TID = "tid"
+"""The last argument of every function: the index of the thread among those of the copy's CTA."""
+
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl "
+    "concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete "
+    "do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
+    "requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw "
+    "true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
+    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL"
+)
+_RESERVED = frozenset(_WORDS.split())
+"""Words of C++ and CUDA that no argument or function can be called."""
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """A buffer of the copy.
+
+    Attributes:
+        name: of the argument.
+        buffer: what it is.
+        role: ``destination``, ``source`` or ``option NAME``.
+        written: whether the copy writes it.
+        same_as: the argument that stands for the same memory, of which this one is a repetition, or "".
+    """
+
+    name: str
+    buffer: Buffer
+    role: str
+    written: bool
+    same_as: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Its memory."""
+        return self.buffer.memory
+
+    @property
+    def words(self) -> int:
+        """32-bit words of a fragment."""
+        memory = self.buffer.memory
+        return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
+
+
+@attrs.frozen(eq=False)
+class Number:
+    """An integer: a symbol of starts, sizes and strides, or the thread's index.
+
+    Attributes:
+        name: of the argument.
+        symbol: what it stands for.
+        lower: smallest value, None where nothing is known.
+        upper: largest value, None where nothing is known.
+        multiple_of: a divisor of every value.
+    """
+
+    name: str
+    symbol: Symbol | None
+    lower: int | None
+    upper: int | None
+    multiple_of: int = 1
+
+    @property
+    def type(self) -> str:
+        """``int32_t``, ``uint32_t`` or ``int64_t``: the first that holds all values."""
+        if self.lower is not None and self.upper is not None:
+            if self.lower >= -(2**31) and self.upper < 2**31:
+                return "int32_t"
+            if self.lower >= 0 and self.upper < 2**32:
+                return "uint32_t"
+        return "int64_t"
+
+    @property
+    def bits(self) -> int:
+        """Width of the type."""
+        return 64 if self.type == "int64_t" else 32
+
+
+Argument: TypeAlias = "Operand | Number"
+
+
+def key_of_symbol(found: Symbol) -> Key:
+    """Symbols of one special register are one argument, however they are bounded."""
+    return found.register or found
+
+
+def check_function_name(name: object, what: str = "the name of a function") -> str:
+    """Return a name that C++, PTX and Python take.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
+        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {name!r}")
+    if "__" in name or (name[0] == "_" and name[1:2].isupper()):
+        raise RequestError(
+            f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"
+        )
+    return name
+
+
+def arguments_of(plan: Plan) -> tuple[Argument, ...]:
+    """Destination, source, symbols in order of first appearance, the options' buffers, ``tid``.
+
+    Raises:
+        RequestError: an operand cannot leave the kernel that it belongs to.
+    """
+    request = plan.request
+    buffers: list[tuple[str, Region]] = [("destination", request.dst), ("source", request.src)]
+    values: list[Int] = []
+    for option, value in request.options.items():
+        if isinstance(value, (Region, Buffer)):
+            buffers.append((f"option {option}", value if isinstance(value, Region) else value[()]))
+        elif isinstance(value, Expr):
+            values.append(value)
+    for role, region in buffers:
+        if region.buffer.space == "tmem":
+            raise RequestError(
+                f"{request}: {role} {region.buffer.name} is in tensor memory, and such a copy cannot leave its kernel: its "
+                "address is what tcgen05.alloc wrote to a shared word of that kernel (KernelBuilder.tcgen05_alloc); build "
+                "the kernel around it with KernelBuilder, and save that (kernel.save)"
+            )
+    names = _Names()
+    operands: list[Operand] = []
+    for role, region in buffers:
+        earlier = next((o for o in operands if o.buffer.memory is region.buffer.memory), None)
+        if earlier is not None and role.startswith("option"):
+            continue  # one argument for all mbarriers of an array, and for those that are operands too
+        name = names.new(region.buffer.name)
+        operands.append(
+            Operand(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
+        )
+    symbols: dict[Key, list[Symbol]] = {}
+    regions = [region for _, region in buffers]
+    both_sides = [value for region in regions[:2] for value in _integers(region)]
+    for value in (*both_sides, *values, *(value for region in regions[2:] for value in _integers(region))):
+        for found in _in_order(value):
+            if not is_thread_id(found):
+                symbols.setdefault(key_of_symbol(found), []).append(found)
+    numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
+    last = (cta_threads(plan) or MAX_CTA_THREADS) - 1
+    both, options = operands[:2], operands[2:]
+    return (*both, *numbers, *options, Number(names.new(TID, own=True), None, 0, last))
+
+
+def cta_threads(plan: Plan) -> int | None:
+    """Threads of the CTA that the copy was planned for, where that is known."""
+    request = plan.request
+    return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else None)
+
+
+def tid_key(threads: int) -> Key:
+    """The key of ``tid``."""
+    found = tid_symbol(max(threads, 2))
+    assert isinstance(found, Expr)
+    return key_of_symbol(next(iter(found.symbols)))
+
+
+def _number(name: str, same: list[Symbol]) -> Number:
+    """One argument for symbols that are the same register; the closest bounds hold for all."""
+    lowers = [found.lower for found in same if found.lower is not None]
+    uppers = [found.upper for found in same if found.upper is not None]
+    multiple = max(found.multiple_of for found in same)
+    return Number(name, same[0], max(lowers, default=None), min(uppers, default=None), multiple)
+
+
+def _integers(region: Region) -> Iterator[Int]:
+    """Every integer of a region that may be symbolic: starts, shape, strides, its own start."""
+    buffer = region.buffer
+    yield from region.starts
+    yield from buffer.shape
+    layout = buffer.layout
+    yield from layout.strides if isinstance(layout, StridedLayout) else (it.stride for it in layout.shard)
+    if not isinstance(layout, StridedLayout):
+        yield from (layout.offset_on(axis) for axis in layout.axes)
+    yield buffer.elem_offset
+
+
+def _in_order(value: Int) -> Iterator[Symbol]:
+    """Symbols as they are read from left to right."""
+    for atom, _ in terms_of(value):
+        yield from _of_atom(atom)
+
+
+def _of_atom(atom: Atom) -> Iterator[Symbol]:
+    if isinstance(atom, Symbol):
+        yield atom
+    elif isinstance(atom, (FloorDiv, Mod)):
+        yield from _in_order(atom.dividend)
+    else:
+        assert isinstance(atom, (Product, Xor))
+        yield from _in_order(atom.left)
+        yield from _in_order(atom.right)
+
+
+class _Names:
+    """Names of arguments, each once."""
+
+    def __init__(self) -> None:
+        self._taken = {TID}
+
+    def new(self, wanted: str, *, own: bool = False) -> str:
+        """A name like the one that is wanted; ``own`` takes it as it is."""
+        if own:
+            return wanted
+        letters = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted)
+        while "__" in letters:
+            letters = letters.replace("__", "_")
+        letters = letters if letters[:1].isalpha() else f"n{letters}"
+        name, number = f"{letters}_" if letters in _RESERVED else letters, 2
+        while name in self._taken:
+            name, number = f"{letters}_{number}", number + 1
+        self._taken.add(name)
+        return name

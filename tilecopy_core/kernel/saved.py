@@ -1,0 +1,161 @@
+"""Kernels out of the folders that :mod:`.saving` wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ..dtypes import dtype_of
+from ..errors import LaunchError, TilecopyError
+from ..expr import Int, Symbol, of_atom
+from ..memory import Buffer, Region
+from ..target import target_of
+from ..written import read
+from .bounds import Bound
+from .built import BuiltKernel, SharedAllocation, ValueCheck
+from .parameters import ArrayParameter, NumberParameter, Parameter, ScalarParameter, SizeParameter
+from .saving import FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
+
+
+@attrs.frozen
+class SavedPlan:
+    """What a saved kernel tells of one of its copies.
+
+    Attributes:
+        variant: name of the chosen variant.
+        package: the distribution that it came from.
+        summary: the partition in one line.
+        completion: how the caller learns that the copy is done.
+        text: what the plan explained.
+    """
+
+    variant: str
+    package: str
+    summary: str
+    completion: str
+    text: str
+
+    def explain(self) -> str:
+        """The table of the plan, as it was when the kernel was built."""
+        return self.text
+
+
+def load_kernel(folder: str | Path) -> BuiltKernel:
+    """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
+
+    Its ``plans`` are what the saved ones told (:class:`SavedPlan`); nothing is lowered again, and no variant need be
+    installed.
+
+    Args:
+        folder: where it was saved.
+
+    Raises:
+        LaunchError: the folder holds no such kernel, one of a later format, or PTX that is not the record's.
+    """
+    where = Path(folder)
+    try:
+        record = json.loads((where / RECORD_FILE).read_text(encoding="utf-8"))
+        text = (where / PTX_FILE).read_text(encoding="utf-8")
+    except OSError as error:
+        raise LaunchError(f"{where} holds no kernel of kernel.save: {error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise LaunchError(f"{where} holds no kernel of kernel.save: {error}") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise LaunchError(f"{where / RECORD_FILE} is no launch record of kernel.save (its format is not {FORMAT!r})")
+    if record.get("format_version") != FORMAT_VERSION:
+        raise LaunchError(
+            f"{where / RECORD_FILE} has format version {record.get('format_version')!r}; this package reads "
+            f"{FORMAT_VERSION}: read it with the package that made it, {record.get('made_by')}"
+        )
+    if record.get("ptx_sha256") != digest(text):
+        raise LaunchError(
+            f"{where / PTX_FILE} is not the text that {RECORD_FILE} was written for; save the kernel again"
+        )
+    try:
+        return _kernel(record, text)
+    except LaunchError:
+        raise
+    except (TilecopyError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise LaunchError(
+            f"{where / RECORD_FILE} is not as kernel.save writes it: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
+    symbols = {each["name"]: _symbol(each) for each in record["symbols"]}
+    names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
+    checks = record["checks"]
+    grid = None if record["grid"] is None else tuple(read(count, names) for count in record["grid"])
+    parameters = tuple(_read_parameter(each, names) for each in record["parameters"])
+    return BuiltKernel(
+        name=record["name"],
+        ptx=text,
+        plans=tuple(SavedPlan(**each) for each in record["plans"]),  # type: ignore[misc]  # they tell the same
+        target=target_of(record["target"]),
+        threads=record["block"][0],
+        parameters=parameters,
+        written=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
+        grid=grid,  # type: ignore[arg-type]
+        cluster=None if record["cluster"] is None else tuple(record["cluster"]),
+        shared_bytes=record["shared_bytes"],
+        dynamic_shared=bool(record["dynamic_shared_bytes"]),
+        allocations=tuple(SharedAllocation(**each) for each in record["shared"]),
+        bounds=tuple(_read_bound(each, names) for each in checks["bounds"]),
+        scalars={symbols[each["name"]]: each["name"] for each in record["symbols"] if each["parameter"]},
+        value_checks=tuple(
+            ValueCheck(
+                line=each["line"],
+                register=each["register"],
+                lower=read(each["lower"], names),
+                upper=read(each["upper"], names),
+                clamped=each["clamped"],
+            )
+            for each in checks["values"]
+        ),
+        origins=tuple(record["origins"]),
+        statements=tuple(record["statements"]),
+    )
+
+
+def _symbol(told: Mapping[str, Any]) -> Symbol:
+    return Symbol(
+        told["called"], told["lower"], told["upper"], told["multiple_of"], told["varies"], (), told["register"]
+    )
+
+
+def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parameter:
+    name = told["name"]
+    if told["kind"] == "array":
+        shape, strides = (tuple(read(n, names) for n in told[key]) for key in ("shape", "strides_elems"))
+        return ArrayParameter(name, shape, strides, dtype_of(told["dtype"]), told["align_bytes"], told["written"])
+    common = {
+        "name": name,
+        "type": {"int32": "b32", "int64": "b64"}[told["type"]],
+        "multiple_of": told["multiple_of"],
+        "lower": told["lower"],
+        "upper": told["upper"],
+    }
+    made: NumberParameter
+    if told["kind"] == "size":
+        made = SizeParameter(
+            **common,
+            sources=[(each["array"], each["dim"], each["factor"], each["constant"]) for each in told["read_from"]],
+        )
+    elif told["kind"] != "scalar":
+        raise ValueError(f"parameter {name} is of the kind {told['kind']!r}")
+    else:
+        within = told.get("within")
+        made = ScalarParameter(**common, within=None if within is None else tuple(read(n, names) for n in within))  # type: ignore[arg-type]
+    return made
+
+
+def _read_bound(told: Mapping[str, Any], names: Mapping[str, Int]) -> Bound:
+    shape: Any = tuple(read(extent, names) for extent in told["shape"])
+    buffer = Buffer(shape, told["dtype"], space="global", name=told["buffer"])
+    region = Region(buffer, tuple(read(start, names) for start in told["starts"]), tuple(told["extents"]))
+    known = tuple(tuple(read(fact, names) for fact in facts) for facts in told["known"])
+    return Bound(region, told["dim"], known, told["where"])
