@@ -64,25 +64,41 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         raise LaunchError(f"{where} holds no kernel of kernel.save: {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise LaunchError(f"{where} holds no kernel of kernel.save: {error}") from error
+    return _checked(record, text, str(where / RECORD_FILE))
+
+
+def unpacked(data: bytes) -> BuiltKernel:
+    """A kernel out of the bytes of :func:`~tilecopy_core.kernel.saving.packed`.
+
+    Raises:
+        LaunchError: they are not of this package and version.
+    """
+    try:
+        record, text = json.loads(data)
+    except (TypeError, ValueError) as error:
+        raise LaunchError(f"{len(data)} bytes are no packed kernel: {error}") from error
+    return _checked(record, text, "a packed kernel")
+
+
+def _checked(record: Any, text: str, where: str) -> BuiltKernel:
+    """The kernel of a record that may be anything."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise LaunchError(f"{where / RECORD_FILE} is no launch record of kernel.save (its format is not {FORMAT!r})")
+        raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {FORMAT!r})")
     if record.get("format_version") != FORMAT_VERSION:
         raise LaunchError(
-            f"{where / RECORD_FILE} has format version {record.get('format_version')!r}; this package reads "
+            f"{where} has format version {record.get('format_version')!r}; this package reads "
             f"{FORMAT_VERSION}: read it with the package that made it, {record.get('made_by')}"
         )
     if record.get("ptx_sha256") != digest(text):
         raise LaunchError(
-            f"{where / PTX_FILE} is not the text that {RECORD_FILE} was written for; save the kernel again"
+            f"{where}: {PTX_FILE} is not the text that {RECORD_FILE} was written for; save the kernel again"
         )
     try:
         return _kernel(record, text)
     except LaunchError:
         raise
     except (TilecopyError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise LaunchError(
-            f"{where / RECORD_FILE} is not as kernel.save writes it: {type(error).__name__}: {error}"
-        ) from error
+        raise LaunchError(f"{where} is not as kernel.save writes it: {type(error).__name__}: {error}") from error
 
 
 def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:

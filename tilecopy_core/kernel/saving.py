@@ -40,6 +40,15 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
     return where
 
 
+def packed(kernel: Any) -> bytes:
+    """A kernel's record and text as bytes, for caches; :func:`~tilecopy_core.kernel.saved.unpacked` reads them.
+
+    Raises:
+        RequestError: a parameter is of a kind that only this package's launch can fill.
+    """
+    return json.dumps([record_of(kernel), kernel.ptx], separators=(",", ":")).encode()
+
+
 def record_of(kernel: Any) -> dict[str, Any]:
     """The launch record of a kernel.
 

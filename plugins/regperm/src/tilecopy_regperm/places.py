@@ -147,7 +147,8 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
     That is how most are written, and saves writing down the places of every thread.
     """
     dst, src = request.dst.sliced_layout(), request.src.sliced_layout()
-    assert dst is not None and src is not None
+    assert dst is not None
+    assert src is not None
     axes = set(dst.axes) - {m}
     if dst.replica or src.replica or axes != set(src.axes) - {m}:
         return None

@@ -13,8 +13,8 @@ import tilecopy_core as tc
 from .kernels import DTYPES
 from .problem import WIDEST_BYTES, Dim, Place, Problem
 
-Planned = tuple[Problem, Place, Any, Any, tc.BuiltKernel]
-"""A plan's normal form, where it begins, its tiling and cost, and its kernel."""
+Planned = tuple[Problem, Place, Any, tc.BuiltKernel]
+"""A plan's normal form, where it begins, its tiling, and its kernel."""
 
 
 @attrs.frozen(eq=False)
@@ -64,8 +64,9 @@ def _on_device(plan: Callable[[int, int], Planned]) -> Callable[[int, int, Any],
         except KeyError:
             planned = plan(_align(source), _align(destination))
             operands = _operands(planned, source, destination, device=True)
-            launch, place = planned[-1].launcher(*operands, executor="cuda"), planned[1]
-            launches[key] = launch, src_bytes, dst_bytes = launch, place.src_bytes, place.dst_bytes
+            launch = planned[-1].launcher(*operands, executor="cuda")
+            src_bytes, dst_bytes = planned[1].src_bytes, planned[1].dst_bytes
+            launches[key] = launch, src_bytes, dst_bytes
         launch((source + src_bytes, destination + dst_bytes), stream)
 
     return at

@@ -14,6 +14,7 @@ import tilecopy_core as tc
 
 from .candidates import candidates
 from .cost import Cost, cost_of, least_cost_of
+from .kept import keep, recall
 from .kernels import build
 from .launching import bind
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
@@ -47,7 +48,6 @@ class RelayoutPlan:
         asked: what was asked for.
         problem: its normal form.
         tiling: the tiling that is expected to cost least.
-        cost: what it is expected to cost.
         kernel: built for it.
         place: where the normal form begins, from the caller's first elements.
     """
@@ -55,7 +55,6 @@ class RelayoutPlan:
     asked: Asked
     problem: Problem
     tiling: Tiling
-    cost: Cost
     kernel: tc.BuiltKernel
     place: Place
 
@@ -63,6 +62,11 @@ class RelayoutPlan:
     def kernels(self) -> tuple[tc.BuiltKernel, ...]:
         """What is launched, in order."""
         return (self.kernel,)
+
+    @property
+    def cost(self) -> Cost:
+        """What the tiling is expected to cost."""
+        return cost_of(self.problem, self.tiling)
 
     @property
     def expected_share(self) -> float:
@@ -144,8 +148,8 @@ def plan_relayout(
     asked = Asked(
         extents, source, tuple(by_source[n] for n in range(len(extents))), elem_bytes, str(tc.target_of(target))
     )
-    problem, place, tiling, cost, kernel = _aligned(asked, WIDEST_BYTES, WIDEST_BYTES)
-    return RelayoutPlan(asked, problem, tiling, cost, kernel, place)
+    problem, place, tiling, kernel = _aligned(asked, WIDEST_BYTES, WIDEST_BYTES)
+    return RelayoutPlan(asked, problem, tiling, kernel, place)
 
 
 def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
@@ -158,7 +162,7 @@ def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-Aligned = tuple[Problem, Place, Tiling, Cost, tc.BuiltKernel]
+Aligned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
 
 
 def _aligned(asked: Asked, src_align: int, dst_align: int) -> Aligned:
@@ -189,10 +193,15 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=512)
-def _planned(problem: Problem, target: str) -> tuple[Tiling, Cost, tc.BuiltKernel]:
-    """The best tiling of a problem and its kernel; both follow from their arguments alone."""
-    tiling, cost = choose(problem)
-    return tiling, cost, build(problem, tiling, target)
+def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
+    """The best tiling of a problem and its kernel; both follow from their arguments and what is installed."""
+    kept = recall(problem, target)
+    if kept is not None:
+        return kept
+    tiling, _ = choose(problem)
+    kernel = build(problem, tiling, target)
+    keep(problem, target, tiling, kernel)
+    return tiling, kernel
 
 
 def choose(problem: Problem) -> tuple[Tiling, Cost]:

@@ -1,0 +1,65 @@
+"""Plans of earlier processes: the tiling and the built kernel of a problem, in the core's disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import attrs
+
+import tilecopy_core as tc
+from tilecopy_core.cache import ModuleCache
+from tilecopy_core.kernel.saved import unpacked
+from tilecopy_core.kernel.saving import packed
+
+from .problem import Problem
+from .tilings import Tiling
+
+_FORMAT = "tilecopy relayout 1"
+
+
+@cache
+def _cache() -> ModuleCache:
+    return ModuleCache()
+
+
+def key_of(problem: Problem, target: str) -> bytes:
+    """A digest of all that a plan depends on: the problem, the target, and every package that has a say in the text."""
+    variants = [(p.name, p.source.package, p.source.version, p.status) for p in tc.default_registry().plugins()]
+    dims = [attrs.astuple(dim) for dim in problem.dims]
+    asked = dims, problem.elem_bytes, problem.src_align, problem.dst_align, sorted(problem.reversed), target
+    return hashlib.sha256(json.dumps([_FORMAT, asked, _made_by(), sorted(variants)]).encode()).digest()
+
+
+@cache
+def _made_by() -> tuple[str, str]:
+    return version("tilecopy-core"), version("tilecopy-relayout")
+
+
+def recall(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel] | None:
+    """The tiling and the kernel that a process like this one made, or None."""
+    kept = _cache()
+    if not kept.on:
+        return None
+    key = key_of(problem, target)
+    found = kept.get(key)
+    if found is None:
+        return None
+    try:
+        head, _, kernel = found.partition(b"\n")
+        kind, tile, threads, order = json.loads(head)
+        return Tiling(kind, tuple(tile), threads, tuple(order)), unpacked(kernel)
+    except (ValueError, TypeError, tc.TilecopyError):  # of another version, whatever its key says
+        kept.discard(key)
+        return None
+
+
+def keep(problem: Problem, target: str, tiling: Tiling, kernel: tc.BuiltKernel) -> None:
+    """Keep a plan for later processes, where there is a cache."""
+    kept = _cache()
+    if kept.on:
+        head: Any = tiling.kind, tiling.tile, tiling.threads, tiling.order
+        kept.put(key_of(problem, target), json.dumps(head).encode() + b"\n" + packed(kernel))

@@ -1,0 +1,247 @@
+"""The planner: what it chooses, held against measurements, and what its kernels do on the emulator."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tilecopy_relayout import plan_relayout
+from tilecopy_relayout.candidates import candidates
+from tilecopy_relayout.cost import cost_of
+from tilecopy_relayout.kernels import build
+from tilecopy_relayout.planner import choose
+from tilecopy_relayout.problem import Problem, problem_of
+from tilecopy_relayout.tilings import Tiling
+
+from tilecopy_core import RequestError
+from tilecopy_core.cache import ModuleCache
+
+SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())
+NUMPY = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+REDZONE = 0xAB
+
+
+def row_major(shape: Any) -> tuple[int, ...]:
+    return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))
+
+
+def problem(shape: Any, axes: Any, elem_bytes: int) -> Problem:
+    out = row_major([shape[a] for a in axes])
+    by_source = dict(zip(axes, out, strict=True))
+    return problem_of(shape, row_major(shape), [by_source[n] for n in range(len(shape))], elem_bytes)[0]
+
+
+# ------------------------------------------------------------------------------------------------------ the choice
+
+
+@pytest.mark.parametrize("case", SWEEP["cases"], ids=lambda case: str(case["name"]))
+def test_the_choice_is_within_3_percent_of_the_best_that_was_measured(case: dict[str, Any]) -> None:
+    tiling, cost = choose(problem(case["shape"], case["axes"], case["elem_bytes"]))
+    measured = {
+        (kind, tuple(tile), threads, tuple(order)): rate for rate, kind, tile, threads, order in case["measured"]
+    }
+    chosen = measured[tiling.kind, tiling.tile, tiling.threads, tiling.order]
+    assert chosen >= 0.97 * max(measured.values()), (tiling, chosen, max(measured.values()))
+    assert chosen / SWEEP["copy_"] == pytest.approx(cost.share, rel=0.12)
+
+
+def test_choosing_looks_at_every_candidate_that_could_be_the_best() -> None:
+    for shape, axes, elem in [((4096, 4096), (1, 0), 2), ((64, 96, 33, 5), (3, 1, 0, 2), 4), ((1023, 2047), (1, 0), 1)]:
+        asked = problem(shape, axes, elem)
+        found = candidates(asked)
+        assert choose(asked)[1].total == min(cost_of(asked, tiling).total for tiling in found)
+
+
+def test_what_stays_together_is_one_dimension() -> None:
+    assert [d.extent for d in problem((8, 4, 6, 10), (2, 3, 0, 1), 2).dims] == [60 // 1, 32]
+    direct = problem((4, 5, 6, 64), (1, 0, 2, 3), 2)
+    assert direct.elem_bytes == 16
+    assert [d.extent for d in direct.dims] == [5, 4, 48]
+    assert [(d.extent, d.src, d.dst) for d in problem((1, 1), (1, 0), 4).dims] == [(1, 1, 1)]
+
+
+# ------------------------------------------------------------------------------------------------- right, every kind
+
+
+def moved(asked: Problem, tiling: Tiling, seed: int) -> Any:
+    """Run a tiling on the emulator between redzones and compare; what the emulator reports."""
+    dtype = np.dtype(NUMPY[asked.elem_bytes])
+    spans = [sum((d.extent - 1) * getattr(d, side) for d in asked.dims) + 1 for side in ("src", "dst")]
+    rng = np.random.default_rng(seed)
+    memory = [
+        rng.integers(0, 256, spans[0] * dtype.itemsize, np.uint8),
+        np.full(spans[1] * dtype.itemsize, REDZONE, np.uint8),
+    ]
+    shape = tuple(d.extent for d in asked.dims)
+    views = [
+        np.lib.stride_tricks.as_strided(
+            flat.view(dtype), shape, [getattr(d, side) * dtype.itemsize for d in asked.dims]
+        )
+        for flat, side in zip(memory, ("src", "dst"), strict=True)
+    ]
+    wanted = memory[1].copy()
+    into = np.lib.stride_tricks.as_strided(wanted.view(dtype), shape, views[1].strides)
+    into[...] = views[0][
+        tuple(slice(None, None, -1) if n in asked.reversed else slice(None) for n in range(len(shape)))
+    ]
+    report = build(asked, tiling, "sm_90a")(*views, executor="emulator")
+    assert memory[1].tobytes() == wanted.tobytes(), (asked, tiling)
+    return report
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Relayouts of up to 5 dimensions: odd and even extents, padded, broadcast and reversed sources, padded results."""
+    extents = draw(
+        st.lists(
+            st.sampled_from([1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 48, 64, 77, 100, 128, 130, 256]), min_size=1, max_size=5
+        )
+    )
+    while prod(extents) > 20_000:
+        extents[extents.index(max(extents))] //= 3
+    rank = len(extents)
+    pads = st.sampled_from([0, 0, 0, 1, 4, 8])
+
+    def steps(order: Any) -> list[int]:
+        found, step = [0] * rank, draw(st.sampled_from([1, 1, 1, 2]))
+        for n in reversed(order):
+            found[n] = step
+            step *= extents[n]
+            step += draw(pads)
+        return found
+
+    src, dst = steps(range(rank)), steps(draw(st.permutations(range(rank))))
+    for n in range(rank):
+        what = draw(st.sampled_from(["as it is"] * 8 + ["reversed", "broadcast"]))
+        src[n] *= {"as it is": 1, "reversed": -1, "broadcast": 0}[what]
+    return problem_of(extents, src, dst, draw(st.sampled_from([1, 2, 4, 8, 16])))[0]
+
+
+@pytest.mark.parametrize("share", range(4))
+@settings(max_examples=500)
+@given(data=st.data())
+def test_every_relayout_equals_numpy_and_touches_nothing_else(share: int, data: st.DataObject) -> None:
+    asked = data.draw(problems())
+    found = candidates(asked)
+    tiling = data.draw(st.sampled_from([choose(asked)[0], *found]))
+    moved(asked, tiling, share)
+
+
+@pytest.mark.parametrize("elem_bytes", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(301, 259), (3, 290, 517)])
+def test_rows_from_sector_boundaries(shape: tuple[int, ...], elem_bytes: int) -> None:
+    axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    asked = problem(shape, axes, elem_bytes)
+    tile = (1,) * (len(shape) - 2) + (64, 128)
+    moved(asked, Tiling("shifted", tile, 256, tuple(range(len(shape)))), 1)
+
+
+@pytest.mark.parametrize("case", SWEEP["cases"], ids=lambda case: str(case["name"]))
+def test_chosen_kernels_have_whole_sectors_and_no_bank_conflicts(case: dict[str, Any]) -> None:
+    """The choice for the large array, on a corner of it with the same steps."""
+    large = problem(case["shape"], case["axes"], case["elem_bytes"])
+    tiling, _ = choose(large)
+    counts = tiling.counts(large)
+    report = profile_of_corner(large, tiling)
+    boxes = prod(min(2, count) for count in counts)
+    nbytes = boxes * tiling.nbytes(large)
+    if tiling.kind == "shifted":
+        return  # rows begin anywhere: sectors are what test_the_choice measures
+    assert report["sectors"] == 2 * nbytes // 32
+    if tiling.kind != "direct":
+        ideal = 2 * nbytes // 128
+        assert ideal <= report["wavefronts"] <= 1.1 * ideal
+
+
+def profile_of_corner(large: Problem, tiling: Tiling) -> dict[str, int]:
+    """Sectors of global memory and wavefronts of shared memory, of up to two boxes along each dimension."""
+    import attrs
+
+    corner = attrs.evolve(
+        large,
+        dims=tuple(
+            attrs.evolve(d, extent=min(d.extent, 2 * step))
+            for d, step in zip(packed_steps(large, tiling), tiling.steps(large), strict=True)
+        ),
+    )
+    report = moved(corner, tiling, 0)
+    return {
+        "sectors": report.global_load_sectors + report.global_store_sectors,
+        "wavefronts": report.shared_load_wavefronts + report.shared_store_wavefronts,
+    }
+
+
+def packed_steps(large: Problem, tiling: Tiling) -> Any:
+    """The dimensions with steps as small as a corner of two boxes allows, and as aligned."""
+    import attrs
+
+    dims = list(large.dims)
+    for side in ("src", "dst"):
+        step = 1
+        for n in sorted(range(len(dims)), key=lambda n: getattr(large.dims[n], side)):
+            dims[n] = attrs.evolve(dims[n], **{side: step})
+            step *= min(large.dims[n].extent, 2 * tiling.steps(large)[n])
+    return dims
+
+
+# ------------------------------------------------------------------------------------------------------ what is said
+
+
+def test_a_plan_says_what_it_does() -> None:
+    plan = plan_relayout((64, 256, 56, 56), "float16", (0, 2, 3, 1), target="sm_90a")
+    said = plan.explain()
+    assert "relayout of 51380224 elements of 2 bytes by scatter" in said
+    assert "expected: " in said
+    assert "regperm" in said
+    assert plan.kernels == (plan.kernel,)
+    assert 0.5 < plan.expected_share <= 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (((4, 5), "float32", (0, 0)), r"axes \(0, 0\) are no permutation of the 2 dimensions"),
+        (((4, 0), "float32", (1, 0)), r"shape \(4, 0\) has no elements"),
+        (((4, 8), "int4", (1, 0)), "4 bits are not whole bytes"),
+        (((4, "a"), "float32", (1, 0)), "integers, one a dimension"),
+        (((4, 2**70), "float32", (1, 0)), "no memory has so many"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(asked: Any, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        plan_relayout(*asked, target="sm_90a")
+    with pytest.raises(RequestError, match="one a dimension"):
+        plan_relayout((4, 5), "float32", (1, 0), strides=(1,), target="sm_90a")
+    with pytest.raises(RequestError, match="several elements"):
+        plan_relayout((4, 5), "float32", (1, 0), out_strides=(0, 1), target="sm_90a")
+
+
+# ----------------------------------------------------------------------------------------------------------- kept
+
+
+def test_a_plan_is_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.core.utils")
+    from tilecopy_relayout import kept, planner
+
+    monkeypatch.setenv("TILECOPY_CACHE", "1")
+    monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))
+    asked = problem((70, 90), (1, 0), 2)
+    kept.key_of(asked, "sm_90a")
+    planner._planned.cache_clear()
+    assert kept.recall(asked, "sm_90a") is None
+    tiling, kernel = planner._planned(asked, "sm_90a")
+    again = kept.recall(asked, "sm_90a")
+    assert again is not None
+    assert again[0] == tiling
+    assert (again[1].ptx, again[1].grid, again[1].shared_bytes) == (kernel.ptx, kernel.grid, kernel.shared_bytes)
+    assert kept.recall(asked, "sm_80") is None
+    assert kept.recall(problem((70, 90), (1, 0), 4), "sm_90a") is None
+    ModuleCache().put(kept.key_of(asked, "sm_90a"), b"[1]\n{}")
+    assert kept.recall(asked, "sm_90a") is None
+    planner._planned.cache_clear()
