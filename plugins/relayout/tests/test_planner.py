@@ -7,10 +7,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import plan_relayout
 from tilecopy_relayout.candidates import candidates
 from tilecopy_relayout.cost import cost_of
@@ -59,7 +61,7 @@ def test_choosing_looks_at_every_candidate_that_could_be_the_best() -> None:
 
 
 def test_what_stays_together_is_one_dimension() -> None:
-    assert [d.extent for d in problem((8, 4, 6, 10), (2, 3, 0, 1), 2).dims] == [60 // 1, 32]
+    assert [d.extent for d in problem((8, 4, 6, 10), (2, 3, 0, 1), 2).dims] == [60, 32]
     direct = problem((4, 5, 6, 64), (1, 0, 2, 3), 2)
     assert direct.elem_bytes == 16
     assert [d.extent for d in direct.dims] == [5, 4, 48]
@@ -90,7 +92,7 @@ def moved(asked: Problem, tiling: Tiling, seed: int) -> Any:
     into[...] = views[0][
         tuple(slice(None, None, -1) if n in asked.reversed else slice(None) for n in range(len(shape)))
     ]
-    report = build(asked, tiling, "sm_90a")(*views, executor="emulator")
+    report = EmulatorExecutor(profile=True).launch(build(asked, tiling, "sm_90a"), views)
     assert memory[1].tobytes() == wanted.tobytes(), (asked, tiling)
     return report
 
@@ -153,16 +155,14 @@ def test_chosen_kernels_have_whole_sectors_and_no_bank_conflicts(case: dict[str,
     nbytes = boxes * tiling.nbytes(large)
     if tiling.kind == "shifted":
         return  # rows begin anywhere: sectors are what test_the_choice measures
-    assert report["sectors"] == 2 * nbytes // 32
+    assert report["global_sectors"] == 2 * nbytes // 32
     if tiling.kind != "direct":
         ideal = 2 * nbytes // 128
-        assert ideal <= report["wavefronts"] <= 1.1 * ideal
+        assert ideal <= report["shared_wavefronts"] <= 1.1 * ideal
 
 
 def profile_of_corner(large: Problem, tiling: Tiling) -> dict[str, int]:
     """Sectors of global memory and wavefronts of shared memory, of up to two boxes along each dimension."""
-    import attrs
-
     corner = attrs.evolve(
         large,
         dims=tuple(
@@ -170,17 +170,12 @@ def profile_of_corner(large: Problem, tiling: Tiling) -> dict[str, int]:
             for d, step in zip(packed_steps(large, tiling), tiling.steps(large), strict=True)
         ),
     )
-    report = moved(corner, tiling, 0)
-    return {
-        "sectors": report.global_load_sectors + report.global_store_sectors,
-        "wavefronts": report.shared_load_wavefronts + report.shared_store_wavefronts,
-    }
+    counters: dict[str, int] = moved(corner, tiling, 0).counters
+    return counters
 
 
 def packed_steps(large: Problem, tiling: Tiling) -> Any:
     """The dimensions with steps as small as a corner of two boxes allows, and as aligned."""
-    import attrs
-
     dims = list(large.dims)
     for side in ("src", "dst"):
         step = 1

@@ -36,8 +36,6 @@ ALONG = {"src": 0.035, "dst": 0.02}
 """What runs of half that length cost on the side that the CTAs follow; each further half doubles it."""
 ACROSS = {"src": 0.05, "dst": 0.08}
 """The same on the other side."""
-MANY_WORDS, BUSY_THREAD = 8, 1.003
-"""Times the best bytes of a thread from which ``scatter`` of small elements is as fast again: it permutes while it waits."""
 PARTIAL = {"src": 0.7, "dst": 1.5}
 """What a sector in which a run begins or ends costs; one that is written in parts has to be completed."""
 LEFT_PARTIAL = 7.0
@@ -112,7 +110,7 @@ def least_cost_of(problem: Problem, tiling: Tiling) -> Cost:
     runs = 1 + ALONG[follows] * box.short[follows] + ACROSS[facing] * box.short[facing]
     partial = PARTIAL if follows == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
     sectors = 1 + sum(partial[side] * share for side, share in box.partial.items())
-    threads = _threads(problem, tiling, box.nbytes)
+    threads = _threads(tiling, box.nbytes)
     busy = sectors * runs * threads * box.edges
     return Cost(sectors, runs, threads, 1.0, box.edges, max(1.0, _tail(problem, tiling, box) / busy))
 
@@ -149,7 +147,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
         tiling.nbytes(problem),
         {side: max(0.0, LONG_RUN_BYTES / run - 1) for side, run in runs.items()},
         {
-            side: 0.0 if shifted and side == "dst" else (SECTOR_BYTES - _phase(problem, side)) / run
+            side: 0.0 if shifted and side == "dst" else (SECTOR_BYTES - _phase(problem, tiling, side)) / run
             for side, run in runs.items()
         },
         1 + EXTRA * extra + EDGE * max(0.0, 1 - whole),
@@ -171,30 +169,34 @@ def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
 
 def run_elems(problem: Problem, tiling: Tiling, side: Side) -> int:
     """Contiguous elements of a box on one side."""
-    have = 1
+    return _run(problem, tiling, side)[0]
+
+
+def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
+    """Contiguous elements of a box on one side, and the dimensions that it has whole in them."""
+    have, whole = 1, list[int]()
     for n in along(problem, side):
         if abs(getattr(problem.dims[n], side)) != have:
             break
         have *= tiling.tile[n]
+        whole.append(n)
         if tiling.tile[n] < problem.dims[n].extent:
             break
-    return have
+    return have, whole
 
 
-def _phase(problem: Problem, side: Side) -> int:
+def _phase(problem: Problem, tiling: Tiling, side: Side) -> int:
     """Bytes that the start of every run is a multiple of, up to a sector."""
-    steps = [getattr(d, side) for d in problem.dims]
-    inner = along(problem, side)[0]
-    return gcd(SECTOR_BYTES, *(step * problem.elem_bytes for n, step in enumerate(steps) if n != inner))
+    have, inside = _run(problem, tiling, side)
+    steps = [getattr(d, side) for n, d in enumerate(problem.dims) if n not in inside]
+    return gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [have, *steps]))
 
 
-def _threads(problem: Problem, tiling: Tiling, nbytes: int) -> float:
+def _threads(tiling: Tiling, nbytes: int) -> float:
     """The factor of a thread's bytes."""
     ratio = nbytes / tiling.threads / BYTES_OF_THREAD[tiling.kind]
     if ratio < 1:
         return 1 + TOO_FEW * (1 / ratio - 1)
-    if tiling.kind == "scatter" and problem.elem_bytes < WORD_BYTES and ratio >= MANY_WORDS:
-        return BUSY_THREAD
     weight = DOUBLED[tiling.kind]
     if tiling.threads >= FULL_CTA:
         weight = min(weight, DOUBLED["direct"])
@@ -216,7 +218,8 @@ def _accesses(problem: Problem, tiling: Tiling) -> float:
         staging = staging_of(problem, tiling, split)
         words = [lane * elem for lane in split.lanes(staging.step)]
         wavefronts += [1 / min(LINE_BYTES, LANES * width)] * 2
-        wavefronts.append(_conflicts(words, split.word * elem) / (len(words) * split.word * elem))
+        held = split.word * elem * (split.vec if split.word == tiling.tile[split.other] else 1)
+        wavefronts.append(_conflicts(words, held) / (len(words) * held))
     busy = [PACE * sum(wavefronts), (1 + sectors) / 2 / L2_PACE]
     return max(1.0, float((1 + sum(each**SHARPNESS for each in busy)) ** (1 / SHARPNESS) / NOT_BUSY))
 
