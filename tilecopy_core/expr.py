@@ -250,11 +250,8 @@ class Expr:
     terms: tuple[Term, ...]
 
     def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
-        object.__setattr__(self, "const", const)
-        object.__setattr__(self, "terms", terms)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("an Expr is immutable")
+        self.const = const
+        self.terms = terms
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self.const, self.terms)
@@ -280,8 +277,7 @@ class Expr:
                 low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
-            found = lower, upper
-            object.__setattr__(self, "_bounds", found)
+            found = self._bounds = lower, upper
         return found
 
     @property

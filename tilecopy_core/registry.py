@@ -255,11 +255,9 @@ class Registry:
         if stage is None:
             stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
             self._stages[plugin] = stage
-        started = time.perf_counter()
         own = stage.call(hook, arguments)
-        seconds = time.perf_counter() - started
-        if seconds > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, stage, hook, seconds, own.seconds)
+        if own.seconds > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, stage, hook, own.seconds, own.own_seconds)
         if own.error is not None:
             raise own.error
         if own.cause is not None and not own.blamed:

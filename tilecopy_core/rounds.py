@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .expr import Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
+from .expr import (
+    Int,
+    Symbol,
+    Term,
+    add,
+    constant_of,
+    evaluate,
+    of_atom,
+    split_terms,
+    substitute,
+    sum_of,
+    terms_of,
+)
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder, Register
@@ -67,6 +79,34 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
     ptx.either(whole, inside, edge, uniform=uniform)
 
 
+class ByRound:
+    """An integer that depends on the round: in each one what does not, and what the round adds.
+
+    Args:
+        value_of: the integer in a round.
+        outer: number of rounds.
+
+    Attributes:
+        fixed: what does not depend on the round; None where that cannot be told apart.
+    """
+
+    def __init__(self, value_of: Callable[[Int], Int], outer: int) -> None:
+        self._turn = Symbol("turn", 0, outer - 1)
+        self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
+        self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
+
+    def step(self, turn: Int) -> Int:
+        """What a round adds to ``fixed``."""
+        step: Int = evaluate(self._step, {self._turn: turn})
+        return step
+
+    def at(self, turn: Int) -> Int:
+        """The integer in a round."""
+        if self.fixed is None:
+            return substitute(self._whole, {self._turn: turn})
+        return add(self.fixed, self.step(turn))
+
+
 class Masks:
     """Which threads have something to move in a round: at its source, and at its destination.
 
@@ -77,9 +117,15 @@ class Masks:
     """
 
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
-        self._ptx, self._partition, self._thread = ptx, partition, thread
-        self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
-        self._target = [g for g in partition.guards if g not in self._source]
+        def placed(guard: Guard) -> tuple[Guard, ByRound]:
+            return guard, ByRound(
+                lambda turn: guard.position((turn * partition.threads + thread) * partition.vec), partition.outer
+            )
+
+        self._ptx = ptx
+        source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
+        self._source = [placed(guard) for guard in source]
+        self._target = [placed(guard) for guard in partition.guards if guard not in source]
 
     def source(self, turn: Int) -> Register | bool:
         """Whether the thread's vector lies inside the source; True and False where that is known."""
@@ -89,11 +135,8 @@ class Masks:
         """Whether the thread has a vector in this round, and it lies inside the destination."""
         return self._all(self._target, turn)
 
-    def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
-        if not guards:
-            return True
-        flat = (turn * self._partition.threads + self._thread) * self._partition.vec
-        return self._ptx.all_of([self._ptx.inside(g.position(flat), g.size, g.ends) for g in guards])
+    def _all(self, guards: Sequence[tuple[Guard, ByRound]], turn: Int) -> Register | bool:
+        return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
 
 
 def through_registers(
@@ -208,26 +251,21 @@ class Walk:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
-        self._turn = Symbol("turn", 0, partition.outer - 1)
-        turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
-        self._offset = side.offset(turn, thread, partition.shape)
-        self._parts = split_terms(self._offset, self._turn)
-        self._first: Address | None = None
+        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
+        self._first: dict[tuple[Term, ...], Address] = {}
 
     def access(self, round_index: Int) -> Access:
-        """The thread's access in a round (a constant round costs an immediate)."""
-        turn = {self._turn: round_index}
-        if self._parts is None or isinstance(round_index, Expr) or self._whole:
-            return Access(self._address(substitute(self._offset, turn)))
-        fixed, by_round = self._parts
-        step = int(evaluate(by_round, turn))
-        if self._side.swizzle is not None:
-            return Access(self._address(fixed + step))
-        if self._first is None:
-            self._first = self._address(fixed)
-        moved = step * (self._side.region.buffer.dtype.bits // 8)
-        near = 0 <= moved < IMMEDIATE_REACH_BYTES - self._first.offset_bytes
-        return Access(self._first + moved if near else self._address(fixed + step))
+        """The thread's access in a round (what is constant of the round costs an immediate)."""
+        fixed = self._offset.fixed
+        if fixed is None or self._side.swizzle is not None or self._whole:
+            return Access(self._address(self._offset.at(round_index)))
+        step = self._offset.step(round_index)
+        moved, varying = constant_of(step) * (self._side.region.buffer.dtype.bits // 8), terms_of(step)
+        first = self._first.get(varying)
+        if first is None:
+            first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))
+        near = 0 <= moved < IMMEDIATE_REACH_BYTES - first.offset_bytes
+        return Access(first + moved if near else self._address(add(fixed, step)))
 
     def _address(self, offset: Int) -> Address:
         return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

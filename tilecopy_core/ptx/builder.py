@@ -14,7 +14,7 @@ from ..memory import Buffer
 from ..scope import Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Vector
+from .emitter import Written
 from .index import IndexEmitter
 from .operands import Access, Address, Register, access_of
 
@@ -277,5 +277,5 @@ def _hint(address: Address, streaming: bool) -> str:
     return ".L1::no_allocate" if streaming and address.space == "global" else ""
 
 
-def _braced(registers: Sequence[Register]) -> Register | Vector:
-    return registers[0] if len(registers) == 1 else Vector("{" + ", ".join(map(str, registers)) + "}")
+def _braced(registers: Sequence[Register]) -> Register | Written:
+    return registers[0] if len(registers) == 1 else Written("{" + ", ".join(map(str, registers)) + "}")

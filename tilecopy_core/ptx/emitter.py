@@ -181,11 +181,11 @@ class Emitter:
         """A comment line."""
         self.place_text("\t// " + text.replace("\n", " "))
 
-    def new_label(self, stem: str) -> str:
+    def new_label(self, stem: str) -> Written:
         """A label that is not in use yet."""
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
-        return f"${stem}_{number}"
+        return Written(f"${stem}_{number}")
 
     def place(self, label: str) -> None:
         """The label at the current place."""
@@ -210,8 +210,8 @@ class Emitter:
         self.place(end)
 
 
-class Vector(str):
-    """Registers in braces, as one operand."""
+class Written(str):
+    """An operand that is text of our own making: registers in braces, a label."""
 
     __slots__ = ()
 

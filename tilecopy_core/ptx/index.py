@@ -232,27 +232,23 @@ class IndexEmitter(Emitter):
             if parts not in self._swizzled:
                 self._swizzled[parts] = SwizzledTerms(*parts)
             offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
-        place = offset * size
+        place = mul(offset, size)
         const, terms = constant_of(place), terms_of(place)
-        lower, _ = bounds_of(sum_of(0, terms))
-        outside = whole and (lower is None or lower < 0 or const < 0)
-        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
-        varying = sum_of(const - immediate, terms)
-        if buffer.space == "global":
-            start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
-        else:
-            start, span_bytes = self.bindings.shared_base(self, buffer), None
-        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
+        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
+        if whole:
+            lower, _ = bounds_of(sum_of(0, terms))
+            immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
+        return Address(buffer.space, self._base(buffer, sum_of(const - immediate, terms), immediate), immediate, align)
 
-    def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
+    def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
 
         Args:
-            start: a 32-bit shared address or a 64-bit global pointer.
+            buffer: its start is a 32-bit shared address or a 64-bit global pointer.
             varying: bytes to add.
             immediate: what the instruction adds beyond that.
-            span_bytes: bytes of the global array, where they are known.
         """
+        start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
             uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
@@ -260,15 +256,13 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth, uniform in sorted(parts):
-            block, part = self._at(depth), Expr(0, tuple(parts[depth, uniform]))
-            done = (*done, *part.terms)
-            rest = varying - part + immediate
-            before = total
+            block, part = self._at(depth), parts[depth, uniform]
+            done = (*done, *part)
             total = block.once(
                 ("base", start, done),
-                lambda block=block, before=before, part=part, rest=rest: self._plus(
-                    block, before, part, rest, span_bytes
-                ),  # type: ignore[misc]
+                lambda block=block, before=total, part=Expr(0, tuple(part)): self._plus(  # type: ignore[misc]
+                    block, before, part, varying - part + immediate, buffer
+                ),
             )
         const, summed = constant_of(varying), total
         if const:
@@ -279,15 +273,15 @@ class IndexEmitter(Emitter):
             )
         return total
 
-    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, span_bytes: int | None) -> Register:
-        """``start + part`` bytes, where ``part + rest`` is inside the array.
+    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, buffer: Buffer) -> Register:
+        """``start + part`` bytes, where ``part + rest`` is inside the buffer.
 
         A part that is proved to be below ``2**31`` common factors is a 32-bit index times that factor.
         """
         if start.bits == 32:
             return self._sum(block, part, 32, start)
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        least, (lower, _) = bounds_of(rest)[0], part.bounds
+        least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
