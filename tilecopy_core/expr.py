@@ -504,7 +504,7 @@ def _operand(op: str, left: Expr, other: Any) -> Any:
 
 
 def _build(const: int, terms: Mapping[Atom, int]) -> Int:
-    kept = [(atom, c) for atom, c in terms.items() if c]
+    kept = [term for term in terms.items() if term[1]]
     if not kept:
         return const
     if len(kept) > 1:
@@ -553,7 +553,7 @@ def mul(left: Int, right: Int) -> Int:
     assert isinstance(right, int)
     if right in (0, 1):
         return left if right else 0
-    return Expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
+    return Expr(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
 
 
 def _positive(right: Int, operation: str) -> int:

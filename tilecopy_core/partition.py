@@ -182,7 +182,7 @@ def sliced(operand: str, region: Region) -> TileLayout | Decline:
         return Decline(
             f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
         )
-    if any(axis != m for axis in layout.axes):
+    if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
     return layout

@@ -19,7 +19,7 @@ from .expr import (
 )
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
-from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder, Register
+from .ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
 from .request import CopyRequest
 from .scope import Scope, differs_within, warp
 
@@ -93,6 +93,8 @@ class ByRound:
     def __init__(self, value_of: Callable[[Int], Int], outer: int) -> None:
         self._turn = Symbol("turn", 0, outer - 1)
         self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
+        self.fixed: Int | None
+        self._step: Int
         self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
 
     def step(self, turn: Int) -> Int:
@@ -157,9 +159,9 @@ def through_registers(
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     if not partition.guards:
         for batch in batches(ptx, partition.outer, bits // 32):
-            values = [ptx.load(src.access(turn), bits, streaming=streaming) for turn in batch]
+            values = [ptx.load(src.address(turn), bits, streaming=streaming) for turn in batch]
             for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.access(turn), bits, registers, streaming=streaming)
+                ptx.store(dst.address(turn), bits, registers, streaming=streaming)
     else:
         _guarded(ptx, request, partition, src, dst, streaming=streaming)
     if partition.rest is not None:
@@ -187,16 +189,10 @@ def _guarded(
                 registers = ptx.constant(outside.words, bits)
             else:
                 fill = None if keep or outside is None else outside.words
-                access = src.access(turn)
-                if isinstance(read, Register):
-                    access = Access(access.address, read, fill)
-                registers = ptx.load(access, bits, streaming=streaming)
+                registers = ptx.load(masked(src.address(turn), read, fill), bits, streaming=streaming)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            access = dst.access(turn)
-            if isinstance(write, Register):
-                access = Access(access.address, write)
-            ptx.store(access, bits, registers, streaming=streaming)
+            ptx.store(masked(dst.address(turn), write), bits, registers, streaming=streaming)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -217,23 +213,18 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
             read, write = masks.source(turn), masks.target(turn)
             if write is False:
                 continue
-            address = dst.access(turn).address
+            address = dst.address(turn)
             if fill is not None and fill.is_zero and isinstance(read, Register):
-                ptx.cp_async(address, _by(src.access(turn), write), nbytes, ignore=ptx.opposite(read))
+                ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
                 continue
             both = ptx.all_of([read, write])
             if both is not False:
-                ptx.cp_async(address, _by(src.access(turn), both), nbytes)
+                ptx.cp_async(address, masked(src.address(turn), both), nbytes)
             if fill is not None and read is not True:
                 rest = ptx.all_of([ptx.opposite(read), write])
-                ptx.store(_by(Access(address), rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
+                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
     if partition.rest is not None:
         asynchronously(ptx, request, partition.rest)
-
-
-def _by(access: Access, mask: Register | bool) -> Access:
-    """The access by the threads of a mask."""
-    return Access(access.address, mask if isinstance(mask, Register) else None, access.fill)
 
 
 class Walk:
@@ -254,18 +245,18 @@ class Walk:
         self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
         self._first: dict[tuple[Term, ...], Address] = {}
 
-    def access(self, round_index: Int) -> Access:
-        """The thread's access in a round (what is constant of the round costs an immediate)."""
+    def address(self, round_index: Int) -> Address:
+        """The thread's vector in a round (what is constant of the round costs an immediate)."""
         fixed = self._offset.fixed
         if fixed is None or self._side.swizzle is not None or self._whole:
-            return Access(self._address(self._offset.at(round_index)))
+            return self._address(self._offset.at(round_index))
         step = self._offset.step(round_index)
         moved, varying = constant_of(step) * (self._side.region.buffer.dtype.bits // 8), terms_of(step)
         first = self._first.get(varying)
         if first is None:
             first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))
         near = 0 <= moved < IMMEDIATE_REACH_BYTES - first.offset_bytes
-        return Access(first + moved if near else self._address(add(fixed, step)))
+        return first + moved if near else self._address(add(fixed, step))
 
     def _address(self, offset: Int) -> Address:
         return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

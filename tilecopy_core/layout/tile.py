@@ -105,8 +105,8 @@ class TileLayout:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
-        named = {it.axis for it in self.shard + self.replica} | {axis for axis, _ in self._offset}
-        return tuple(sorted(named, key=lambda axis: axis.name)) or (m,)
+        named = {axis.name: axis for axis in [*(it.axis for it in self.shard + self.replica), *dict(self._offset)]}
+        return tuple([named[name] for name in sorted(named)]) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape has as many elements as the layout."""
@@ -293,10 +293,8 @@ class TileLayout:
         shard: list[Iter] = []
         offset: Offset = ()
         for own, start, extent in zip(groups, starts, extents, strict=True):
-            if own or extent == 1:
-                found = cut(own, start, extent)
-            else:
-                found = [Iter(extent, 0)], ()  # one place, the rest outside
+            one_place = not own and extent > 1  # the rest is outside
+            found = ([Iter(extent, 0)], ()) if one_place else cut(own, start, extent)
             if found is None:
                 return None
             shard += found[0]

@@ -114,7 +114,7 @@ class IndexEmitter(Emitter):
                 "scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
+        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
@@ -258,35 +258,29 @@ class IndexEmitter(Emitter):
         for depth, uniform in sorted(parts):
             block, part = self._at(depth), parts[depth, uniform]
             done = (*done, *part)
-            total = block.once(
-                ("base", start, done),
-                lambda block=block, before=total, part=Expr(0, tuple(part)): self._plus(  # type: ignore[misc]
-                    block, before, part, varying - part + immediate, buffer
-                ),
-            )
-        const, summed = constant_of(varying), total
+            total = block.once(("base", start, done), self._plus, block, total, part, varying + immediate, buffer)
+        const = constant_of(varying)
         if const:
             block = self._home(symbols_of(varying))
-            total = block.once(
-                ("base", start, key_of(varying)),
-                lambda: self.pure(block, f"add.s{start.bits}", self.reg(f"b{start.bits}"), summed, const),
-            )
+            total = block.once(("base", start, key_of(varying)), self._sum, block, const, start.bits, total)
         return total
 
-    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, buffer: Buffer) -> Register:
-        """``start + part`` bytes, where ``part + rest`` is inside the buffer.
+    def _plus(self, block: Block, start: Register, terms: list[Term], place: Int, buffer: Buffer) -> Register:
+        """``start`` and some terms of ``place``, which is inside the buffer.
 
-        A part that is proved to be below ``2**31`` common factors is a 32-bit index times that factor.
+        Terms that are proved to be below ``2**31`` common factors are a 32-bit index times that factor.
         """
+        part = Expr(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
+        rest = add(place, mul(part, -1))
         factor = gcd(*(coefficient for _, coefficient in part.terms))
         least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
                 index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
+                narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
                 product = block.once(
                     ("wide", key_of(index), factor),
                     lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
@@ -360,11 +354,11 @@ class IndexEmitter(Emitter):
             return True
         block, total = self.blocks[-1], found[0]
         for more in found[1:]:
-            total = block.once(
-                ("both", total, more),
-                lambda total=total, more=more: self.pure(block, "and.pred", self.reg("pred"), total, more),  # type: ignore[misc]
-            )
+            total = block.once(("both", total, more), self._and, block, total, more)
         return total
+
+    def _and(self, block: Block, left: Register, right: Register) -> Register:
+        return self.pure(block, "and.pred", self.reg("pred"), left, right)
 
     @overload
     def opposite(self, predicate: Register) -> Register: ...
