@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from ..errors import PtxError, did_you_mean
 from ..target import Target
-from .instructions import Instruction, Needs, check_target, instruction_of, merge
+from .instructions import Needs, check_target, instruction_of, merge
 from .operands import PREFIX, TYPE_BITS, Register
 
 P = ParamSpec("P")
@@ -95,12 +95,12 @@ class Emitter:
         self.loose = False
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._allowed: dict[str, Instruction] = {}
+        self._allowed: dict[str, Needs] = {}
 
     @property
     def needs(self) -> Needs:
         """What the instructions so far need together."""
-        return reduce(merge, {found.needs for found in self._allowed.values()}, Needs())
+        return reduce(merge, set(self._allowed.values()), Needs())
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
@@ -137,11 +137,10 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{opcode}: the guard {guard} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        found = self._require(opcode)
+        found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
-            if _ignores_source(opcode, operands):
-                self._require(f"{opcode}, %p0")
+        self._require(opcode if not _ignores_source(opcode, operands) else f"{opcode}, %p0")
         self.loose = self.loose or str in map(type, operands)
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
@@ -152,14 +151,12 @@ class Emitter:
         self.place_text(f"\t{opcode} {result}, {_listed(operands)};", block.head)
         return result
 
-    def _require(self, instruction: str) -> Instruction:
-        """The table's entry of an instruction, which is looked up once; the module needs what it does."""
-        found = self._allowed.get(instruction)
-        if found is None:
-            found = instruction_of(instruction)
-            check_target(instruction, found.needs, self.target)
-            self._allowed[instruction] = found
-        return found
+    def _require(self, instruction: str) -> None:
+        """Let the module need what an instruction does; it is looked up once."""
+        if instruction not in self._allowed:
+            needs = instruction_of(instruction).needs
+            check_target(instruction, needs, self.target)
+            self._allowed[instruction] = needs
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""

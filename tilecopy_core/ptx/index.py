@@ -116,6 +116,10 @@ class IndexEmitter(Emitter):
         block = self._home(symbols_of(value))
         return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
 
+    def operand(self, value: Int, bits: int = 32) -> Register | int:
+        """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
+        return self.value(value, bits) if isinstance(value, Expr) else value
+
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
         for atom, coefficient in terms_of(value):
@@ -309,7 +313,7 @@ class IndexEmitter(Emitter):
         left, right = condition.left, condition.right
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
-        against = right if isinstance(right, int) else self.value(right, bits)
+        against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
@@ -334,8 +338,9 @@ class IndexEmitter(Emitter):
             (high,) = [bound for _, op, bound in halves if op == "le"] or [-1]
             if low == 0 <= high < 2**31 and fits(halves[0][0], 32):
                 return self._against(halves[0][0], "le.u32", high)
+        bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
         return self.all_of(
-            [self._against(form, f"{op}.s{32 if _both_fit(form, bound) else 64}", bound) for form, op, bound in halves]
+            [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
         )
 
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
@@ -409,12 +414,12 @@ class IndexEmitter(Emitter):
         stop = start + count
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
-        self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
+        self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr(f"setp.ge.s{bits}", done, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+            self.instr(f"setp.ge.s{bits}", done, counter, self.operand(stop, bits))
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
@@ -422,7 +427,7 @@ class IndexEmitter(Emitter):
             yield
         self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
-        self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+        self.instr(f"setp.lt.s{bits}", again, counter, self.operand(stop, bits))
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
@@ -440,10 +445,6 @@ def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
     form = Expr(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
     most = value.const // factor
     return (form, "ge", -most) if sign > 0 else (form, "le", most)
-
-
-def _both_fit(form: Expr, bound: int) -> bool:
-    return fits(form, 32) and fits(bound, 32)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:
