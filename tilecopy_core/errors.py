@@ -6,7 +6,6 @@ Every message says what was asked, which operand it is about, the value found an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -96,6 +95,8 @@ class UnknownOptionError(RequestError, NoVariantError):
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
+    from difflib import get_close_matches  # no import of the package should wait for it
+
     by_folded = {each.lower(): each for each in known}
     found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
     return f"; did you mean {by_folded[found[0]]}?" if found else ""

@@ -234,6 +234,20 @@ class Xor(Atom):
         return None if self.lower is None or self.lower < 0 else self.upper
 
 
+def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
+    """An operator of an Expr, of the two integers in the order in which Python gives them."""
+
+    def method(self: Expr, other: Any) -> Any:
+        other = _operand(op, self, other)
+        return other if other is NotImplemented else compute(self, other)
+
+    return method
+
+
+def _comparison(op: str) -> Callable[[Expr, Any], Any]:
+    return _operator(op, lambda left, right: Condition(op, left, right))
+
+
 class Expr:
     """``const + sum(coefficient * atom)``; immutable, at least one term.
 
@@ -250,11 +264,8 @@ class Expr:
     terms: tuple[Term, ...]
 
     def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
-        object.__setattr__(self, "const", const)
-        object.__setattr__(self, "terms", terms)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("an Expr is immutable")
+        self.const = const
+        self.terms = terms
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self.const, self.terms)
@@ -280,8 +291,7 @@ class Expr:
                 low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
-            found = lower, upper
-            object.__setattr__(self, "_bounds", found)
+            found = self._bounds = lower, upper
         return found
 
     @property
@@ -291,66 +301,23 @@ class Expr:
             return self.terms[0][0].symbols
         return frozenset().union(*(atom.symbols for atom, _ in self.terms))
 
-    def __add__(self, other: Any) -> Any:
-        other = _operand("+", self, other)
-        return other if other is NotImplemented else add(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        other = _operand("-", self, other)
-        return other if other is NotImplemented else add(self, mul(other, -1))
-
-    def __rsub__(self, other: Any) -> Any:
-        other = _operand("-", self, other)
-        return other if other is NotImplemented else add(other, mul(self, -1))
-
-    def __mul__(self, other: Any) -> Any:
-        other = _operand("*", self, other)
-        return other if other is NotImplemented else mul(self, other)
-
-    __rmul__ = __mul__
-
     def __neg__(self) -> Any:
         return mul(self, -1)
 
-    def __floordiv__(self, other: Any) -> Any:
-        other = _operand("//", self, other)
-        return other if other is NotImplemented else floordiv(self, other)
-
-    def __mod__(self, other: Any) -> Any:
-        other = _operand("%", self, other)
-        return other if other is NotImplemented else mod(self, other)
-
-    def __xor__(self, other: Any) -> Any:
-        other = _operand("^", self, other)
-        return other if other is NotImplemented else xor(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        other = _operand("^", self, other)
-        return other if other is NotImplemented else xor(other, self)
-
-    def _compare(self, op: str, other: Any) -> Any:
-        other = _operand(op, self, other)
-        return other if other is NotImplemented else Condition(op, self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compare("==", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compare("!=", other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compare("<", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compare(">=", other)
+    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
+    __sub__ = _operator("-", lambda left, right: add(left, mul(right, -1)))
+    __rsub__ = _operator("-", lambda right, left: add(left, mul(right, -1)))
+    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
+    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
+    __mod__ = _operator("%", lambda left, right: mod(left, right))
+    __xor__ = _operator("^", lambda left, right: xor(left, right))
+    __rxor__ = _operator("^", lambda right, left: xor(left, right))
+    __eq__ = _comparison("==")
+    __ne__ = _comparison("!=")
+    __lt__ = _comparison("<")
+    __le__ = _comparison("<=")
+    __gt__ = _comparison(">")
+    __ge__ = _comparison(">=")
 
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
@@ -367,7 +334,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -508,7 +474,7 @@ def _operand(op: str, left: Expr, other: Any) -> Any:
 
 
 def _build(const: int, terms: Mapping[Atom, int]) -> Int:
-    kept = [(atom, c) for atom, c in terms.items() if c]
+    kept = [term for term in terms.items() if term[1]]
     if not kept:
         return const
     if len(kept) > 1:
@@ -557,7 +523,7 @@ def mul(left: Int, right: Int) -> Int:
     assert isinstance(right, int)
     if right in (0, 1):
         return left if right else 0
-    return Expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
+    return Expr(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
 
 
 def _positive(right: Int, operation: str) -> int:

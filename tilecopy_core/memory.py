@@ -375,11 +375,6 @@ class Region:
         """Bytes of the elements, gaps not counted."""
         return self.size * self.buffer.dtype.bits // 8
 
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether a start is known only at run time."""
-        return any(isinstance(start, Expr) for start in self.starts)
-
     def sliced_layout(self) -> TileLayout | None:
         """The layout of the box (found once), or None where the box is not a layout of its own.
 

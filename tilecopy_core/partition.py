@@ -37,7 +37,7 @@ class Side:
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
         _, threads, vec = shape
-        return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
+        return self.layout.along(m, (round_index * threads + thread) * vec)
 
 
 @attrs.frozen
@@ -114,7 +114,7 @@ class Guard:
 
     def position(self, flat: Int) -> Int:
         """Coordinate, in the buffer, of the element at a place of the partition's order."""
-        return add(self.start, self.coordinates.apply(flat).get("m", 0) if self.coordinates.shard else 0)
+        return add(self.start, self.coordinates.along(m, flat))
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
@@ -182,7 +182,7 @@ def sliced(operand: str, region: Region) -> TileLayout | Decline:
         return Decline(
             f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
         )
-    if any(axis != m for axis in layout.axes):
+    if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
     return layout

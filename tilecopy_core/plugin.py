@@ -49,7 +49,7 @@ from .partition import (
     synthesize,
     widest,
 )
-from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
+from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .rounds import Masks, Walk, asynchronously, at_edges, batches, choose, through_registers
 from .scope import ActiveThreads, Scope, axis_index, by_thread
@@ -116,6 +116,7 @@ __all__ = [
     "is_int",
     "is_multiple",
     "m",
+    "masked",
     "no_replica",
     "operands",
     "orders_of",

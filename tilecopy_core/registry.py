@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -106,7 +105,7 @@ class Registry:
 
     def table(self) -> Table:
         """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
-        table, environment = self._table, tuple(self._environ.get(name) for name in _VARIABLES)
+        table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
         with self._lock:
@@ -255,11 +254,9 @@ class Registry:
         if stage is None:
             stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
             self._stages[plugin] = stage
-        started = time.thread_time()
         own = stage.call(hook, arguments)
-        seconds = time.thread_time() - started
-        if seconds > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, stage, hook, seconds, own.seconds)
+        if own.seconds > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, stage, hook, own.seconds, own.own_seconds)
         if own.error is not None:
             raise own.error
         if own.cause is not None and not own.blamed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -69,6 +70,7 @@ def cta(threads: int) -> Scope:
     return Scope("cta", threads)
 
 
+@lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
     """The thread's index in its CTA, bounded by the CTA's size where it is known."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
@@ -251,6 +253,7 @@ def cluster_rank(count: int = 16) -> Int:
     return special_register("cluster_ctarank", count - 1) if count > 1 else 0
 
 
+@lru_cache(maxsize=64)
 def special_register(name: str, upper: int) -> Expr:
     """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -338,7 +338,7 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: str, *, anywhere: bool = False) -> None:
+    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
         """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         for found in symbols_of(value):
             if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
@@ -346,12 +346,10 @@ class KernelBuilder:
             if not found.register and found.varies == "grid" and found not in self._scalars:
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
 
-    def _claim(self, name: str, what: str) -> str:
-        check_identifier(name, f"{what} name")
+    def _claim(self, name: str, what: str) -> None:
         if name in self._names:
             raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
         self._names.add(name)
-        return name
 
     def _fresh(self, stem: str) -> str:
         while True:
@@ -471,10 +469,11 @@ class KernelBuilder:
                 f"buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
         for start in region.starts:
-            self._own(start, f"{region}")
+            self._own(start, region)
         layout = region.buffer.layout
         for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
-            self._own(stride, f"{region}, its layout")
+            if isinstance(stride, Expr):
+                self._own(stride, f"{region}, its layout")
         if not overhang:
             region.check_inside()
             self._bounds += bounds_checks(region, self._known(region), self._where())

@@ -207,13 +207,13 @@ def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
-    """Remember a value's register in the innermost block; the value is kept so that its id stays its own."""
-    return ptx.blocks[-1].once((what, id(value)), lambda: register, keep=value)
+    """Remember a value's register in the innermost block."""
+    return ptx.blocks[-1].once((what, value), lambda: register)
 
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """What an open block knows of a value."""
-    return next((found for block in ptx.blocks if (found := block.known((what, id(value)))) is not None), None)
+    return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:

@@ -8,7 +8,7 @@ repeats the place ``extent`` times. A swizzle permutes the resulting memory addr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from typing import Any
 
@@ -105,8 +105,8 @@ class TileLayout:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
-        named = {it.axis for it in self.shard + self.replica} | {axis for axis, _ in self._offset}
-        return tuple(sorted(named, key=lambda axis: axis.name)) or (m,)
+        named = {axis.name: axis for axis in [*(it.axis for it in self.shard + self.replica), *dict(self._offset)]}
+        return tuple([named[name] for name in sorted(named)]) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape has as many elements as the layout."""
@@ -152,16 +152,19 @@ class TileLayout:
             LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
         """
         index = self.flatten(coordinate, shape)
-        place: dict[str, Int] = {axis.name: self.offset_on(axis) for axis in self.axes}
-        inner = self.size
-        for position, it in enumerate(self.shard):
-            inner //= it.extent
-            digit = index // inner
-            if position:
-                digit = digit % it.extent
-            place[it.axis.name] = place[it.axis.name] + digit * it.stride
+        place = {axis.name: self.along(axis, index) for axis in self.axes}
         if self.swizzle is not None:
             place[m.name] = self.swizzle.apply(place.get(m.name, 0))
+        return place
+
+    def along(self, axis: Axis, index: Int) -> Int:
+        """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
+        place, inner = self.offset_on(axis), self.size
+        for position, it in enumerate(self.shard):
+            inner //= it.extent
+            if it.axis == axis:
+                digit = index // inner
+                place = place + (digit % it.extent if position else digit) * it.stride
         return place
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
@@ -209,8 +212,16 @@ class TileLayout:
         Raises:
             LayoutError: the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
+        groups = self.by_dimension(shape)
+        separators = tuple(accumulate(map(len, groups), initial=0))
+        return self.with_iters([it for owned in groups for it in owned]), separators
+
+    def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
+        """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
         shape = checked_extents(shape, "shape")
         self.check_admits(shape, "group")
+        if shape == tuple([it.extent for it in self.shard]):
+            return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
         groups: list[list[Iter]] = []
         for extent in reversed(shape):
@@ -231,10 +242,7 @@ class TileLayout:
                         f"neither {it.extent} nor {needed} divides the other"
                     )
             groups.append(owned[::-1])
-        separators = [0]
-        for owned in reversed(groups):
-            separators.append(separators[-1] + len(owned))
-        return self.with_iters([it for owned in reversed(groups) for it in owned]), tuple(separators)
+        return groups[::-1]
 
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
@@ -279,16 +287,14 @@ class TileLayout:
         self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
     ) -> tuple[list[Iter], Offset] | None:
         try:
-            grouped, separators = self.group(shape)
+            groups = self.by_dimension(shape)
         except LayoutError:
             return None
         shard: list[Iter] = []
         offset: Offset = ()
-        for dim, (start, extent) in enumerate(zip(starts, extents, strict=True)):
-            own = fuse(grouped.shard[separators[dim] : separators[dim + 1]])
-            found = (
-                cut(own, start, extent) if own or extent == 1 else ([Iter(extent, 0)], ())
-            )  # one place, the rest outside
+        for own, start, extent in zip(groups, starts, extents, strict=True):
+            one_place = not own and extent > 1  # the rest is outside
+            found = ([Iter(extent, 0)], ()) if one_place else cut(own, start, extent)
             if found is None:
                 return None
             shard += found[0]
@@ -322,13 +328,12 @@ class TileLayout:
         atom = extents if atom_shape is None else checked_extents(atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
             raise LayoutError(f"{self} of shape {atom} does not tile {shape}")
-        grouped, separators = self.group(atom)
+        groups = self.by_dimension(atom)
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
         shard: list[Iter] = []
-        for dim, stride in enumerate(row_major(counts)):
-            shard.append(Iter(counts[dim], stride * step))
-            shard += grouped.shard[separators[dim] : separators[dim + 1]]
+        for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
+            shard += [Iter(count, stride * step), *own]
         return self.with_iters(shard).canonicalize()
 
 

@@ -14,9 +14,9 @@ from ..memory import Buffer
 from ..scope import Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Vector
+from .emitter import Written
 from .index import IndexEmitter
-from .operands import Access, Address, Register, access_of
+from .operands import TYPE_BITS, Access, Address, Register, parts_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -62,23 +62,21 @@ class PtxBuilder(IndexEmitter):
         Raises:
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
-        access = access_of(source)
+        address, predicate, fill = parts_of(source)
         registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
-        vector = self._check_access("ld", access.address, bits, registers)
-        if access.predicate is not None and access.fill is not None:
-            self.fill(registers, access.fill)
-        opcode = f"ld.{access.address.space}{_hint(access.address, streaming)}{vector}"
-        self.instr(opcode, _braced(registers), access.address, guard=access.predicate)
+        opcode = self._checked("ld", address, bits, registers, streaming)
+        if predicate is not None and fill is not None:
+            self.fill(registers, fill)
+        self.instr(opcode, _braced(registers), address, guard=predicate)
         return registers
 
     def store(
         self, destination: Access | Address, bits: int, registers: Sequence[Register], *, streaming: bool = False
     ) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
-        access = access_of(destination)
-        vector = self._check_access("st", access.address, bits, registers)
-        opcode = f"st.{access.address.space}{_hint(access.address, streaming)}{vector}"
-        self.instr(opcode, access.address, _braced(registers), guard=access.predicate)
+        address, predicate, _ = parts_of(destination)
+        opcode = self._checked("st", address, bits, registers, streaming)
+        self.instr(opcode, address, _braced(registers), guard=predicate)
 
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
         """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
@@ -102,7 +100,8 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {bits} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _check_access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register], streaming: bool) -> str:
+        """The opcode of an access that there is."""
         count = self._check_width(bits)
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
@@ -111,13 +110,14 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        held = registers[0].bits if registers else 0
-        if any(r.bits != held for r in registers) or held not in (32, 64):
+        held = {TYPE_BITS[type] for type in {register.type for register in registers}}
+        if held not in ({32}, {64}):
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
-        if len(registers) * held != max(bits, 32) or (held == 32 and len(registers) != count):
+        if len(registers) * held.pop() != max(bits, 32):
             raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
-        type = f"u{bits}" if bits < 32 else registers[0].type
-        return f".v{len(registers)}.{type}" if len(registers) > 1 else f".{type}"
+        hint = ".L1::no_allocate" if streaming and address.space == "global" else ""
+        vector = f".v{len(registers)}" if len(registers) > 1 else ""
+        return f"{name}.{address.space}{hint}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -207,10 +207,10 @@ class PtxBuilder(IndexEmitter):
 
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
-        access = access_of(source)
+        address, predicate, _ = parts_of(source)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
-        self.instr(opcode, destination, access.address, nbytes, *ignored, guard=access.predicate)
+        self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
 
     def cp_async_commit(self) -> None:
         """Close a group of the thread's ``cp.async``."""
@@ -273,9 +273,6 @@ class PtxBuilder(IndexEmitter):
         self.instr(operation, destination, source, nbytes, barrier)
 
 
-def _hint(address: Address, streaming: bool) -> str:
-    return ".L1::no_allocate" if streaming and address.space == "global" else ""
-
-
-def _braced(registers: Sequence[Register]) -> Register | Vector:
-    return registers[0] if len(registers) == 1 else Vector("{" + ", ".join(map(str, registers)) + "}")
+def _braced(registers: Sequence[Register]) -> Register | Written:
+    names = [register.name for register in registers]
+    return registers[0] if len(names) == 1 else Written(f"{{{', '.join(names)}}}")

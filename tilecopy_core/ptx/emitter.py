@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from typing import ParamSpec
 
 from ..errors import PtxError, did_you_mean
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
 from .operands import PREFIX, TYPE_BITS, Register
 
+P = ParamSpec("P")
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
 
@@ -32,14 +35,16 @@ class Block:
         self.settled: int | None = None
         self.head: list[Line] = []
         self.body: list[Line] = []
-        self._known: dict[tuple[Hashable, ...], tuple[Register, object]] = {}
+        self._known: dict[tuple[Hashable, ...], Register] = {}
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
-        """The register of a key (its kind first), made at the first call; ``keep`` lives as long as the entry."""
+    def once(
+        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
+    ) -> Register:
+        """The register of a key (its kind first), made of the arguments at the first call."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = make(), keep
-        return found[0]
+            found = self._known[key] = make(*args, **keywords)
+        return found
 
     def settle(self) -> None:
         """Let the body so far belong to the head, so that what is computed next comes after it."""
@@ -50,8 +55,7 @@ class Block:
 
     def known(self, key: tuple[Hashable, ...]) -> Register | None:
         """The register of a key, if it was made here."""
-        found = self._known.get(key)
-        return None if found is None else found[0]
+        return self._known.get(key)
 
 
 class Sunk(Block):
@@ -61,9 +65,11 @@ class Sunk(Block):
         self.depth, self.head, self.body = outer.depth, own.head, own.body
         self._outer, self._own = outer, own
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
+    def once(
+        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
+    ) -> Register:
         """The register that the outer block has, else one of the inner block's own."""
-        return self.known(key) or self._own.once(key, make, keep)
+        return self.known(key) or self._own.once(key, make, *args, **keywords)
 
     def known(self, key: tuple[Hashable, ...]) -> Register | None:
         """The register of a key, if it was made in either."""
@@ -75,7 +81,6 @@ class Emitter:
 
     Attributes:
         target: the architecture; an instruction that it lacks is refused.
-        needs: what the instructions so far need together.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
         recent: the lines since this was last cleared, in the order in which they were written.
@@ -84,14 +89,18 @@ class Emitter:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.needs = Needs()
         self.blocks = [Block(0)]
         self.statement = 0
         self.recent: list[str] = []
         self.loose = False
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._allowed: set[str] = set()
+        self._allowed: dict[str, Needs] = {}
+
+    @property
+    def needs(self) -> Needs:
+        """What the instructions so far need together."""
+        return reduce(merge, set(self._allowed.values()), Needs())
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
@@ -100,7 +109,7 @@ class Emitter:
             raise PtxError(f"register type {type!r} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
-        return Register(type, number)
+        return Register(type, f"{PREFIX[type]}{number}")
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
@@ -132,8 +141,7 @@ class Emitter:
         if found.operands:
             found.check(opcode, operands)
         self._require(opcode if not _ignores_source(opcode, operands) else f"{opcode}, %p0")
-        if not self.loose:
-            self.loose = any(type(operand) is str for operand in operands)
+        self.loose = self.loose or str in map(type, operands)
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
@@ -148,8 +156,7 @@ class Emitter:
         if instruction not in self._allowed:
             needs = instruction_of(instruction).needs
             check_target(instruction, needs, self.target)
-            self._allowed.add(instruction)
-            self.needs = merge(self.needs, needs)
+            self._allowed[instruction] = needs
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
@@ -181,11 +188,11 @@ class Emitter:
         """A comment line."""
         self.place_text("\t// " + text.replace("\n", " "))
 
-    def new_label(self, stem: str) -> str:
+    def new_label(self, stem: str) -> Written:
         """A label that is not in use yet."""
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
-        return f"${stem}_{number}"
+        return Written(f"${stem}_{number}")
 
     def place(self, label: str) -> None:
         """The label at the current place."""
@@ -210,8 +217,8 @@ class Emitter:
         self.place(end)
 
 
-class Vector(str):
-    """Registers in braces, as one operand."""
+class Written(str):
+    """An operand that is text of our own making: registers in braces, a label."""
 
     __slots__ = ()
 

@@ -114,7 +114,11 @@ class IndexEmitter(Emitter):
                 "scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
+        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
+
+    def operand(self, value: Int, bits: int = 32) -> Register | int:
+        """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
+        return self.value(value, bits) if isinstance(value, Expr) else value
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
@@ -232,27 +236,23 @@ class IndexEmitter(Emitter):
             if parts not in self._swizzled:
                 self._swizzled[parts] = SwizzledTerms(*parts)
             offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
-        place = offset * size
+        place = mul(offset, size)
         const, terms = constant_of(place), terms_of(place)
-        lower, _ = bounds_of(sum_of(0, terms))
-        outside = whole and (lower is None or lower < 0 or const < 0)
-        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
-        varying = sum_of(const - immediate, terms)
-        if buffer.space == "global":
-            start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
-        else:
-            start, span_bytes = self.bindings.shared_base(self, buffer), None
-        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
+        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
+        if whole:
+            lower, _ = bounds_of(sum_of(0, terms))
+            immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
+        return Address(buffer.space, self._base(buffer, sum_of(const - immediate, terms), immediate), immediate, align)
 
-    def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
+    def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
 
         Args:
-            start: a 32-bit shared address or a 64-bit global pointer.
+            buffer: its start is a 32-bit shared address or a 64-bit global pointer.
             varying: bytes to add.
             immediate: what the instruction adds beyond that.
-            span_bytes: bytes of the global array, where they are known.
         """
+        start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
             uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
@@ -260,39 +260,31 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth, uniform in sorted(parts):
-            block, part = self._at(depth), Expr(0, tuple(parts[depth, uniform]))
-            done = (*done, *part.terms)
-            rest = varying - part + immediate
-            before = total
-            total = block.once(
-                ("base", start, done),
-                lambda block=block, before=before, part=part, rest=rest: self._plus(
-                    block, before, part, rest, span_bytes
-                ),  # type: ignore[misc]
-            )
-        const, summed = constant_of(varying), total
+            block, part = self._at(depth), parts[depth, uniform]
+            done = (*done, *part)
+            total = block.once(("base", start, done), self._plus, block, total, part, varying + immediate, buffer)
+        const = constant_of(varying)
         if const:
             block = self._home(symbols_of(varying))
-            total = block.once(
-                ("base", start, key_of(varying)),
-                lambda: self.pure(block, f"add.s{start.bits}", self.reg(f"b{start.bits}"), summed, const),
-            )
+            total = block.once(("base", start, key_of(varying)), self._sum, block, const, start.bits, total)
         return total
 
-    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, span_bytes: int | None) -> Register:
-        """``start + part`` bytes, where ``part + rest`` is inside the array.
+    def _plus(self, block: Block, start: Register, terms: list[Term], place: Int, buffer: Buffer) -> Register:
+        """``start`` and some terms of ``place``, which is inside the buffer.
 
-        A part that is proved to be below ``2**31`` common factors is a 32-bit index times that factor.
+        Terms that are proved to be below ``2**31`` common factors are a 32-bit index times that factor.
         """
+        part = Expr(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
+        rest = add(place, mul(part, -1))
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        least, (lower, _) = bounds_of(rest)[0], part.bounds
+        least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
                 index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
+                narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
                 product = block.once(
                     ("wide", key_of(index), factor),
                     lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
@@ -321,7 +313,7 @@ class IndexEmitter(Emitter):
         left, right = condition.left, condition.right
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
-        against = right if isinstance(right, int) else self.value(right, bits)
+        against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
@@ -346,8 +338,9 @@ class IndexEmitter(Emitter):
             (high,) = [bound for _, op, bound in halves if op == "le"] or [-1]
             if low == 0 <= high < 2**31 and fits(halves[0][0], 32):
                 return self._against(halves[0][0], "le.u32", high)
+        bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
         return self.all_of(
-            [self._against(form, f"{op}.s{32 if _both_fit(form, bound) else 64}", bound) for form, op, bound in halves]
+            [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
         )
 
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
@@ -366,11 +359,11 @@ class IndexEmitter(Emitter):
             return True
         block, total = self.blocks[-1], found[0]
         for more in found[1:]:
-            total = block.once(
-                ("both", total, more),
-                lambda total=total, more=more: self.pure(block, "and.pred", self.reg("pred"), total, more),  # type: ignore[misc]
-            )
+            total = block.once(("both", total, more), self._and, block, total, more)
         return total
+
+    def _and(self, block: Block, left: Register, right: Register) -> Register:
+        return self.pure(block, "and.pred", self.reg("pred"), left, right)
 
     @overload
     def opposite(self, predicate: Register) -> Register: ...
@@ -421,12 +414,12 @@ class IndexEmitter(Emitter):
         stop = start + count
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
-        self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
+        self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr(f"setp.ge.s{bits}", done, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+            self.instr(f"setp.ge.s{bits}", done, counter, self.operand(stop, bits))
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
@@ -434,7 +427,7 @@ class IndexEmitter(Emitter):
             yield
         self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
-        self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+        self.instr(f"setp.lt.s{bits}", again, counter, self.operand(stop, bits))
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
@@ -452,10 +445,6 @@ def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
     form = Expr(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
     most = value.const // factor
     return (form, "ge", -most) if sign > 0 else (form, "le", most)
-
-
-def _both_fit(form: Expr, bound: int) -> bool:
-    return fits(form, 32) and fits(bound, 32)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:

@@ -115,6 +115,14 @@ _TX = Number("the byte count of one mbarrier phase", 1, MBARRIER_TX_LIMIT)
 _SM80, _SM90 = Needs(80, (7, 0)), Needs(90, (8, 0))
 _TCGEN05 = Needs(100, (8, 6), specific=True)
 
+_PLAIN = """
+    abs activemask add addc and atom bar bfe bfi bfind bfrev bra brev brkpt call clz cnot copysign cos cvt cvta div
+    dp2a dp4a ex2 exit fence fma fns isspacep ld ldu lg2 lop3 mad mad24 madc max membar min mov mul mul24 nanosleep
+    neg not or pmevent popc prefetch prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st
+    sub subc testp trap vote xor
+"""
+"""Opcodes that every target has, with operands that are not checked."""
+
 TABLE: dict[str, Instruction] = {
     "bar.sync": Instruction(
         operands=(Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32)),
@@ -173,85 +181,7 @@ TABLE: dict[str, Instruction] = {
     "tcgen05.dealloc": Instruction(_TCGEN05, (None, _COLUMNS)),
     "tcgen05.commit": Instruction(_TCGEN05, (_BARRIER,)),
     "wgmma": Instruction(Needs(90, (8, 0), specific=True)),
-    **{
-        opcode: Instruction()
-        for opcode in [
-            "abs",
-            "add",
-            "addc",
-            "and",
-            "atom",
-            "bar",
-            "bfe",
-            "bfi",
-            "bfind",
-            "bfrev",
-            "bra",
-            "brev",
-            "brkpt",
-            "call",
-            "clz",
-            "cnot",
-            "cos",
-            "cvta",
-            "div",
-            "dp2a",
-            "dp4a",
-            "ex2",
-            "exit",
-            "fma",
-            "isspacep",
-            "ld",
-            "ldu",
-            "lg2",
-            "lop3",
-            "mad",
-            "mad24",
-            "madc",
-            "max",
-            "membar",
-            "min",
-            "mov",
-            "mul",
-            "mul24",
-            "neg",
-            "not",
-            "or",
-            "pmevent",
-            "popc",
-            "prefetch",
-            "prmt",
-            "rcp",
-            "red",
-            "rem",
-            "ret",
-            "rsqrt",
-            "sad",
-            "selp",
-            "set",
-            "setp",
-            "shf",
-            "shfl",
-            "shl",
-            "shr",
-            "sin",
-            "slct",
-            "sqrt",
-            "st",
-            "sub",
-            "subc",
-            "trap",
-            "vote",
-            "xor",
-            "copysign",
-        ]
-    },
-    "activemask": Instruction(),
-    "cvt": Instruction(),
-    "fence": Instruction(),
-    "nanosleep": Instruction(),
-    "testp": Instruction(),
-    "fns": Instruction(),
+    **dict.fromkeys(_PLAIN.split(), Instruction()),
 }
 """Opcode prefix -> what it needs and takes. An opcode with no entry is unknown: it needs the requested target."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 import attrs
 
 from ..errors import PtxError
@@ -12,12 +14,12 @@ TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 PREFIX = {"pred": "%p", "b16": "%rs", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%fd"}
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Register:
-    """A virtual register."""
+    """A virtual register: one object for each."""
 
     type: str
-    number: int
+    name: str
 
     @property
     def bits(self) -> int:
@@ -25,7 +27,7 @@ class Register:
         return TYPE_BITS[self.type]
 
     def __str__(self) -> str:
-        return f"{PREFIX[self.type]}{self.number}"
+        return self.name
 
     __repr__ = __str__
 
@@ -54,10 +56,8 @@ class Address:
         return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
 
     def __add__(self, offset_bytes: int) -> Address:
-        align = self.align_bytes
-        while align > 1 and offset_bytes % align:
-            align //= 2
-        return Address(self.space, self.base, self.offset_bytes + offset_bytes, align)
+        align_bytes = gcd(self.align_bytes, offset_bytes)
+        return Address(self.space, self.base, self.offset_bytes + offset_bytes, align_bytes)
 
 
 @attrs.frozen
@@ -75,6 +75,11 @@ class Access:
     fill: int | tuple[int, ...] | None = None
 
 
-def access_of(place: Access | Address) -> Access:
-    """An address as an access by all threads."""
-    return place if isinstance(place, Access) else Access(place)
+def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
+    """The access by the threads of a mask that is not False; True stands for all of them."""
+    return Access(address, mask, fill) if isinstance(mask, Register) else address
+
+
+def parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
+    """Address, predicate and fill of an access; an address is one by all threads."""
+    return (place.address, place.predicate, place.fill) if isinstance(place, Access) else (place, None, None)
