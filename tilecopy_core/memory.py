@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from .dtypes import DType, dtype_of
-from .errors import LayoutError, RequestError, did_you_mean
-from .expr import Expr, Int, is_int, key_of
+from .errors import LayoutError, RequestError, a, maybe, one_of, shown
+from .expr import INT, Expr, Int, is_int, key_of
 from .layout import S, TileLayout, box, checked_extents, m
 
 SPACES = ("global", "shared", "local", "tmem")
@@ -29,7 +29,7 @@ def check_identifier(name: Any, what: str) -> str:
     """
     if not isinstance(name, str) or not _IDENTIFIER.match(name) or name in _RESERVED:
         raise RequestError(
-            f"{what} {name!r} is not an identifier: a letter, then at most 127 letters, digits and underscores"
+            f"{what} {shown(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
             f" (and not {', '.join(_RESERVED)})"
         )
     return name
@@ -46,6 +46,9 @@ class Memory:
 
     name: str
     space: str
+
+
+_MEMORY = maybe(a("a Memory, that of another buffer", Memory))
 
 
 @attrs.frozen(kw_only=True, init=False, repr=False)
@@ -85,16 +88,13 @@ class Buffer:
         allocated_addr: Any = None,
         memory: Memory | None = None,
     ) -> None:
-        if space not in SPACES:
-            raise RequestError(
-                f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{did_you_mean(space, SPACES)}"
-            )
         check_identifier(name, "buffer name")
+        one_of(*SPACES).check(space, f"buffer {name}", "space")
         extents = checked_extents(shape, f"buffer {name}, shape")
         if layout is None:
             layout = TileLayout(S[extents])
         if not isinstance(layout, TileLayout):
-            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
+            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         layout.check_admits(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
@@ -104,9 +104,10 @@ class Buffer:
             or align_bytes < 1
             or align_bytes & (align_bytes - 1)
         ):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes!r}")
-        if not is_int(elem_offset):
-            raise RequestError(f"buffer {name}: elem_offset is an integer (elements), not {elem_offset!r}")
+            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
+        INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        _MEMORY.check(memory, f"buffer {name}", "memory")
+        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),
@@ -134,17 +135,21 @@ class Buffer:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions are whole."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) > len(self.shape):
-            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}")
+            raise LayoutError(
+                f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}"
+            )
         region = []
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
                 region.append(part)
             elif is_int(part):
                 region.append(slice(part, part + 1))
+            elif part is Ellipsis:
+                raise LayoutError(f"{self.name}: dimensions left out at the end are whole; an index has no '...'")
             elif hasattr(part, "__index__") and not isinstance(part, bool) and not getattr(part, "shape", ()):
                 region.append(slice(int(part), int(part) + 1))
             else:
-                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {part!r}")
+                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
         try:
             starts, extents = box(self.shape, region)
@@ -163,6 +168,9 @@ class Buffer:
         return -(-self.span_elems * self.dtype.bits // 8)
 
 
+_HOLDER = maybe(a("a shared Buffer, or the address", Buffer, int))
+
+
 @attrs.frozen(repr=False)
 class Region:
     """A box of a buffer: static extents, starts that may be symbolic.
@@ -174,6 +182,18 @@ class Region:
     buffer: Buffer
     starts: tuple[Int, ...] = attrs.field(eq=key_of)
     extents: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.buffer) is not Buffer:
+            raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
+        for name, values in (("starts", self.starts), ("extents", self.extents)):
+            if type(values) is not tuple or len(values) != len(self.buffer.shape) or not all(map(is_int, values)):
+                raise LayoutError(
+                    f"Region of {self.buffer}: {name} are integers, one a dimension, in a tuple; not {shown(values)}"
+                )
+        if any(isinstance(extent, Expr) or extent < 1 for extent in self.extents):
+            raise LayoutError(f"Region of {self.buffer}: extents are at least 1 and not symbolic: {shown(self.extents)}")
+
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 
     @property

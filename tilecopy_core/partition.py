@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 
-from .expr import Expr, Int, bounds_of, divisor_of, is_multiple, same
+from .errors import FLAG, TEXT, Kind, RequestError, a, checked, many, maybe, whole
+from .expr import INT, Expr, Int, bounds_of, divisor_of, is_multiple, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
+
+
+_REGION = a("a Region such as buffer[0:8, :]", Region)
+_LAYOUT = a("a TileLayout", TileLayout)
+_REQUEST = a("a CopyRequest", CopyRequest)
+_ITERS = many(a("an Iter", Iter))
+_COUNT = whole(1, 2**63 - 1)
+_WIDTHS = many(whole(1, 1024))
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(it, Iter) for it in pair)
+
+
+def _is_split(shape: Any) -> bool:
+    return isinstance(shape, tuple) and len(shape) == 3 and all(map(_COUNT.fits, shape))
+
+
+_PAIRS = many(Kind("a pair of Iter", _is_pair))
 
 
 @attrs.frozen
@@ -25,14 +46,15 @@ class Side:
             is ``outer * threads * vec``.
     """
 
-    region: Region
-    layout: TileLayout
+    region: Region = attrs.field(validator=_REGION)
+    layout: TileLayout = attrs.field(validator=_LAYOUT)
 
     @property
     def swizzle(self) -> Swizzle | None:
         """Applied to the offsets afterwards, or None."""
         return self.layout.swizzle
 
+    @checked(round_index=INT, thread=INT, shape=Kind("three extents", _is_split))
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
         return self.layout.unswizzled.apply(round_index, thread, 0, shape=shape).get("m", 0)
@@ -52,13 +74,13 @@ class VectorPartition:
         narrowed: why each wider width was not taken, widest first.
     """
 
-    outer: int
-    threads: int
-    vec: int
-    vec_bits: int
-    dst: Side
-    src: Side
-    narrowed: tuple[str, ...] = ()
+    outer: int = attrs.field(validator=_COUNT)
+    threads: int = attrs.field(validator=_COUNT)
+    vec: int = attrs.field(validator=_COUNT)
+    vec_bits: int = attrs.field(validator=_COUNT)
+    dst: Side = attrs.field(validator=a("a Side", Side))
+    src: Side = attrs.field(validator=a("a Side", Side))
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=many(TEXT))
 
     @property
     def vec_bytes(self) -> int:
@@ -78,6 +100,7 @@ class VectorPartition:
         )
 
 
+@checked(operand=TEXT, region=_REGION)
 def sliced(operand: str, region: Region) -> TileLayout | Decline:
     """The layout of a region's box over memory alone, or why it has none."""
     layout = region.sliced_layout()
@@ -95,6 +118,7 @@ Pair = tuple[Iter, Iter]
 """One run of the common iteration space: the same extent, as each side strides along it."""
 
 
+@checked(first=_ITERS, second=_ITERS)
 def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
     """Both sides' iters split along common extents, in logical order; None where that cannot be done."""
     left, right = list(fuse(first)), list(fuse(second))
@@ -112,6 +136,7 @@ def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
     return pairs[::-1]
 
 
+@checked(pairs=_PAIRS)
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Pairs without those of extent 1, neighbours that continue each other on both sides fused."""
     fused: list[Pair] = []
@@ -133,6 +158,7 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     return fused
 
 
+@checked(pairs=_PAIRS, broadcasts_first=FLAG)
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
     """Pairs ordered by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
 
@@ -145,6 +171,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
     return fuse_pairs(sorted(pairs, key=key))
 
 
+@checked(pairs=_PAIRS)
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
     """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
     last = by_descending_stride(pairs)
@@ -164,11 +191,12 @@ class Run:
         swizzle: of the operand, or None.
     """
 
-    region: Region
-    iters: Sequence[Iter]
-    start: Int
-    swizzle: Swizzle | None = None
+    region: Region = attrs.field(validator=_REGION)
+    iters: Sequence[Iter] = attrs.field(validator=_ITERS)
+    start: Int = attrs.field(validator=INT)
+    swizzle: Swizzle | None = attrs.field(default=None, validator=maybe(a("a Swizzle", Swizzle)))
 
+    @checked(bits=whole(1, 1024))
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
         buffer = self.region.buffer
@@ -203,6 +231,11 @@ class Run:
         return [("start", self.start), ("buffer's own start", own)]
 
 
+@checked(
+    runs=Kind("Runs, at least one", lambda runs: bool(many(a("a Run", Run)).fits(runs) and runs)),
+    widths_bits=_WIDTHS,
+    also=Kind("a function of the number of elements", callable),
+)
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
@@ -223,6 +256,7 @@ def widest(
     return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
 
 
+@checked(request=_REQUEST, leader=_REGION, widths_bits=_WIDTHS)
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS
 ) -> VectorPartition | Decline:
@@ -236,6 +270,8 @@ def synthesize(
     Returns:
         The partition with the widest vector that both sides allow, or why there is none.
     """
+    if leader is not request.dst and leader is not request.src:
+        raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
     follower = request.src if leader is request.dst else request.dst
     lead = sliced("destination" if leader is request.dst else "source", leader)
     follow = sliced("destination" if follower is request.dst else "source", follower)

@@ -5,31 +5,15 @@
 
 from __future__ import annotations
 
-from .checks import (
-    Check,
-    divides_threads,
-    first_failure,
-    no_replica,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
+from collections.abc import Mapping
+
+from . import checks, expr, layout
+from .checks import Check
 from .dtypes import DType, dtype_of
-from .expr import (
-    Condition,
-    Expr,
-    Int,
-    bounds_of,
-    divisor_of,
-    evaluate,
-    is_int,
-    is_multiple,
-    same,
-    substitute,
-    symbols_of,
-)
+from .errors import TEXT, Kind, a, checked, many, whole
+from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
 from .hookspecs import VariantPlugin, hookimpl
-from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
+from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
 from .memory import Buffer, Region
 from .partition import (
     WIDTHS_BITS,
@@ -50,6 +34,29 @@ from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant,
 from .rounds import Walk, batches
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
+
+_REQUEST = a("a CopyRequest", CopyRequest)
+_BY_SYMBOL = Kind(
+    "values by Symbol", lambda value: isinstance(value, Mapping) and all(isinstance(key, Symbol) for key in value)
+)
+
+# What the core calls a thousand times for one kernel looks at its arguments here, at the door.
+bounds_of = checked(value=INT)(expr.bounds_of)
+divisor_of = checked(value=INT)(expr.divisor_of)
+evaluate = checked(value=INT, env=_BY_SYMBOL)(expr.evaluate)
+is_multiple = checked(value=INT, factor=whole(1, 2**63 - 1))(expr.is_multiple)
+substitute = checked(value=INT, replacements=_BY_SYMBOL)(expr.substitute)
+symbols_of = checked(value=INT)(expr.symbols_of)
+fuse = checked(iters=many(a("an Iter", Iter)))(layout.fuse)
+divides_threads = checked(request=_REQUEST)(checks.divides_threads)
+first_failure = checked(
+    request=_REQUEST,
+    table=many(Kind("a check: a function of the request that gives a reason or None", callable)),
+)(checks.first_failure)
+no_replica = checked(request=_REQUEST)(checks.no_replica)
+scope_in = checked(kinds=TEXT)(checks.scope_in)
+valid_copy = checked(request=_REQUEST)(checks.valid_copy)
+whole_byte_elements = checked(request=_REQUEST)(checks.whole_byte_elements)
 
 __all__ = [
     "COMPLETIONS",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .expr import Expr, Int, Symbol, evaluate, of_atom, split_terms, substitute
+from .errors import FLAG, a, checked, whole
+from .expr import INT, Expr, Int, Symbol, evaluate, of_atom, split_terms, substitute
 from .partition import Side, VectorPartition
 from .ptx import Access, PtxBuilder
 
@@ -14,6 +15,11 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
+_BUILDER = a("a PtxBuilder", PtxBuilder)
+_COUNT = whole(0, 2**31 - 1)
+
+
+@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -44,6 +50,13 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
+    @checked(
+        ptx=_BUILDER,
+        side=a("a Side", Side),
+        partition=a("a VectorPartition", VectorPartition),
+        thread=INT,
+        whole=FLAG,
+    )
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
@@ -53,6 +66,7 @@ class Walk:
         self._offset = side.offset(turn, thread, partition.shape)
         self._parts = split_terms(self._offset, self._turn)
 
+    @checked(round_index=INT)
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
         turn = {self._turn: round_index}

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import RequestError
-from .expr import Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, substitute, symbols_of
+from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
+from .expr import CONDITION, INT, Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, substitute, symbols_of
 from .layout import Axis
 
 WARP_THREADS = 32
@@ -27,8 +27,8 @@ class Scope:
         threads: how many threads that is.
     """
 
-    kind: str
-    threads: int
+    kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
+    threads: int = attrs.field(validator=whole(1, 16 * MAX_CTA_THREADS))
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
@@ -38,6 +38,7 @@ class Scope:
         """The thread's index in the scope, as a symbol bounded by its size."""
         return tid_symbol(self.threads)
 
+    @checked(tid=INT)
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
@@ -65,7 +66,7 @@ def cta(threads: int) -> Scope:
         RequestError: not between 1 and 1024 threads.
     """
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
-        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {threads!r}")
+        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
     return Scope("cta", threads)
 
 
@@ -75,6 +76,7 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
+@checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
 
@@ -94,16 +96,22 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return table[axis.name]()
 
 
+@checked(
+    value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
+    cta_threads=whole(1, MAX_CTA_THREADS),
+)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """The value of an integer (or the truth of a condition) in each thread of a CTA.
 
     Raises:
-        KeyError: it depends on more than the thread's index.
+        RequestError: it depends on more than the thread's index.
     """
     tids = np.arange(cta_threads)
 
     def number(operand: Int) -> Any:
-        return evaluate(operand, {found: tids for found in symbols_of(operand) if is_thread_id(found)})
+        if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
+            raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), tids))
 
     found = value.evaluate(number) if isinstance(value, Condition) else number(value)
     return np.broadcast_to(np.asarray(found), (cta_threads,))
@@ -131,6 +139,14 @@ def differs_within(value: Int, scope: Scope) -> bool:
     return any(differs_within(source, scope) for s in left for source in s.source)
 
 
+def _is_deciding(pair: Any) -> bool:
+    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
+
+
+_DECIDING = many(Kind("a text and the integer that it is of", _is_deciding))
+_SCOPE = a("a Scope such as warp()", Scope)
+
+
 @attrs.frozen
 class ActiveThreads:
     """Which threads of the CTA reach a copy.
@@ -143,11 +159,25 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = None
-    mask: tuple[bool, ...] | None = None
-    undecided: str = ""
+    cta_threads: int | None = attrs.field(default=None, validator=maybe(whole(1, MAX_CTA_THREADS)))
+    mask: tuple[bool, ...] | None = attrs.field(default=None)
+    undecided: str = attrs.field(default="", validator=TEXT)
     deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
 
+    @mask.validator
+    def _check_mask(self, _: Any, mask: Any) -> None:
+        if mask is None or (type(mask) is tuple and len(mask) == self.cta_threads and {type(b) for b in mask} == {bool}):
+            return
+        raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {self.cta_threads}, not {shown(mask)}")
+
+    @deciding.validator
+    def _check_deciding(self, _: Any, deciding: Any) -> None:
+        if deciding and not _DECIDING.fits(deciding):
+            _DECIDING.check(deciding, "ActiveThreads", "deciding")
+        if type(deciding) is not tuple:
+            raise RequestError(f"ActiveThreads: deciding is a tuple, not {shown(deciding)}")
+
+    @checked(scope=_SCOPE)
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
         if scope.kind == "thread":
@@ -186,6 +216,7 @@ class ActiveThreads:
             return None
         return self.cta_threads if self.mask is None else sum(self.mask)
 
+    @checked(condition=CONDITION)
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
         active = self
@@ -213,6 +244,7 @@ class ActiveThreads:
             return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
         return self.decided_by(repr(condition), deciding)
 
+    @checked(text=TEXT, values=many(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LayoutError
+from ..errors import LayoutError, shown
 from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, same
 from .axes import Axis, m
 
@@ -21,6 +21,14 @@ class Iter:
     extent: int
     stride: Int = attrs.field(eq=key_of)
     axis: Axis = m
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.extent) is not int or self.extent < 1:
+            raise LayoutError(f"Iter: extent is a plain integer of at least 1, not {shown(self.extent)}")
+        if type(self.stride) is not int and not is_int(self.stride):
+            raise LayoutError(f"Iter: stride is an integer, plain or symbolic, not {shown(self.stride)}")
+        if type(self.axis) is not Axis:
+            raise LayoutError(f"Iter: axis is an Axis such as m or laneid, not {shown(self.axis)}")
 
     def __repr__(self) -> str:
         return f"{self.extent}:{self.stride}{'' if self.axis == m else f' @ {self.axis}'}"
@@ -91,14 +99,14 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
 
 def _ends(part: Any, size: int, dim: int) -> tuple[Int, Int]:
     if isinstance(part, slice):
-        if part.step not in (None, 1) if not isinstance(part.step, Expr) else True:
-            raise LayoutError(f"dimension {dim}: a region has no step (found {part.step})")
+        if part.step is not None and (type(part.step) is not int or part.step != 1):
+            raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
         part = (part.start, part.stop)
     if not isinstance(part, (tuple, list)) or len(part) != 2:
-        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {part!r}")
+        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
     start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
     if not (is_int(start) and is_int(stop)):
-        raise LayoutError(f"dimension {dim}: a region is made of integers, not {start!r}:{stop!r}")
+        raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
     return start, stop
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import PtxError
-from ..expr import Int, key_of
+from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
+from ..expr import INT, Int, key_of
 from ..memory import Buffer
-from ..scope import Scope, tid_symbol
+from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .index import IndexEmitter
@@ -19,6 +19,15 @@ from .operands import Access, Address, Register, access_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
+
+_ADDRESS = a("an Address", Address)
+_LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
+_ELEM = whole(0, 2**31 - 1)
+_REGISTERS = many(a("a Register", Register))
+
+
+def _are_bindings(value: object) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("pointer", "shared_base", "symbol", "fragment"))
 
 
 class PtxBuilder(IndexEmitter):
@@ -31,6 +40,13 @@ class PtxBuilder(IndexEmitter):
         bindings: where operands come from when it is not a kernel with those buffers.
     """
 
+    @checked(
+        PtxError,
+        target=a("a Target", Target),
+        cta_threads=whole(1, MAX_CTA_THREADS),
+        shared=many(a("a shared Buffer", Buffer)),
+        bindings=maybe(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
+    )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
     ) -> None:
@@ -43,6 +59,7 @@ class PtxBuilder(IndexEmitter):
         """The thread's index in the CTA."""
         return tid_symbol(self.cta_threads)
 
+    @checked(PtxError, scope=a("a Scope", Scope))
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
         return scope.thread_index(self.tid)
@@ -62,14 +79,14 @@ class PtxBuilder(IndexEmitter):
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
         access = access_of(source)
-        registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
+        registers = into if into is not None else self.regs("b32", self._check_width(bits))
         vector = self._check_access("ld", access.address, bits, registers)
         if access.predicate is not None and access.fill is not None:
             for register in registers:
                 self.instr(f"mov.b{register.bits}", register, access.fill * (2**32 + 1 if register.bits == 64 else 1))
         opcode = f"ld.{access.address.space}{_hint(access.address, streaming)}{vector}"
         self.instr(opcode, _braced(registers), access.address, guard=access.predicate)
-        return registers
+        return list(registers)
 
     def store(
         self, destination: Access | Address, bits: int, registers: Sequence[Register], *, streaming: bool = False
@@ -81,12 +98,14 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, access.address, _braced(registers), guard=access.predicate)
 
     def _check_width(self, bits: int) -> int:
-        if bits not in _WIDTHS:
-            raise PtxError(f"there is no access of {bits} bits; the widths are {', '.join(map(str, _WIDTHS))}")
+        if type(bits) is not int or bits not in _WIDTHS:
+            raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
     def _check_access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
         count = self._check_width(bits)
+        if not _REGISTERS.fits(registers):
+            _REGISTERS.check(registers, name, "registers", PtxError)
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
@@ -104,10 +123,12 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
+    @checked(PtxError, buffer=_LOCAL)
     def fragment(self, buffer: Buffer) -> list[Register]:
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
         return self.bindings.fragment(self, buffer)
 
+    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=whole(1, 2**20))
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
         """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
         words = self.fragment(buffer)
@@ -128,10 +149,13 @@ class PtxBuilder(IndexEmitter):
         self.instr("bfe.u32", result, word, position, bits)
         return [result]
 
+    @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS)
     def write_local(self, buffer: Buffer, start_elem: int, bits: int, registers: Sequence[Register]) -> None:
         """Put ``bits`` into a local buffer from an element on, leaving its neighbours as they are."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
+            if len(whole) != len(registers):
+                raise PtxError(f"{buffer.name}: {bits} bits are {len(whole)} registers, not {shown(registers)}")
             for word, register in zip(whole, registers, strict=True):
                 self.instr(f"mov.b{word.bits}", word, register)
             return
@@ -154,6 +178,7 @@ class PtxBuilder(IndexEmitter):
         """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
         self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
 
+    @checked(PtxError, mask=whole(0, 2**32 - 1))
     def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
         """``bar.warp.sync``: the lanes of a mask."""
         self.instr("bar.warp.sync", f"0x{mask:08x}")
@@ -163,10 +188,9 @@ class PtxBuilder(IndexEmitter):
         self.instr("barrier.cluster.arrive")
         self.instr("barrier.cluster.wait")
 
+    @checked(PtxError, space=one_of("shared::cta", "shared::cluster", "global", ""))
     def fence_proxy_async(self, space: str = "shared::cta") -> None:
         """Order generic accesses before those of the async proxy: bulk copies, tcgen05."""
-        if space not in ("shared::cta", "shared::cluster", "global", ""):
-            raise PtxError(f"fence.proxy.async takes shared::cta, shared::cluster, global or all, not {space!r}")
         self.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
 
     def fence_mbarrier_init(self) -> None:
@@ -195,6 +219,7 @@ class PtxBuilder(IndexEmitter):
         """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1); then a fence and a barrier."""
         self.instr("mbarrier.init.shared.b64", barrier, count)
 
+    @checked(PtxError, barrier=_ADDRESS)
     def mbarrier_arrive(self, barrier: Address) -> None:
         """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
         if barrier.space == "shared::cluster":
@@ -206,6 +231,7 @@ class PtxBuilder(IndexEmitter):
         """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
         self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
 
+    @checked(PtxError, barrier=_ADDRESS, parity=INT, cluster=FLAG)
     def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
 
@@ -218,6 +244,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
         self.instr("bra", label, guard=done, unless=True)
 
+    @checked(PtxError, address=_ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:
         """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 
@@ -243,6 +270,8 @@ class PtxBuilder(IndexEmitter):
 
 
 def _hint(address: Address, streaming: bool) -> str:
+    if streaming is not False and streaming is not True:
+        FLAG.check(streaming, "access", "streaming", PtxError)
     return ".L1::no_allocate" if streaming and address.space == "global" else ""
 
 

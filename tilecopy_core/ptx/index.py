@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from ..errors import LayoutError, PtxError
+from ..errors import FLAG, Kind, LayoutError, PtxError, a, checked, maybe, shown
 from ..expr import (
+    CONDITION,
+    INT,
     Atom,
     Condition,
     Expr,
@@ -59,6 +61,10 @@ class IndexEmitter(Emitter):
 
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
+        if not isinstance(found, Symbol):
+            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
+        if not isinstance(register, Register) or register.bits not in (32, 64):
+            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
         block = self.blocks[-1]
         block.head += block.body  # what depends on the symbol goes after its computation
         block.body = []
@@ -79,11 +85,15 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if type(value) is not int and not isinstance(value, Expr):
+            INT.check(value, "value", "value", PtxError)
+        if type(bits) is not int or bits not in (32, 64):
+            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         block = self._home(symbols_of(value))
 
         def compute() -> Register:
             if bits == 32 and not fits(value, 32):
-                raise PtxError(f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
+                raise PtxError(f"the value {value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}")
             return self._sum(block, value, bits, None)
 
         return block.once(("value", key_of(value), bits), compute)
@@ -183,6 +193,14 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
         """
+        if type(buffer) is not Buffer:
+            raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
+        if type(offset_elems) is not int and not isinstance(offset_elems, Expr):
+            INT.check(offset_elems, "address", "offset_elems", PtxError)
+        if swizzle is not None and type(swizzle) is not Swizzle:
+            raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
+        if whole is not False and whole is not True:
+            FLAG.check(whole, "address", "whole", PtxError)
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
@@ -222,7 +240,7 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth in sorted(by_depth):
-            block, part = self.blocks[depth], Expr(0, tuple(by_depth[depth]))
+            block, part = self.blocks[depth], sum_of(0, tuple(by_depth[depth]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
@@ -253,7 +271,7 @@ class IndexEmitter(Emitter):
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
-                index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                index = sum_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
                 narrow = block.once(("index", key_of(index)), lambda: self._sum(block, index, 32, None))
                 product = block.once(
                     ("wide", key_of(index), factor),
@@ -264,6 +282,7 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
+    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -281,15 +300,20 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = condition.left, condition.right
+        if not INT.fits(left) or not INT.fits(right):
+            raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
         bits = 32 if fits(left, 32) and fits(right, 32) else 64
         result = self.reg("pred")
         against = right if isinstance(right, int) else self.value(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
+        if any(not fits(edge, 32) for edge in (start, count) if type(edge) is int):
+            raise PtxError(f"loop: a loop counts in 32 bits; found count {count} from start {start}")
         counter = self.reg("b32")
         self.instr("mov.b32", counter, self.value(start) if isinstance(start, Expr) else start)
         head, end = self.new_label("loop"), self.new_label("endloop")
