@@ -130,8 +130,9 @@ def whole(low: int, high: int) -> Kind:
     """A plain integer of a range."""
     return Kind(
         f"an integer from {low} to {high}",
-        lambda value: (type(value) is int or isinstance(value, int) and not isinstance(value, bool))
-        and low <= value <= high,
+        lambda value: (
+            (type(value) is int or (isinstance(value, int) and not isinstance(value, bool))) and low <= value <= high
+        ),
     )
 
 
@@ -170,7 +171,9 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
         where = function.__qualname__
         parameters = inspect.signature(function).parameters.values()
         placed = [(p.name, kinds.get(p.name)) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        rest = next(((p.name, kinds[p.name]) for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in kinds), None)
+        rest = next(
+            ((p.name, kinds[p.name]) for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in kinds), None
+        )
         count = len(placed)
 
         @wraps(function)

@@ -422,7 +422,7 @@ class Condition:
 
     def __attrs_post_init__(self) -> None:
         op, left, right = self.op, self.left, self.right
-        if not isinstance(op, str) or op not in _COMPARE and op not in ("and", "or", "not", "elect"):
+        if not isinstance(op, str) or (op not in _COMPARE and op not in ("and", "or", "not", "elect")):
             raise RequestError(f"Condition: op is one of {', '.join(_COMPARE)}, and, or, not, elect; not {shown(op)}")
         for name, side, wanted in (("left", left, op != "elect"), ("right", right, op not in ("elect", "not"))):
             if op in _COMPARE:
@@ -495,6 +495,8 @@ class Condition:
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
         """The truth of the condition, given the value (an int or an array) of each operand."""
+        if not callable(value_of):
+            raise RequestError(f"Condition.evaluate: value_of is a function of an operand, not {shown(value_of)}")
         if self.op == "not":
             return ~self.left.evaluate(value_of)
         if self.op in ("and", "or"):
@@ -539,7 +541,7 @@ def symbol(
         raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and lower > upper:
-        raise RequestError(f"symbol {name}: no value is from {lower} to {upper}")
+        raise RequestError(f"symbol {name}: no value is from lower {lower} to upper {upper}")
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
@@ -614,15 +616,17 @@ def mul(left: Int, right: Int) -> Int:
     return _expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
 
 
-def _positive(right: Int, operation: str) -> int:
+def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
-        raise RequestError(f"'{operation}' of a symbolic integer needs a positive constant on its right, not {right}")
+        raise RequestError(
+            f"'{left} {op} {right}': '{op}' of a symbolic integer needs a positive constant on its right, not {right}"
+        )
     return right
 
 
 def floordiv(left: Int, right: Int) -> Int:
     """``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
-    divisor = _positive(right, "//")
+    divisor = _positive(left, "//", right)
     if not isinstance(left, Expr):
         return left // divisor
     if divisor == 1:
@@ -635,7 +639,7 @@ def floordiv(left: Int, right: Int) -> Int:
 
 def mod(left: Int, right: Int) -> Int:
     """``left % right`` for a positive constant right; multiples of it vanish."""
-    divisor = _positive(right, "%")
+    divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
     rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
@@ -685,7 +689,8 @@ def same(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
-    return bool(left == right)
+    found = left == right
+    return found if isinstance(found, bool) else left is right
 
 
 def _differ(left: Expr, right: Expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from .dtypes import DType, dtype_of
 from .errors import LayoutError, RequestError, a, maybe, one_of, shown
@@ -135,9 +136,7 @@ class Buffer:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions are whole."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) > len(self.shape):
-            raise LayoutError(
-                f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}"
-            )
+            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
         region = []
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
@@ -146,7 +145,7 @@ class Buffer:
                 region.append(slice(part, part + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: dimensions left out at the end are whole; an index has no '...'")
-            elif hasattr(part, "__index__") and not isinstance(part, bool) and not getattr(part, "shape", ()):
+            elif hasattr(part, "__index__") and not isinstance(part, (bool, np.ndarray)):
                 region.append(slice(int(part), int(part) + 1))
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
@@ -192,7 +191,9 @@ class Region:
                     f"Region of {self.buffer}: {name} are integers, one a dimension, in a tuple; not {shown(values)}"
                 )
         if any(isinstance(extent, Expr) or extent < 1 for extent in self.extents):
-            raise LayoutError(f"Region of {self.buffer}: extents are at least 1 and not symbolic: {shown(self.extents)}")
+            raise LayoutError(
+                f"Region of {self.buffer}: extents are at least 1 and not symbolic: {shown(self.extents)}"
+            )
 
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from . import checks, expr, layout
 from .checks import Check
 from .dtypes import DType, dtype_of
-from .errors import TEXT, Kind, a, checked, many, whole
+from .errors import TEXT, Kind, RequestError, a, checked, many, shown, whole
 from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
@@ -43,7 +44,6 @@ _BY_SYMBOL = Kind(
 # What the core calls a thousand times for one kernel looks at its arguments here, at the door.
 bounds_of = checked(value=INT)(expr.bounds_of)
 divisor_of = checked(value=INT)(expr.divisor_of)
-evaluate = checked(value=INT, env=_BY_SYMBOL)(expr.evaluate)
 is_multiple = checked(value=INT, factor=whole(1, 2**63 - 1))(expr.is_multiple)
 substitute = checked(value=INT, replacements=_BY_SYMBOL)(expr.substitute)
 symbols_of = checked(value=INT)(expr.symbols_of)
@@ -57,6 +57,20 @@ no_replica = checked(request=_REQUEST)(checks.no_replica)
 scope_in = checked(kinds=TEXT)(checks.scope_in)
 valid_copy = checked(request=_REQUEST)(checks.valid_copy)
 whole_byte_elements = checked(request=_REQUEST)(checks.whole_byte_elements)
+
+
+@checked(value=INT, env=_BY_SYMBOL)
+def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
+    """The value for given symbols (each an int, an array or a symbolic integer).
+
+    Raises:
+        RequestError: a symbol of the expression is not in ``env``.
+    """
+    for found in expr.symbols_of(value):
+        if found not in env:
+            raise RequestError(f"evaluate: env has no value for {found} of {value}: {shown(env)}")
+    return expr.evaluate(value, env)
+
 
 __all__ = [
     "COMPLETIONS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .errors import FLAG, a, checked, whole
+from .errors import FLAG, RequestError, a, checked, whole
 from .expr import INT, Expr, Int, Symbol, evaluate, of_atom, split_terms, substitute
 from .partition import Side, VectorPartition
 from .ptx import Access, PtxBuilder
@@ -61,6 +61,7 @@ class Walk:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
+        self._rounds = partition.outer
         self._turn = Symbol("turn", 0, partition.outer - 1)
         turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
         self._offset = side.offset(turn, thread, partition.shape)
@@ -69,6 +70,8 @@ class Walk:
     @checked(round_index=INT)
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
+        if type(round_index) is int and not 0 <= round_index < self._rounds:
+            raise RequestError(f"Walk.access: round_index {round_index} is none of the {self._rounds} rounds")
         turn = {self._turn: round_index}
         if self._parts is not None and not isinstance(round_index, Expr):
             offset: Int = self._parts[0] + int(evaluate(self._parts[1], turn))

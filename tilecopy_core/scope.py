@@ -9,7 +9,20 @@ import attrs
 import numpy as np
 
 from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
-from .expr import CONDITION, INT, Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, substitute, symbols_of
+from .expr import (
+    CONDITION,
+    INT,
+    Condition,
+    Expr,
+    Int,
+    Symbol,
+    evaluate,
+    is_int,
+    key_of,
+    of_atom,
+    substitute,
+    symbols_of,
+)
 from .layout import Axis
 
 WARP_THREADS = 32
@@ -166,16 +179,18 @@ class ActiveThreads:
 
     @mask.validator
     def _check_mask(self, _: Any, mask: Any) -> None:
-        if mask is None or (type(mask) is tuple and len(mask) == self.cta_threads and {type(b) for b in mask} == {bool}):
+        if mask is None or (
+            type(mask) is tuple and len(mask) == self.cta_threads and {type(b) for b in mask} == {bool}
+        ):
             return
-        raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {self.cta_threads}, not {shown(mask)}")
+        raise RequestError(
+            f"ActiveThreads: mask is one bool for each of cta_threads {self.cta_threads}, not {shown(mask)}"
+        )
 
     @deciding.validator
     def _check_deciding(self, _: Any, deciding: Any) -> None:
-        if deciding and not _DECIDING.fits(deciding):
+        if deciding != () if type(deciding) is tuple else True:
             _DECIDING.check(deciding, "ActiveThreads", "deciding")
-        if type(deciding) is not tuple:
-            raise RequestError(f"ActiveThreads: deciding is a tuple, not {shown(deciding)}")
 
     @checked(scope=_SCOPE)
     def why_not_all(self, scope: Scope) -> str | None:

@@ -52,9 +52,10 @@ class Target:
     suffix: str = ""
 
     def __attrs_post_init__(self) -> None:
-        for name, value, kind in (("arch", self.arch, int), ("suffix", self.suffix, str)):
-            if type(value) is not kind or f"{self.arch}{self.suffix}" not in _VERSIONS:
-                raise TargetError(f"Target: {name} {shown(value)} is of no target; they are {', '.join(TARGETS)}")
+        if type(self.arch) is not int or type(self.suffix) is not str or f"{self.arch}{self.suffix}" not in _VERSIONS:
+            raise TargetError(
+                f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
+            )
 
     def __str__(self) -> str:
         return f"sm_{self.arch}{self.suffix}"

@@ -56,7 +56,9 @@ class Mbarrier:
             RequestError: not 1 to 2**20 - 1 arrivals.
         """
         if type(count) is not int or not 1 <= count < 2**20:
-            raise RequestError(f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}")
+            raise RequestError(
+                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
+            )
         self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
 
     def arrive(self, index: Int = 0) -> None:

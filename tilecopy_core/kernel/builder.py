@@ -11,7 +11,7 @@ from typing import cast as cast_type
 
 import attrs
 
-from ..errors import LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
+from ..errors import FLAG, TEXT, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
 from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, symbols_of
 from ..layout import S, TCol, TileLayout, TLane, checked_extents
 from ..memory import Buffer, Memory, Region, check_identifier
@@ -198,7 +198,9 @@ class KernelBuilder:
         layout = None
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
-                raise LayoutError(f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}")
+                raise LayoutError(
+                    f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}"
+                )
             for stride in strides:
                 if is_int(stride):
                     self._own(stride, f"param {name}, strides")
@@ -268,9 +270,7 @@ class KernelBuilder:
         buffer = Buffer(shape, dtype, space=space, name=name, **more)
         needed = f"the layout {shown(buffer.layout)} over the shape {shown(shape)} takes {buffer.span_bytes} bytes"
         if space == "shared" and buffer.span_bytes > MOST_SHARED_BYTES:
-            raise PtxError(
-                f"shared buffer {name}: {needed} of shared memory, whose addresses have 32 bits"
-            )
+            raise PtxError(f"shared buffer {name}: {needed} of shared memory, whose addresses have 32 bits")
         if space == "local" and buffer.span_bytes > MOST_FRAGMENT_BYTES:
             raise LayoutError(
                 f"local buffer {name}: {needed} of each thread's registers; a fragment has at most {MOST_FRAGMENT_BYTES} bytes"
@@ -348,7 +348,7 @@ class KernelBuilder:
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         low = -(2**31) if low is None else low
-        if low < -(2**31) or (isinstance(stop, int) and stop >= 2**31):
+        if low < -(2**31) or low >= 2**31 or (isinstance(stop, int) and stop >= 2**31):
             raise RequestError(f"range({count}, start={start}): a loop counts in 32 bits, from -2**31 to 2**31 - 1")
         last = 2**31 - 2 if high is None else max(min(high - 1, 2**31 - 2), low)
         number = self._counter.get("loop", 0)
@@ -404,7 +404,9 @@ class KernelBuilder:
             if not isinstance(region, Region):
                 raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
         if variant is not None and not isinstance(variant, str):
-            raise RequestError(f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}")
+            raise RequestError(
+                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
+            )
         self.use(src, f"{op}: source")
         self.use(dst, f"{op}: destination", written=True)
         for name, value in options.items():
@@ -415,6 +417,7 @@ class KernelBuilder:
                 self._own(given, f"{op}: option {name}")
         self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))
 
+    @checked(what=TEXT, written=FLAG)
     def use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
         """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
         if not isinstance(region, Region):
@@ -594,7 +597,9 @@ class KernelBuilder:
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
             elif not isinstance(operand, Value):
-                raise RequestError(f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}")
+                raise RequestError(
+                    f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
+                )
 
         def write(ptx: PtxBuilder) -> None:
             ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
@@ -604,6 +609,7 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- build
 
+    @checked(registry=maybe(a("a Registry", Registry)))
     def build(
         self,
         *,

@@ -254,10 +254,6 @@ def _constant(number: float, type: str) -> str:
     return str(int(number))
 
 
-_OPS = {"add", "sub", "mul", "div", "min", "max", "neg"}
-"""Operations whose name is the instruction's."""
-
-
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
     bits = 64 if type.endswith("64") else 32
@@ -267,11 +263,13 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
         return result
+    if value.op == "loaded":
+        raise RequestError(
+            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again there"
+        )
     operands = [lower_value(ptx, arg) for arg in value.args]
     if value.op == "cast":
         return _convert(ptx, operands[0], value.args[0].dtype, value.dtype)
-    if value.op not in _OPS:
-        raise RequestError("a loaded value is used outside the block that loaded it; load it again there")
     rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)

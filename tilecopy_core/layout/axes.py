@@ -31,6 +31,9 @@ class Axis:
     def __repr__(self) -> str:
         return self.name
 
+    def __matmul__(self, other: Any) -> OnAxis:
+        raise LayoutError(f"{self.name} @ {shown(other)}: a stride along an axis is written `integer @ axis`")
+
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int(stride):

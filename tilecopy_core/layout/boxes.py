@@ -74,7 +74,7 @@ def box(shape: Sequence[int], region: Sequence[Any]) -> tuple[tuple[Int, ...], t
         LayoutError: wrong rank, an extent that is symbolic or below 1, or a box that is certainly outside.
     """
     if len(region) != len(shape):
-        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}")
+        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {shown(region)}")
     starts, extents = [], []
     for dim, (part, size) in enumerate(zip(region, shape, strict=True)):
         start, stop = _ends(part, size, dim)

@@ -27,7 +27,9 @@ MOST_PLACES = 1 << 16
 """Replicas that are enumerated."""
 _AXIS = a("an Axis such as m or laneid", Axis)
 _ITERS = many(a("an Iter", Iter))
-_SHAPE = Kind("extents", lambda value: isinstance(value, (tuple, list, int, np.integer)) and not isinstance(value, bool))
+_SHAPE = Kind(
+    "extents", lambda value: isinstance(value, (tuple, list, int, np.integer)) and not isinstance(value, bool)
+)
 _COORDINATE = many(INT)
 _SWIZZLE = maybe(a("a Swizzle", Swizzle))
 
@@ -171,7 +173,7 @@ class TileLayout:
         shape = checked_extents(shape, "shape")
         self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
-            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}")
+            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int(index):
@@ -210,7 +212,9 @@ class TileLayout:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
         first = self.apply(*coordinate, shape=shape)
         if prod(it.extent for it in self.replica) > MOST_PLACES:
-            raise LayoutError(f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas")
+            raise LayoutError(
+                f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
+            )
         result = []
         for steps in product(*(range(it.extent) for it in self.replica)):
             place = dict(first)
@@ -304,6 +308,10 @@ class TileLayout:
     @checked(LayoutError, shape=many(whole(1, 2**63)), starts=_COORDINATE, extents=many(whole(1, 2**63)))
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
         """As :meth:`slice`, of a box whose starts and extents are known to be good."""
+        if not len(shape) == len(starts) == len(extents):
+            raise LayoutError(
+                f"box: shape {shown(shape)}, starts {shown(starts)} and extents {shown(extents)} have one number a dimension"
+            )
         self.check_admits(shape, "slice")
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
@@ -383,7 +391,9 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
         LayoutError: not a swizzle and a layout, or a layout that is swizzled already.
     """
     if not isinstance(swizzle, Swizzle):
-        raise LayoutError(f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}")
+        raise LayoutError(
+            f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}"
+        )
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
         raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {shown(layout)}")
     return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
@@ -449,7 +459,7 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
     for extent in values:
         if type(extent) is int and extent > 0:
             continue
-        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr)) or getattr(extent, "shape", None):
+        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr, np.ndarray)):
             raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
         if int(extent) < 1:
             raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {shown(values)}")

@@ -202,6 +202,8 @@ class PtxBuilder(IndexEmitter):
     def cp_async(self, destination: Address, source: Access | Address, nbytes: int) -> None:
         """``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, by the source's threads."""
         access = access_of(source)
+        if type(nbytes) is not int:
+            _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         self.instr(opcode, destination, access.address, nbytes, guard=access.predicate)
 
@@ -251,7 +253,9 @@ class PtxBuilder(IndexEmitter):
         The register alone is mapped: ask for an address with ``whole=True`` where its offset can be negative.
         """
         if address.space != "shared":
-            raise PtxError(f"mapa maps a shared address, not one in {address.space}")
+            raise PtxError(f"mapa maps a shared address, not {address} in {address.space}")
+        if type(rank) is int and not 0 <= rank < 16:
+            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {rank}")
         block = self.blocks[-1]
 
         def compute() -> Register:

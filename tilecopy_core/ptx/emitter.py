@@ -75,7 +75,9 @@ class Emitter:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
         if not isinstance(type, str) or type not in TYPE_BITS:
             known = ", ".join(TYPE_BITS)
-            raise PtxError(f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
+            raise PtxError(
+                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
+            )
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
         return Register(type, number)
@@ -100,12 +102,12 @@ class Emitter:
             PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
         """
         prefix = ""
+        if unless is not False and unless is not True:
+            raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
         if guard is not None:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        if unless is not False and unless is not True:
-            raise PtxError(f"{opcode}: unless is True or False, not {shown(unless)}")
         found = instruction_of(_text(opcode, "opcode"))
         if found.operands:
             found.check(opcode, operands)
@@ -119,7 +121,9 @@ class Emitter:
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
         _text(opcode, "opcode")
-        special = bool(operands) and isinstance(operands[0], str) and operands[0].startswith("%")  # %cluster_ctarank needs more than mov
+        special = (
+            bool(operands) and isinstance(operands[0], str) and operands[0].startswith("%")
+        )  # %cluster_ctarank needs more than mov
         self._require(f"{opcode} {operands[0]}" if special else opcode)
         block.head.append((f"\t{opcode} {result}, {_listed(operands)};", self.statement))
         return result
@@ -203,7 +207,9 @@ def _operand(operand: object) -> str:
         return str(operand)
     if type(operand) is str:
         return _text(operand, "operand")
-    raise PtxError(f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}")
+    raise PtxError(
+        f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"
+    )
 
 
 def _text(text: object, what: str) -> str:

@@ -204,7 +204,9 @@ class IndexEmitter(Emitter):
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
-            raise PtxError(f"{buffer.name} is in {buffer.space} memory, which has no addresses")
+            raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
+        if not -(2**60) < constant_of(offset_elems) < 2**60:
+            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 60 bits")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
             offset = offset + buffer.elem_offset

@@ -74,6 +74,8 @@ class Address:
     def __str__(self) -> str:
         return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
 
+    __repr__ = __str__
+
     def __add__(self, offset_bytes: int) -> Address:
         _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
         align = self.align_bytes

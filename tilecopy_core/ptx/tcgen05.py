@@ -69,6 +69,8 @@ def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
 @checked(PtxError, ptx=_BUILDER, base=_REGISTER, column=INT)
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     """A tensor-memory address some columns on."""
+    if isinstance(column, int) and not 0 <= column < 512:
+        raise PtxError(f"plus_columns: tensor memory has 512 columns; found column {column}")
     if isinstance(column, int) and column == 0:
         return base
     result = ptx.reg("b32")
@@ -121,7 +123,9 @@ def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> Non
     """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
     count = len(registers)
     if count not in (1, 2, 4, 8, 16, 32, 64, 128):
-        raise PtxError(f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {shown(registers)}")
+        raise PtxError(
+            f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {shown(registers)}"
+        )
     warp = ptx.tid // 32 % 4
     at = ptx.reg("b32")
     if isinstance(warp, int):
