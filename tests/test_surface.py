@@ -216,7 +216,6 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "KernelBuilder.tcgen05_wait_ld": lambda w: call(w.k.tcgen05_wait_ld),
     "KernelBuilder.thread_id": lambda w: call(w.k.thread_id, "x"),
     "KernelBuilder.tmem": lambda w: call(w.k.tmem, (128, 8), "uint32", layout=w.tmem.layout, name="mine"),
-    "KernelBuilder.use": lambda w: call(w.k.use, w.s[:, :], "mine", written=True),
     "KernelBuilder.warp_id": lambda w: call(w.k.warp_id),
     "KernelBuilder.warp_sync": lambda w: call(w.k.warp_sync),
     "ScopedCopies.copy": lambda w: call(w.k.cta.copy, w.s[:, :], w.a[:, :], variant="gmem_smem"),

@@ -97,6 +97,13 @@ _OTHER_NAMES = {
 """What other projects call some of them, for messages."""
 
 
+def _printed(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # whatever it is, it is no dtype
+        return ""
+
+
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
@@ -112,7 +119,7 @@ def dtype_of(value: Any) -> DType:
         try:
             found = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
-            name = shown(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+            name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
             if not found.isnative:
                 raise RequestError(

@@ -123,7 +123,9 @@ class Kind:
 
 def a(rule: str, *types: type) -> Kind:
     """An instance of some types; a bool is no int."""
-    return Kind(rule, lambda value: isinstance(value, types) and (value is not True and value is not False))
+    if int in types:
+        return Kind(rule, lambda value: isinstance(value, types) and not isinstance(value, bool))
+    return Kind(rule, lambda value: isinstance(value, types))
 
 
 def whole(low: int, high: int) -> Kind:
@@ -169,24 +171,25 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         where = function.__qualname__
-        parameters = inspect.signature(function).parameters.values()
-        placed = [(p.name, kinds.get(p.name)) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        rest = next(
-            ((p.name, kinds[p.name]) for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in kinds), None
-        )
-        count = len(placed)
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        placed = [(place, kinds[name].fits, name) for place, name in enumerate(names) if name in kinds]
+        count = len(names)
+        variadic = code.co_varnames[count + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
 
         @wraps(function)
         def door(*arguments: P.args, **keywords: P.kwargs) -> T:
-            for value, (name, kind) in zip(arguments, placed, strict=False):
-                if kind is not None and not kind.fits(value):
-                    kind.check(value, where, name, error)
-            if rest is not None:
+            given = len(arguments)
+            for place, fits, name in placed:
+                if place < given and not fits(arguments[place]):
+                    kinds[name].check(arguments[place], where, name, error)
+            if variadic in kinds:
                 for value in arguments[count:]:
-                    rest[1].check(value, where, rest[0], error)
-            for name, value in keywords.items():
-                if name in kinds:
-                    kinds[name].check(value, where, name, error)
+                    kinds[variadic].check(value, where, variadic, error)
+            if keywords:
+                for name, value in keywords.items():
+                    if name in kinds:
+                        kinds[name].check(value, where, name, error)
             return function(*arguments, **keywords)
 
         return door

@@ -263,7 +263,7 @@ class Expr:
         raise AttributeError("an Expr is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _expr, (self.const, self.terms)
+        return made_of, (self.const, self.terms)
 
     def __hash__(self) -> int:
         return hash((self.const, self.terms))
@@ -379,7 +379,7 @@ _set_terms: Callable[[Expr, tuple[Term, ...]], None] = Expr.__dict__["terms"].__
 _new = object.__new__
 
 
-def _expr(const: int, terms: tuple[Term, ...]) -> Expr:
+def made_of(const: int, terms: tuple[Term, ...]) -> Expr:
     """As Expr(const, terms), of parts that are known to be good."""
     made = _new(Expr)
     _set_const(made, const)
@@ -547,7 +547,7 @@ def symbol(
 
 def of_atom(atom: Atom) -> Expr:
     """The expression of one atom."""
-    return _expr(0, ((atom, 1),))
+    return made_of(0, ((atom, 1),))
 
 
 def _operand(op: str, left: Expr, other: Any) -> Any:
@@ -569,7 +569,7 @@ def _build(const: int, terms: Mapping[Atom, int]) -> Int:
         return const
     if len(kept) > 1:
         kept.sort(key=lambda item: item[0].order)
-    return _expr(const, tuple(kept))
+    return made_of(const, tuple(kept))
 
 
 def constant_of(value: Int) -> int:
@@ -587,9 +587,9 @@ def add(left: Int, right: Int) -> Int:
     if not isinstance(right, Expr):
         if not isinstance(left, Expr):
             return left + right
-        return left if not right else _expr(left.const + right, left.terms)
+        return left if not right else made_of(left.const + right, left.terms)
     if not isinstance(left, Expr):
-        return right if not left else _expr(left + right.const, right.terms)
+        return right if not left else made_of(left + right.const, right.terms)
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
@@ -599,12 +599,12 @@ def add(left: Int, right: Int) -> Int:
 def mul(left: Int, right: Int) -> Int:
     """Product; of two symbolic integers it distributes over their terms."""
     if isinstance(left, Expr) and isinstance(right, Expr):
-        total = add(mul(left, right.const), mul(_expr(0, right.terms), left.const))
+        total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
                 first, second = sorted((atom, other), key=lambda a: a.order)
                 product = Product(of_atom(first), of_atom(second))
-                total = add(total, _expr(0, ((product, coefficient * factor),)))
+                total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
     if not isinstance(left, Expr):
         if not isinstance(right, Expr):
@@ -613,7 +613,7 @@ def mul(left: Int, right: Int) -> Int:
     assert isinstance(right, int)
     if right in (0, 1):
         return left if right else 0
-    return _expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
+    return made_of(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
 
 
 def _positive(left: Int, op: str, right: Int) -> int:
@@ -633,8 +633,8 @@ def floordiv(left: Int, right: Int) -> Int:
         return left
     whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
     rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
-    quotient: Int = _expr(left.const // divisor, whole) if whole else left.const // divisor
-    return add(quotient, _block(_expr(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
+    quotient: Int = made_of(left.const // divisor, whole) if whole else left.const // divisor
+    return add(quotient, _block(made_of(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
 
 
 def mod(left: Int, right: Int) -> Int:
@@ -644,7 +644,7 @@ def mod(left: Int, right: Int) -> Int:
         return left % divisor
     rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
     const = left.const % divisor
-    return _block(_expr(const, rest), divisor, quotient=False) if rest else const
+    return _block(made_of(const, rest), divisor, quotient=False) if rest else const
 
 
 def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
@@ -655,7 +655,7 @@ def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
         return first if quotient else add(rest, -first * divisor)
     common = gcd(divisor, *(c for _, c in rest.terms))
     if common > 1:
-        reduced = _expr(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
+        reduced = made_of(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
         if quotient:
             return floordiv(reduced, divisor // common)
         return add(mul(mod(reduced, divisor // common), common), rest.const % common)
@@ -814,4 +814,4 @@ def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """The integer of a constant and some terms, which are in canonical order."""
     kept = tuple(terms)
-    return _expr(const, kept) if kept else const
+    return made_of(const, kept) if kept else const

@@ -49,6 +49,7 @@ class Memory:
     space: str
 
 
+_STARTS, _EXTENTS = {int, Expr}, {int}
 _MEMORY = maybe(a("a Memory, that of another buffer", Memory))
 
 
@@ -90,13 +91,14 @@ class Buffer:
         memory: Memory | None = None,
     ) -> None:
         check_identifier(name, "buffer name")
-        one_of(*SPACES).check(space, f"buffer {name}", "space")
+        if type(space) is not str or space not in SPACES:
+            one_of(*SPACES).check(space, f"buffer {name}", "space")
         extents = checked_extents(shape, f"buffer {name}, shape")
         if layout is None:
             layout = TileLayout(S[extents])
         if not isinstance(layout, TileLayout):
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
-        layout.check_admits(extents, f"buffer {name}")
+        layout._admit(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         if (
@@ -106,9 +108,12 @@ class Buffer:
             or align_bytes & (align_bytes - 1)
         ):
             raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
-        INT.check(elem_offset, f"buffer {name}", "elem_offset")
-        _MEMORY.check(memory, f"buffer {name}", "memory")
-        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
+        if type(elem_offset) is not int:
+            INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        if memory is not None:
+            _MEMORY.check(memory, f"buffer {name}", "memory")
+        if allocated_addr is not None:
+            _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),
@@ -185,15 +190,18 @@ class Region:
     def __attrs_post_init__(self) -> None:
         if type(self.buffer) is not Buffer:
             raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
-        for name, values in (("starts", self.starts), ("extents", self.extents)):
-            if type(values) is not tuple or len(values) != len(self.buffer.shape) or not all(map(is_int, values)):
-                raise LayoutError(
-                    f"Region of {self.buffer}: {name} are integers, one a dimension, in a tuple; not {shown(values)}"
-                )
-        if any(isinstance(extent, Expr) or extent < 1 for extent in self.extents):
-            raise LayoutError(
-                f"Region of {self.buffer}: extents are at least 1 and not symbolic: {shown(self.extents)}"
-            )
+        rank = len(self.buffer.shape)
+        for name, values, kind in (("starts", self.starts, _STARTS), ("extents", self.extents, _EXTENTS)):
+            if type(values) is not tuple or len(values) != rank or not kind.issuperset(map(type, values)):
+                self._refuse(name, values)
+        if rank and min(self.extents) < 1:
+            self._refuse("extents", self.extents)
+
+    def _refuse(self, name: str, values: Any) -> None:
+        rule = "integers" if name == "starts" else "plain integers of at least 1"
+        raise LayoutError(
+            f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+        )
 
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 
@@ -218,7 +226,7 @@ class Region:
     def sliced_layout(self) -> TileLayout | None:
         """The layout of the box (found once), or None where the box is not a layout of its own."""
         if not self._layout:
-            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+            self._layout.append(self.buffer.layout._cut_to(self.buffer.shape, self.starts, self.extents))
         return self._layout[0]
 
     def __repr__(self) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 
-from .errors import FLAG, TEXT, Kind, RequestError, a, checked, many, maybe, whole
+from .errors import TEXT, LayoutError, RequestError, a, many, shown, whole
 from .expr import INT, Expr, Int, bounds_of, divisor_of, is_multiple, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
@@ -19,21 +18,8 @@ WIDTHS_BITS = (128, 64, 32, 16, 8)
 
 _REGION = a("a Region such as buffer[0:8, :]", Region)
 _LAYOUT = a("a TileLayout", TileLayout)
-_REQUEST = a("a CopyRequest", CopyRequest)
 _ITERS = many(a("an Iter", Iter))
 _COUNT = whole(1, 2**63 - 1)
-_WIDTHS = many(whole(1, 1024))
-
-
-def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(it, Iter) for it in pair)
-
-
-def _is_split(shape: Any) -> bool:
-    return isinstance(shape, tuple) and len(shape) == 3 and all(map(_COUNT.fits, shape))
-
-
-_PAIRS = many(Kind("a pair of Iter", _is_pair))
 
 
 @attrs.frozen
@@ -46,18 +32,34 @@ class Side:
             is ``outer * threads * vec``.
     """
 
-    region: Region = attrs.field(validator=_REGION)
-    layout: TileLayout = attrs.field(validator=_LAYOUT)
+    region: Region
+    layout: TileLayout
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.region) is not Region:
+            _REGION.check(self.region, "Side", "region")
+        if type(self.layout) is not TileLayout:
+            _LAYOUT.check(self.layout, "Side", "layout")
 
     @property
     def swizzle(self) -> Swizzle | None:
         """Applied to the offsets afterwards, or None."""
         return self.layout.swizzle
 
-    @checked(round_index=INT, thread=INT, shape=Kind("three extents", _is_split))
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
+        if type(shape) is not tuple or len(shape) != 3:
+            raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
         return self.layout.unswizzled.apply(round_index, thread, 0, shape=shape).get("m", 0)
+
+
+_SIDE = a("a Side", Side)
+_SPLIT = {
+    **dict.fromkeys(("outer", "threads", "vec", "vec_bits"), _COUNT),
+    "dst": _SIDE,
+    "src": _SIDE,
+    "narrowed": many(TEXT),
+}
 
 
 @attrs.frozen
@@ -74,13 +76,19 @@ class VectorPartition:
         narrowed: why each wider width was not taken, widest first.
     """
 
-    outer: int = attrs.field(validator=_COUNT)
-    threads: int = attrs.field(validator=_COUNT)
-    vec: int = attrs.field(validator=_COUNT)
-    vec_bits: int = attrs.field(validator=_COUNT)
-    dst: Side = attrs.field(validator=a("a Side", Side))
-    src: Side = attrs.field(validator=a("a Side", Side))
-    narrowed: tuple[str, ...] = attrs.field(default=(), validator=many(TEXT))
+    outer: int
+    threads: int
+    vec: int
+    vec_bits: int
+    dst: Side
+    src: Side
+    narrowed: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        for name, kind in _SPLIT.items():
+            value = getattr(self, name)
+            if not kind.fits(value):
+                kind.check(value, "VectorPartition", name)
 
     @property
     def vec_bytes(self) -> int:
@@ -100,7 +108,6 @@ class VectorPartition:
         )
 
 
-@checked(operand=TEXT, region=_REGION)
 def sliced(operand: str, region: Region) -> TileLayout | Decline:
     """The layout of a region's box over memory alone, or why it has none."""
     layout = region.sliced_layout()
@@ -118,7 +125,6 @@ Pair = tuple[Iter, Iter]
 """One run of the common iteration space: the same extent, as each side strides along it."""
 
 
-@checked(first=_ITERS, second=_ITERS)
 def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
     """Both sides' iters split along common extents, in logical order; None where that cannot be done."""
     left, right = list(fuse(first)), list(fuse(second))
@@ -136,7 +142,6 @@ def refine(first: Sequence[Iter], second: Sequence[Iter]) -> list[Pair] | None:
     return pairs[::-1]
 
 
-@checked(pairs=_PAIRS)
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Pairs without those of extent 1, neighbours that continue each other on both sides fused."""
     fused: list[Pair] = []
@@ -158,7 +163,6 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     return fused
 
 
-@checked(pairs=_PAIRS, broadcasts_first=FLAG)
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
     """Pairs ordered by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
 
@@ -171,7 +175,6 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
     return fuse_pairs(sorted(pairs, key=key))
 
 
-@checked(pairs=_PAIRS)
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
     """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
     last = by_descending_stride(pairs)
@@ -191,14 +194,28 @@ class Run:
         swizzle: of the operand, or None.
     """
 
-    region: Region = attrs.field(validator=_REGION)
-    iters: Sequence[Iter] = attrs.field(validator=_ITERS)
-    start: Int = attrs.field(validator=INT)
-    swizzle: Swizzle | None = attrs.field(default=None, validator=maybe(a("a Swizzle", Swizzle)))
+    region: Region
+    iters: Sequence[Iter]
+    start: Int
+    swizzle: Swizzle | None = None
 
-    @checked(bits=whole(1, 1024))
+    def __attrs_post_init__(self) -> None:
+        if (
+            type(self.region) is not Region
+            or type(self.iters) not in (tuple, list)
+            or set(map(type, self.iters)) - {Iter}
+        ):
+            _REGION.check(self.region, "Run", "region")
+            _ITERS.check(self.iters, "Run", "iters")
+        if type(self.start) is not int and not isinstance(self.start, Expr):
+            INT.check(self.start, "Run", "start")
+        if self.swizzle is not None and type(self.swizzle) is not Swizzle:
+            raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
+
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
+        if type(bits) is not int or bits < 1:
+            _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -231,11 +248,6 @@ class Run:
         return [("start", self.start), ("buffer's own start", own)]
 
 
-@checked(
-    runs=Kind("Runs, at least one", lambda runs: bool(many(a("a Run", Run)).fits(runs) and runs)),
-    widths_bits=_WIDTHS,
-    also=Kind("a function of the number of elements", callable),
-)
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
@@ -256,7 +268,6 @@ def widest(
     return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
 
 
-@checked(request=_REQUEST, leader=_REGION, widths_bits=_WIDTHS)
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS
 ) -> VectorPartition | Decline:
@@ -307,7 +318,7 @@ def _vectors(
     if isinstance(width, Decline):
         return width
     bits, narrowed = width
-    lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters, strict=True))
+    lead, follow = (Side(r, x._with_iters(own)) for r, x, own in zip(regions, layouts, iters, strict=True))
     dst, src = (lead, follow) if leader is request.dst else (follow, lead)
     vec = bits // leader.buffer.dtype.bits
     return VectorPartition(count // (threads * vec), threads, vec, bits, dst, src, narrowed)

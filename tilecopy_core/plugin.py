@@ -8,28 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import checks, expr, layout
+from . import checks, expr, layout, partition
 from .checks import Check
 from .dtypes import DType, dtype_of
-from .errors import TEXT, Kind, RequestError, a, checked, many, shown, whole
+from .errors import FLAG, TEXT, Kind, RequestError, a, checked, many, shown, whole
 from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
 from .memory import Buffer, Region
-from .partition import (
-    WIDTHS_BITS,
-    Pair,
-    Run,
-    Side,
-    VectorPartition,
-    by_descending_stride,
-    fuse_pairs,
-    orders_of,
-    refine,
-    sliced,
-    synthesize,
-    widest,
-)
+from .partition import WIDTHS_BITS, Pair, Run, Side, VectorPartition
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .rounds import Walk, batches
@@ -41,13 +28,34 @@ _BY_SYMBOL = Kind(
     "values by Symbol", lambda value: isinstance(value, Mapping) and all(isinstance(key, Symbol) for key in value)
 )
 
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(it, Iter) for it in pair)
+
+
+_PAIRS = many(Kind("a pair of Iter", _is_pair))
+_RUN = a("a Run", Run)
+_RUNS = Kind("a tuple of Run, at least one", lambda runs: bool(many(_RUN).fits(runs) and runs))
+_REGION = a("a Region such as buffer[0:8, :]", Region)
+_ITERS = many(a("an Iter", Iter))
+_WIDTHS = many(whole(1, 1024))
+
 # What the core calls a thousand times for one kernel looks at its arguments here, at the door.
 bounds_of = checked(value=INT)(expr.bounds_of)
 divisor_of = checked(value=INT)(expr.divisor_of)
 is_multiple = checked(value=INT, factor=whole(1, 2**63 - 1))(expr.is_multiple)
 substitute = checked(value=INT, replacements=_BY_SYMBOL)(expr.substitute)
 symbols_of = checked(value=INT)(expr.symbols_of)
-fuse = checked(iters=many(a("an Iter", Iter)))(layout.fuse)
+fuse = checked(iters=_ITERS)(layout.fuse)
+fuse_pairs = checked(pairs=_PAIRS)(partition.fuse_pairs)
+by_descending_stride = checked(pairs=_PAIRS, broadcasts_first=FLAG)(partition.by_descending_stride)
+orders_of = checked(pairs=_PAIRS)(partition.orders_of)
+refine = checked(first=_ITERS, second=_ITERS)(partition.refine)
+sliced = checked(operand=TEXT, region=_REGION)(partition.sliced)
+synthesize = checked(request=_REQUEST, leader=_REGION, widths_bits=_WIDTHS)(partition.synthesize)
+widest = checked(runs=_RUNS, widths_bits=_WIDTHS, also=Kind("a function of the number of elements", callable))(
+    partition.widest
+)
 divides_threads = checked(request=_REQUEST)(checks.divides_threads)
 first_failure = checked(
     request=_REQUEST,

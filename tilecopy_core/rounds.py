@@ -67,11 +67,13 @@ class Walk:
         self._offset = side.offset(turn, thread, partition.shape)
         self._parts = split_terms(self._offset, self._turn)
 
-    @checked(round_index=INT)
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
-        if type(round_index) is int and not 0 <= round_index < self._rounds:
-            raise RequestError(f"Walk.access: round_index {round_index} is none of the {self._rounds} rounds")
+        if type(round_index) is int:
+            if not 0 <= round_index < self._rounds:
+                raise RequestError(f"Walk.access: round_index {round_index} is none of the {self._rounds} rounds")
+        elif not isinstance(round_index, Expr):
+            INT.check(round_index, "Walk.access", "round_index")
         turn = {self._turn: round_index}
         if self._parts is not None and not isinstance(round_index, Expr):
             offset: Int = self._parts[0] + int(evaluate(self._parts[1], turn))

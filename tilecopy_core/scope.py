@@ -30,6 +30,8 @@ WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 
+_KINDS = one_of("thread", "warp", "warpgroup", "cta", "cluster")
+
 
 @attrs.frozen(repr=False)
 class Scope:
@@ -40,8 +42,14 @@ class Scope:
         threads: how many threads that is.
     """
 
-    kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
-    threads: int = attrs.field(validator=whole(1, 16 * MAX_CTA_THREADS))
+    kind: str
+    threads: int
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.kind) is not str or self.kind not in _KINDS.words:
+            _KINDS.check(self.kind, "Scope", "kind")
+        if type(self.threads) is not int or not 1 <= self.threads <= 16 * MAX_CTA_THREADS:
+            whole(1, 16 * MAX_CTA_THREADS).check(self.threads, "Scope", "threads")
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
@@ -157,6 +165,7 @@ def _is_deciding(pair: Any) -> bool:
 
 
 _DECIDING = many(Kind("a text and the integer that it is of", _is_deciding))
+_THREADS = maybe(whole(1, MAX_CTA_THREADS))
 _SCOPE = a("a Scope such as warp()", Scope)
 
 
@@ -172,25 +181,21 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = attrs.field(default=None, validator=maybe(whole(1, MAX_CTA_THREADS)))
-    mask: tuple[bool, ...] | None = attrs.field(default=None)
-    undecided: str = attrs.field(default="", validator=TEXT)
+    cta_threads: int | None = None
+    mask: tuple[bool, ...] | None = None
+    undecided: str = ""
     deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
 
-    @mask.validator
-    def _check_mask(self, _: Any, mask: Any) -> None:
-        if mask is None or (
-            type(mask) is tuple and len(mask) == self.cta_threads and {type(b) for b in mask} == {bool}
-        ):
-            return
-        raise RequestError(
-            f"ActiveThreads: mask is one bool for each of cta_threads {self.cta_threads}, not {shown(mask)}"
-        )
-
-    @deciding.validator
-    def _check_deciding(self, _: Any, deciding: Any) -> None:
-        if deciding != () if type(deciding) is tuple else True:
-            _DECIDING.check(deciding, "ActiveThreads", "deciding")
+    def __attrs_post_init__(self) -> None:
+        threads, mask = self.cta_threads, self.mask
+        if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_CTA_THREADS):
+            _THREADS.check(threads, "ActiveThreads", "cta_threads")
+        if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
+            raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {shown(mask)}")
+        if type(self.undecided) is not str:
+            TEXT.check(self.undecided, "ActiveThreads", "undecided")
+        if type(self.deciding) is not tuple or self.deciding:
+            _DECIDING.check(self.deciding, "ActiveThreads", "deciding")
 
     @checked(scope=_SCOPE)
     def why_not_all(self, scope: Scope) -> str | None:

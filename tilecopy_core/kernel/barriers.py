@@ -20,7 +20,7 @@ class Recorder(Protocol):
     def record(self, statement: Statement) -> None:
         """Append a statement at the current place."""
 
-    def use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
+    def _use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
         """Hold a region against the kernel: its buffer, its symbols and its bounds."""
 
 
@@ -46,7 +46,7 @@ class Mbarrier:
         element = self.buffer[index]
         if element.size != 1:
             raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {shown(index)}")
-        self._kernel.use(element, f"mbarrier {self.buffer.name}: index of")
+        self._kernel._use(element, f"mbarrier {self.buffer.name}: index of")
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:

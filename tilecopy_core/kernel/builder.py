@@ -11,7 +11,7 @@ from typing import cast as cast_type
 
 import attrs
 
-from ..errors import FLAG, TEXT, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
+from ..errors import LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
 from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, of_atom, symbols_of
 from ..layout import S, TCol, TileLayout, TLane, checked_extents
 from ..memory import Buffer, Memory, Region, check_identifier
@@ -268,12 +268,12 @@ class KernelBuilder:
             name = self._fresh("smem" if space == "shared" else "frag")
         check_identifier(name, f"{space} buffer name")
         buffer = Buffer(shape, dtype, space=space, name=name, **more)
-        needed = f"the layout {shown(buffer.layout)} over the shape {shown(shape)} takes {buffer.span_bytes} bytes"
-        if space == "shared" and buffer.span_bytes > MOST_SHARED_BYTES:
-            raise PtxError(f"shared buffer {name}: {needed} of shared memory, whose addresses have 32 bits")
-        if space == "local" and buffer.span_bytes > MOST_FRAGMENT_BYTES:
-            raise LayoutError(
-                f"local buffer {name}: {needed} of each thread's registers; a fragment has at most {MOST_FRAGMENT_BYTES} bytes"
+        most = MOST_FRAGMENT_BYTES if space == "local" else MOST_SHARED_BYTES
+        if buffer.span_bytes > most:
+            what = "each thread's registers" if space == "local" else f"{space} memory"
+            raise (LayoutError if space == "local" else PtxError)(
+                f"{space} buffer {name}: the layout {shown(buffer.layout)} over the shape {shown(shape)} takes "
+                f"{buffer.span_bytes} bytes of {what}; one has at most {most}"
             )
         self._claim(name, f"{space} buffer")
         self._memories.add(buffer.memory)
@@ -316,9 +316,10 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- ids
 
-    @checked(dim=one_of(*GRID_LIMIT))
     def block_id(self, dim: str = "x") -> Int:
         """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
+        if type(dim) is not str or dim not in GRID_LIMIT:
+            one_of(*GRID_LIMIT).check(dim, "block_id", "dim")
         return block_index(dim)
 
     @checked(dim=one_of("x"))
@@ -407,21 +408,20 @@ class KernelBuilder:
             raise RequestError(
                 f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
             )
-        self.use(src, f"{op}: source")
-        self.use(dst, f"{op}: destination", written=True)
+        self._use(src, f"{op}: source")
+        self._use(dst, f"{op}: destination", written=True)
         for name, value in options.items():
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
-                self.use(given, f"{op}: option {name}")
+                self._use(given, f"{op}: option {name}")
             elif is_int(given):
                 self._own(given, f"{op}: option {name}")
         self.record(Copy(op, dst, src, scope, self._frame.active, variant, options))
 
-    @checked(what=TEXT, written=FLAG)
-    def use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
+    def _use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
         """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
         if not isinstance(region, Region):
-            raise RequestError(f"{what} is a region such as buffer[0:8, :], not {shown(region)}")
+            raise RequestError(f"{shown(what)}: region is one such as buffer[0:8, :], not {shown(region)}")
         if region.buffer.memory not in self._memories:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
@@ -457,7 +457,7 @@ class KernelBuilder:
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
             )
-        self.use(element, "element", written=written)
+        self._use(element, "element", written=written)
         element_offset(element)
 
     def cast(self, value: Any, dtype: Any) -> Value:
@@ -544,7 +544,7 @@ class KernelBuilder:
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
-        self.use(element, "tcgen05_commit: barrier")
+        self._use(element, "tcgen05_commit: barrier")
         self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
     @checked(column=INT)
@@ -592,7 +592,7 @@ class KernelBuilder:
                 )
         for operand in operands:
             if isinstance(operand, Region):
-                self.use(operand, "inline_ptx: operand")
+                self._use(operand, "inline_ptx: operand")
                 element_offset(operand)
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")

@@ -107,7 +107,7 @@ def _ends(part: Any, size: int, dim: int) -> tuple[Int, Int]:
     start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
     if not (is_int(start) and is_int(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
-    return start, stop
+    return start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:

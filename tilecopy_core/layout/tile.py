@@ -15,21 +15,18 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, a, checked, many, maybe, shown, whole
+from ..errors import TEXT, Kind, LayoutError, a, many, maybe, shown
 from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse
 from .swizzle import Swizzle
 
-_MOST_ELEMS = 1 << 60
+_MOST_ELEMS = 1 << 62
 """A shape of more is a mistake: index arithmetic has 64 bits."""
 MOST_PLACES = 1 << 16
 """Replicas that are enumerated."""
 _AXIS = a("an Axis such as m or laneid", Axis)
 _ITERS = many(a("an Iter", Iter))
-_SHAPE = Kind(
-    "extents", lambda value: isinstance(value, (tuple, list, int, np.integer)) and not isinstance(value, bool)
-)
 _COORDINATE = many(INT)
 _SWIZZLE = maybe(a("a Swizzle", Swizzle))
 
@@ -116,9 +113,12 @@ class TileLayout:
         plain = f"TileLayout({' + '.join(parts)})"
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
-    @checked(LayoutError, shard=_ITERS)
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters."""
+        _ITERS.check(shard, "with_iters", "shard", LayoutError)
+        return self._with_iters(shard)
+
+    def _with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         return TileLayout._of(shard, self.replica, self._offset, self.swizzle)
 
     @property
@@ -131,9 +131,10 @@ class TileLayout:
         """Offset per axis name; axes at 0 are left out."""
         return {axis.name: value for axis, value in self._offset}
 
-    @checked(LayoutError, axis=_AXIS)
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
+        if type(axis) is not Axis:
+            _AXIS.check(axis, "offset_on", "axis", LayoutError)
         for on, value in self._offset:
             if on == axis:
                 return value
@@ -150,9 +151,13 @@ class TileLayout:
         named = {it.axis for it in self.shard + self.replica} | {axis for axis, _ in self._offset}
         return tuple(sorted(named, key=lambda axis: axis.name)) or (m,)
 
-    @checked(LayoutError, shape=many(whole(1, 2**63)), what=TEXT)
     def check_admits(self, shape: Sequence[int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape has as many elements as the layout."""
+        TEXT.check(what, "check_admits", "what", LayoutError)
+        self._admit(checked_extents(shape, f"{what}: shape"), what)
+
+    def _admit(self, shape: Sequence[int], what: str) -> None:
+        """As :meth:`check_admits`, of a shape that is known to be good."""
         if prod(shape) != self.size:
             raise LayoutError(
                 f"{what}: the layout {self} has {self.size} elements, the shape {shown(shape)} has {prod(shape)}"
@@ -160,9 +165,10 @@ class TileLayout:
 
     # ------------------------------------------------------------------------------------------- evaluation
 
-    @checked(LayoutError, coordinate=_COORDINATE, shape=maybe(_SHAPE))
     def flatten(self, coordinate: Sequence[Int], shape: Sequence[int] | None = None) -> Int:
         """Row-major flat index of a coordinate; see :meth:`apply` for the arguments."""
+        if type(coordinate) is not tuple:
+            _COORDINATE.check(coordinate, "flatten", "coordinate", LayoutError)
         if shape is None:
             if len(coordinate) not in (1, len(self.shard)):
                 raise LayoutError(
@@ -171,7 +177,7 @@ class TileLayout:
                 )
             shape = (self.size,) if len(coordinate) == 1 else tuple(it.extent for it in self.shard)
         shape = checked_extents(shape, "shape")
-        self.check_admits(shape, "apply")
+        self._admit(shape, "apply")
         if len(coordinate) != len(shape):
             raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
         flat: Int = 0
@@ -223,7 +229,6 @@ class TileLayout:
             result.append(place)
         return result
 
-    @checked(LayoutError, axis=_AXIS)
     def span(self, axis: Axis = m) -> int:
         """Number of elements along an axis from place 0 to the last place that the layout reaches, inclusive.
 
@@ -248,7 +253,6 @@ class TileLayout:
         replica = tuple(it for it in self.replica if it.extent > 1)
         return TileLayout._of(fuse(self.shard), replica, self._offset, self.swizzle)
 
-    @checked(LayoutError, shape=_SHAPE)
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
         """Refine the iters so that each belongs to one dimension of a shape.
 
@@ -260,7 +264,7 @@ class TileLayout:
             LayoutError: the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
         shape = checked_extents(shape, "shape")
-        self.check_admits(shape, "group")
+        self._admit(shape, "group")
         pending = list(fuse(self.shard))
         groups: list[list[Iter]] = []
         for extent in reversed(shape):
@@ -284,7 +288,7 @@ class TileLayout:
         separators = [0]
         for owned in reversed(groups):
             separators.append(separators[-1] + len(owned))
-        return self.with_iters([it for owned in reversed(groups) for it in owned]), tuple(separators)
+        return self._with_iters([it for owned in reversed(groups) for it in owned]), tuple(separators)
 
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
@@ -303,16 +307,21 @@ class TileLayout:
         shape = checked_extents(shape, "shape")
         if not isinstance(region, (tuple, list)):
             raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
-        return self.box(shape, *box(shape, region))
+        return self._cut_to(shape, *box(shape, region))
 
-    @checked(LayoutError, shape=many(whole(1, 2**63)), starts=_COORDINATE, extents=many(whole(1, 2**63)))
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of a box whose starts and extents are known to be good."""
+        """As :meth:`slice`, of a box as starts and extents, inside the shape."""
+        _COORDINATE.check(starts, "box", "starts", LayoutError)
+        shape, extents = checked_extents(shape, "shape"), checked_extents(extents, "box: extents")
         if not len(shape) == len(starts) == len(extents):
             raise LayoutError(
-                f"box: shape {shown(shape)}, starts {shown(starts)} and extents {shown(extents)} have one number a dimension"
+                f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
-        self.check_admits(shape, "slice")
+        return self._cut_to(shape, starts, extents)
+
+    def _cut_to(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
+        """As :meth:`box`, of numbers that are known to be good."""
+        self._admit(shape, "slice")
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
             run = flat_run(shape, starts, extents)
@@ -321,7 +330,7 @@ class TileLayout:
             if run[1] == 1:
                 at = self.unswizzled.apply(run[0])
                 offset = {axis: at[axis.name] for axis in self.axes if axis.name in at}
-                return TileLayout._of((), self.replica, offset, self.swizzle)
+                return TileLayout.of((), self.replica, offset, self.swizzle)
             found = cut(fuse(self.shard), *run)
         if found is None:
             return None
@@ -354,7 +363,7 @@ class TileLayout:
             map(repr, range(len(self.shard)))
         ):
             raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
-        return self.with_iters([self.shard[int(i)] for i in order])
+        return self._with_iters([self.shard[int(i)] for i in order])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.
@@ -378,7 +387,7 @@ class TileLayout:
         for dim, stride in enumerate(row_major(counts)):
             shard.append(Iter(counts[dim], stride * step))
             shard += grouped.shard[separators[dim] : separators[dim + 1]]
-        return self.with_iters(shard).canonicalize()
+        return self._with_iters(shard).canonicalize()
 
 
 Layout = TileLayout
@@ -464,7 +473,7 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
         if int(extent) < 1:
             raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {shown(values)}")
     if prod(map(int, values)) > _MOST_ELEMS:
-        raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**60 elements")
+        raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
     return tuple(map(int, values))
 
 

@@ -15,7 +15,7 @@ from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .index import IndexEmitter
-from .operands import Access, Address, Register, access_of
+from .operands import TYPE_BITS, Access, Address, Register, access_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -104,8 +104,6 @@ class PtxBuilder(IndexEmitter):
 
     def _check_access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
         count = self._check_width(bits)
-        if not _REGISTERS.fits(registers):
-            _REGISTERS.check(registers, name, "registers", PtxError)
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
@@ -113,13 +111,16 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        held = registers[0].bits if registers else 0
-        if any(r.bits != held for r in registers) or held not in (32, 64):
+        if type(registers) not in (list, tuple) or set(map(type, registers)) - {Register}:
+            _REGISTERS.check(registers, name, "registers", PtxError)
+        widths = {TYPE_BITS[register.type] for register in registers} or {0}
+        held = widths.pop()
+        if widths or held not in (32, 64):
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
         if len(registers) * held != max(bits, 32) or (held == 32 and len(registers) != count):
             raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
-        type = f"u{bits}" if bits < 32 else registers[0].type
-        return f".v{len(registers)}.{type}" if len(registers) > 1 else f".{type}"
+        suffix = f"u{bits}" if bits < 32 else registers[0].type
+        return f".v{len(registers)}.{suffix}" if len(registers) > 1 else f".{suffix}"
 
     # ------------------------------------------------------------------------------------------- registers as memory
 

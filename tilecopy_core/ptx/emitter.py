@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from ..errors import TEXT, PtxError, checked, did_you_mean, shown, whole
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
-from .operands import TYPE_BITS, Address, Register
+from .operands import TYPE_BITS, Address, Register, register_of
 
 _WRITTEN = (Register, Address)
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -80,13 +80,17 @@ class Emitter:
             )
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
-        return Register(type, number)
+        return register_of(type, number)
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
-        return [self.reg(type) for _ in range(count)]
+        if not count:
+            return []
+        first = self.reg(type)
+        self.register_counts[type] += count - 1
+        return [first, *[register_of(type, first.number + more) for more in range(1, count)]]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place.
@@ -108,7 +112,9 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        found = instruction_of(_text(opcode, "opcode"))
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
+        found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
         self._require(opcode)
@@ -120,7 +126,8 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
-        _text(opcode, "opcode")
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
         special = (
             bool(operands) and isinstance(operands[0], str) and operands[0].startswith("%")
         )  # %cluster_ctarank needs more than mov
@@ -131,7 +138,7 @@ class Emitter:
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does; it is looked up once."""
         if instruction not in self._allowed:
-            needs = instruction_of(instruction).needs
+            needs = instruction_of(_text(instruction, "opcode")).needs
             check_target(instruction, needs, self.target)
             self._allowed.add(instruction)
             self.needs = merge(self.needs, needs)
@@ -205,8 +212,8 @@ def _operand(operand: object) -> str:
     """
     if type(operand) is int and -(2**63) <= operand < 2**64:
         return str(operand)
-    if type(operand) is str:
-        return _text(operand, "operand")
+    if type(operand) is str and operand and operand.isascii():
+        return operand
     raise PtxError(
         f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"
     )

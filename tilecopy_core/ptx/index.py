@@ -25,6 +25,7 @@ from ..expr import (
     divisor_of,
     fits,
     key_of,
+    made_of,
     of_atom,
     possible_bits,
     sum_of,
@@ -37,7 +38,7 @@ from ..memory import Buffer
 from ..target import Target
 from .bindings import Bindings
 from .emitter import Block, Emitter
-from .operands import Address, Register
+from .operands import Address, Register, address_of
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -205,8 +206,6 @@ class IndexEmitter(Emitter):
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
             raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
-        if not -(2**60) < constant_of(offset_elems) < 2**60:
-            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 60 bits")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
             offset = offset + buffer.elem_offset
@@ -217,6 +216,8 @@ class IndexEmitter(Emitter):
             offset = swizzled_offset(offset, swizzle) + buffer.elem_offset
         place = offset * size
         const, terms = constant_of(place), terms_of(place)
+        if not -(2**62) < const < 2**62:
+            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
         lower, _ = bounds_of(sum_of(0, terms))
         outside = whole and (lower is None or lower < 0)
         immediate = const if -_IMMEDIATE_REACH <= const < _IMMEDIATE_REACH and not outside else 0
@@ -225,7 +226,7 @@ class IndexEmitter(Emitter):
             start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
         else:
             start, span_bytes = self.bindings.shared_base(self, buffer), None
-        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
+        return address_of(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
 
     def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
@@ -242,7 +243,7 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth in sorted(by_depth):
-            block, part = self.blocks[depth], sum_of(0, tuple(by_depth[depth]))
+            block, part = self.blocks[depth], made_of(0, tuple(by_depth[depth]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
@@ -273,7 +274,7 @@ class IndexEmitter(Emitter):
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
-                index = sum_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
                 narrow = block.once(("index", key_of(index)), lambda: self._sum(block, index, 32, None))
                 product = block.once(
                     ("wide", key_of(index), factor),
@@ -310,8 +311,8 @@ class IndexEmitter(Emitter):
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
-    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     @contextmanager
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         if any(not fits(edge, 32) for edge in (start, count) if type(edge) is int):

@@ -74,7 +74,7 @@ class Place:
         if not isinstance(value, Address):
             return f"{self.what} is an address, not {shown(value)}"
         if value.space not in self.spaces:
-            return f"{self.what} {value} lies in {_either(self.spaces)} memory, not in {value.space}"
+            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
             return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"

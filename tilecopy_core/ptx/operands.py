@@ -43,6 +43,18 @@ class Register:
     __repr__ = __str__
 
 
+_new = object.__new__
+_set_type, _set_number = (Register.__dict__[name].__set__ for name in ("type", "number"))
+
+
+def register_of(type: str, number: int) -> Register:
+    """As Register(type, number), of parts that are known to be good: a copy makes a hundred."""
+    made = _new(Register)
+    _set_type(made, type)
+    _set_number(made, number)
+    return made
+
+
 @attrs.frozen(repr=False)
 class Address:
     """``[base + offset_bytes]`` in a state space.
@@ -82,6 +94,21 @@ class Address:
         while align > 1 and offset_bytes % align:
             align //= 2
         return Address(self.space, self.base, self.offset_bytes + offset_bytes, align)
+
+
+_set_space, _set_base, _set_offset, _set_align = (
+    Address.__dict__[name].__set__ for name in ("space", "base", "offset_bytes", "align_bytes")
+)
+
+
+def address_of(space: str, base: Register, offset_bytes: int, align_bytes: int) -> Address:
+    """As Address(...), of parts that are known to be good."""
+    made = _new(Address)
+    _set_space(made, space)
+    _set_base(made, base)
+    _set_offset(made, offset_bytes)
+    _set_align(made, align_bytes)
+    return made
 
 
 @attrs.frozen
