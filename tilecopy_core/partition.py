@@ -7,13 +7,20 @@ from math import prod
 
 import attrs
 
-from .expr import Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
+from .errors import TEXT, LayoutError, RequestError, a, many, shown, whole
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
+
+
+_REGION = a("a Region such as buffer[0:8, :]", Region)
+_LAYOUT = a("a TileLayout", TileLayout)
+_ITERS = many(a("an Iter", Iter))
+_COUNT = whole(1, 2**63 - 1)
 
 
 @attrs.frozen
@@ -29,6 +36,12 @@ class Side:
     region: Region
     layout: TileLayout
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.region) is not Region:
+            _REGION.check(self.region, "Side", "region")
+        if type(self.layout) is not TileLayout:
+            _LAYOUT.check(self.layout, "Side", "layout")
+
     @property
     def swizzle(self) -> Swizzle | None:
         """Applied to the offsets afterwards, or None."""
@@ -36,6 +49,8 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
+        if type(shape) is not tuple or len(shape) != 3:
+            raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
         _, threads, vec = shape
         return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
 
@@ -123,6 +138,15 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
     return tuple(guard for guard in found if guard is not None)
 
 
+_SIDE = a("a Side", Side)
+_SPLIT = {
+    **dict.fromkeys(("outer", "threads", "vec", "vec_bits"), _COUNT),
+    "dst": _SIDE,
+    "src": _SIDE,
+    "narrowed": many(TEXT),
+}
+
+
 @attrs.frozen
 class VectorPartition:
     """``outer`` rounds, in each of which every thread moves ``vec`` contiguous elements.
@@ -155,6 +179,12 @@ class VectorPartition:
     def rounds(self) -> int:
         """Rounds of this partition and of its rest."""
         return self.outer + (0 if self.rest is None else self.rest.rounds)
+
+    def __attrs_post_init__(self) -> None:
+        for name, kind in _SPLIT.items():
+            value = getattr(self, name)
+            if not kind.fits(value):
+                kind.check(value, "VectorPartition", name)
 
     @property
     def vec_bytes(self) -> int:
@@ -265,8 +295,23 @@ class Run:
     start: Int
     swizzle: Swizzle | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if (
+            type(self.region) is not Region
+            or type(self.iters) not in (tuple, list)
+            or set(map(type, self.iters)) - {Iter}
+        ):
+            _REGION.check(self.region, "Run", "region")
+            _ITERS.check(self.iters, "Run", "iters")
+        if type(self.start) is not int and not isinstance(self.start, Expr):
+            INT.check(self.start, "Run", "start")
+        if self.swizzle is not None and type(self.swizzle) is not Swizzle:
+            raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
+
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
+        if type(bits) is not int or bits < 1:
+            _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -334,6 +379,8 @@ def synthesize(
         The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
         overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
     """
+    if leader is not request.dst and leader is not request.src:
+        raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
     inside = _synthesized(request, leader, widths_bits, (), ragged)
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .expr import Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
+from .errors import FLAG, RequestError, a, checked, whole
+from .expr import INT, Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder, Register
@@ -17,6 +18,11 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
+_BUILDER = a("a PtxBuilder", PtxBuilder)
+_COUNT = whole(0, 2**31 - 1)
+
+
+@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -204,10 +210,18 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
+    @checked(
+        ptx=_BUILDER,
+        side=a("a Side", Side),
+        partition=a("a VectorPartition", VectorPartition),
+        thread=INT,
+        whole=FLAG,
+    )
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
+        self._rounds = partition.outer
         self._turn = Symbol("turn", 0, partition.outer - 1)
         turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
         self._offset = side.offset(turn, thread, partition.shape)
@@ -216,6 +230,11 @@ class Walk:
 
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
+        if type(round_index) is int:
+            if not 0 <= round_index < self._rounds:
+                raise RequestError(f"Walk.access: round_index {round_index} is none of the {self._rounds} rounds")
+        elif not isinstance(round_index, Expr):
+            INT.check(round_index, "Walk.access", "round_index")
         turn = {self._turn: round_index}
         if self._parts is None or isinstance(round_index, Expr) or self._whole:
             return Access(self._address(substitute(self._offset, turn)))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ..errors import PtxError, did_you_mean
+from ..errors import TEXT, PtxError, checked, did_you_mean, shown, whole
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
-from .operands import PREFIX, TYPE_BITS, Register
+from .operands import PREFIX, TYPE_BITS, Address, Register, register_of
 
+_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
+
+MOST_REGISTERS = 1 << 16
+"""Virtual registers that are made together."""
+_COUNT = whole(0, MOST_REGISTERS)
 
 
 class Block:
@@ -95,12 +101,14 @@ class Emitter:
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
-        if type not in TYPE_BITS:
+        if not isinstance(type, str) or type not in TYPE_BITS:
             known = ", ".join(TYPE_BITS)
-            raise PtxError(f"register type {type!r} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
+            raise PtxError(
+                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
+            )
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
-        return Register(type, number)
+        return register_of(type, number)
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
@@ -108,7 +116,13 @@ class Emitter:
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
-        return [self.reg(type) for _ in range(count)]
+        if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
+            _COUNT.check(count, "regs", "count", PtxError)
+        if not count:
+            return []
+        first = self.reg(type)
+        self.register_counts[type] += count - 1
+        return [first, *[register_of(type, first.number + more) for more in range(1, count)]]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place.
@@ -124,10 +138,14 @@ class Emitter:
             PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
         """
         prefix = ""
+        if unless is not False and unless is not True:
+            raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
         if guard is not None:
             if not isinstance(guard, Register) or guard.type != "pred":
-                raise PtxError(f"{opcode}: the guard {guard} is not a predicate register")
+                raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
         found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
@@ -138,7 +156,15 @@ class Emitter:
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
-        special = isinstance(operands[0], str) and operands[0].startswith("%")  # %cluster_ctarank needs more than mov
+        if not isinstance(block, Block):
+            raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
+        if type(result) is not Register:
+            raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
+        special = (
+            bool(operands) and isinstance(operands[0], str) and operands[0].startswith("%")
+        )  # %cluster_ctarank needs more than mov
         self._require(f"{opcode} {operands[0]}" if special else opcode)
         self.place_text(f"\t{opcode} {result}, {_listed(operands)};", block.head)
         return result
@@ -146,14 +172,15 @@ class Emitter:
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does; it is looked up once."""
         if instruction not in self._allowed:
-            needs = instruction_of(instruction).needs
+            needs = instruction_of(_text(instruction, "opcode")).needs
             check_target(instruction, needs, self.target)
             self._allowed.add(instruction)
             self.needs = merge(self.needs, needs)
 
+    @checked(PtxError, text=TEXT)
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for line in text.strip().splitlines():
+        for line in _text(text, "text").strip().splitlines():
             for statement in line.split("//")[0].split(";"):
                 instruction = statement.strip().strip("{} \t")
                 if instruction.startswith("@"):
@@ -165,6 +192,8 @@ class Emitter:
 
     def place_text(self, line: str, lines: list[Line] | None = None) -> None:
         """A line at the current place, or at the end of some lines."""
+        if type(line) is not str or not line.isascii():
+            _text(line, "line")
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
         self.recent.append(line)
 
@@ -177,19 +206,23 @@ class Emitter:
             root.settled += 1
         self.recent.append(line)
 
+    @checked(PtxError, text=TEXT)
     def comment(self, text: str) -> None:
         """A comment line."""
-        self.place_text("\t// " + text.replace("\n", " "))
+        words = " ".join(text.split())
+        self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 
     def new_label(self, stem: str) -> str:
         """A label that is not in use yet."""
+        if not _LABEL.fullmatch(_text(stem, "stem")):
+            raise PtxError(f"new_label: stem {shown(stem)} is not made of letters, digits and underscores")
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
         return f"${stem}_{number}"
 
     def place(self, label: str) -> None:
         """The label at the current place."""
-        self.place_text(f"{label}:")
+        self.place_text(f"{_text(label, 'label')}:")
 
     @contextmanager
     def block(self) -> Iterator[Block]:
@@ -203,6 +236,8 @@ class Emitter:
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
         """Instructions for the threads whose predicate is true."""
+        if not isinstance(predicate, Register) or predicate.type != "pred":
+            raise PtxError(f"if_: the predicate {shown(predicate)} is not a predicate register")
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -216,6 +251,9 @@ class Vector(str):
     __slots__ = ()
 
 
+_WRITTEN = (Register, Address, Vector)
+
+
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
     """Whether it is a ``cp.async`` with the ignore-src predicate, which needs a later version of the ISA."""
     if not operands or not opcode.startswith("cp.async.c"):
@@ -225,4 +263,30 @@ def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
 
 
 def _listed(operands: Sequence[object]) -> str:
-    return ", ".join(map(str, operands))
+    return ", ".join([str(each) if type(each) in _WRITTEN else _operand(each) for each in operands])
+
+
+def _operand(operand: object) -> str:
+    """A number or text among the operands.
+
+    Raises:
+        PtxError: neither, nor a register or an address.
+    """
+    if type(operand) is int and -(2**63) <= operand < 2**64:
+        return str(operand)
+    if type(operand) is str and operand and operand.isascii():
+        return operand
+    raise PtxError(
+        f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"
+    )
+
+
+def _text(text: object, what: str) -> str:
+    """Text that may stand in PTX.
+
+    Raises:
+        PtxError: it is no text, empty, or not ASCII (PTX ISA 4.1).
+    """
+    if type(text) is not str or not text or not text.isascii():
+        raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
+    return text

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import overload
 
-from ..errors import PtxError
+from ..errors import FLAG, Kind, PtxError, a, checked, maybe, shown
 from ..expr import (
+    CONDITION,
+    INT,
     Atom,
     Condition,
     Expr,
@@ -25,6 +27,7 @@ from ..expr import (
     divisor_of,
     fits,
     key_of,
+    made_of,
     mul,
     of_atom,
     possible_bits,
@@ -41,7 +44,7 @@ from ..target import Target
 from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
-from .operands import Address, Register
+from .operands import Address, Register, address_of
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -72,6 +75,10 @@ class IndexEmitter(Emitter):
 
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
+        if not isinstance(found, Symbol):
+            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
+        if not isinstance(register, Register) or register.bits not in (32, 64):
+            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
@@ -108,10 +115,14 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if type(value) is not int and not isinstance(value, Expr):
+            INT.check(value, "value", "value", PtxError)
+        if type(bits) is not int or bits not in (32, 64):
+            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for the "
-                "scalars in it (upper=, lower=)"
+                f"the value {value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones "
+                "for the scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
         return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
@@ -217,10 +228,18 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
         """
+        if type(buffer) is not Buffer:
+            raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
+        if type(offset_elems) is not int and not isinstance(offset_elems, Expr):
+            INT.check(offset_elems, "address", "offset_elems", PtxError)
+        if swizzle is not None and type(swizzle) is not Swizzle:
+            raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
+        if whole is not False and whole is not True:
+            FLAG.check(whole, "address", "whole", PtxError)
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
-            raise PtxError(f"{buffer.name} is in {buffer.space} memory, which has no addresses")
+            raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
             offset = offset + buffer.elem_offset
@@ -234,6 +253,8 @@ class IndexEmitter(Emitter):
             offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
         place = offset * size
         const, terms = constant_of(place), terms_of(place)
+        if not -(2**62) < const < 2**62:
+            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
         lower, _ = bounds_of(sum_of(0, terms))
         outside = whole and (lower is None or lower < 0 or const < 0)
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
@@ -242,7 +263,7 @@ class IndexEmitter(Emitter):
             start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
         else:
             start, span_bytes = self.bindings.shared_base(self, buffer), None
-        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
+        return address_of(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
 
     def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
@@ -260,7 +281,7 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth, uniform in sorted(parts):
-            block, part = self._at(depth), Expr(0, tuple(parts[depth, uniform]))
+            block, part = self._at(depth), made_of(0, tuple(parts[depth, uniform]))
             done = (*done, *part.terms)
             rest = varying - part + immediate
             before = total
@@ -291,7 +312,7 @@ class IndexEmitter(Emitter):
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
-                index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
                 narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
                 product = block.once(
                     ("wide", key_of(index), factor),
@@ -302,6 +323,7 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
+    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -319,6 +341,8 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = condition.left, condition.right
+        if not INT.fits(left) or not INT.fits(right):
+            raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = right if isinstance(right, int) else self.value(right, bits)
@@ -416,6 +440,7 @@ class IndexEmitter(Emitter):
         self.place(end)
 
     @contextmanager
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
