@@ -117,6 +117,8 @@ def dtype_of(value: Any) -> DType:
         if value is None:
             raise RequestError("dtype None: name an element type, such as 'float16'")
         try:
+            if isinstance(value, (np.ndarray, np.generic)):
+                raise TypeError  # NumPy takes an array for its dtype
             found = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
             name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"

@@ -173,6 +173,9 @@ def many(kind: Kind) -> Kind:
 
 
 FLAG = Kind("True or False", lambda value: value is True or value is False)
+TWO_FLAGS = Kind(
+    "two of True and False", lambda value: type(value) is tuple and len(value) == 2 and all(map(FLAG.fits, value))
+)
 TEXT = a("a text", str)
 ANY_INTEGER = whole(-(2**63), 2**63 - 1)
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from .dtypes import DType, dtype_of
-from .errors import LayoutError, RequestError, a, maybe, one_of, shown
+from .errors import LayoutError, RequestError, a, maybe, one_of, shown, whole
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
 from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, leaving, m, surely_leaves
 from .views import (
@@ -212,8 +212,8 @@ class Buffer:
         parts = key if isinstance(key, tuple) else (key,)
         at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
         if at is not None:
-            whole = (slice(None),) * (len(self.shape) - len(parts) + 1)
-            parts = (*parts[:at], *whole, *parts[at + 1 :])
+            left_out = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = (*parts[:at], *left_out, *parts[at + 1 :])
         if len(parts) > len(self.shape):
             raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
         region = []
@@ -223,7 +223,7 @@ class Buffer:
             elif is_int(part):
                 region.append(slice(part, part + 1))
             elif part is Ellipsis:
-                raise LayoutError(f"{self.name}: dimensions left out at the end are whole; an index has no '...'")
+                raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
             elif hasattr(part, "__index__") and not isinstance(part, (bool, np.ndarray)):
                 region.append(slice(int(part), int(part) + 1))
             else:
@@ -413,6 +413,7 @@ class Region:
 
     def overhang(self, dim: int) -> tuple[bool, bool]:
         """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         start = self.starts[dim]
         if not isinstance(start, Expr) and isinstance(self.buffer.shape[dim], int):
             return start < 0, start + self.extents[dim] > self.buffer.shape[dim]
@@ -421,6 +422,7 @@ class Region:
 
     def room(self, dim: int) -> Int:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""
+        whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         return add(self.buffer.shape[dim], mul(add(self.starts[dim], self.extents[dim]), -1))
 
     def check_inside(self) -> None:

@@ -7,8 +7,8 @@ from math import prod
 
 import attrs
 
-from .errors import TEXT, LayoutError, RequestError, a, many, shown, whole
-from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
+from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -49,7 +49,10 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
-        if type(shape) is not tuple or len(shape) != 3:
+        if not (is_int(round_index) and is_int(thread)):
+            INT.check(round_index, "Side.offset", "round_index")
+            INT.check(thread, "Side.offset", "thread")
+        if type(shape) is not tuple or len(shape) != 3 or set(map(type, shape)) != {int}:
             raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
         _, threads, vec = shape
         return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
@@ -69,15 +72,16 @@ class Guard:
         coordinates: the coordinate of each element from the box's start, in the partition's order.
     """
 
-    region: Region
-    dim: int | None
-    start: Int = attrs.field(eq=key_of)
-    size: Int = attrs.field(eq=key_of)
-    extent: int
-    ends: tuple[bool, bool]
-    coordinates: TileLayout
+    region: Region = attrs.field(validator=_REGION)
+    dim: int | None = attrs.field(validator=maybe(whole(0, 2**31 - 1)))
+    start: Int = attrs.field(eq=key_of, validator=INT)
+    size: Int = attrs.field(eq=key_of, validator=INT)
+    extent: int = attrs.field(validator=_COUNT)
+    ends: tuple[bool, bool] = attrs.field(validator=TWO_FLAGS)
+    coordinates: TileLayout = attrs.field(validator=_LAYOUT)
 
     @classmethod
+    @checked(region=_REGION)
     def of(cls, region: Region, dim: int) -> Guard | None:
         """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
         ends = region.overhang(dim)
@@ -89,12 +93,14 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
     @classmethod
+    @checked(request=a("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
         return cls(
             request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         )
 
+    @checked(iters=_ITERS)
     def over(self, iters: Sequence[Iter]) -> Guard:
         """The same of another order of the elements."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
@@ -105,6 +111,7 @@ class Guard:
         which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
+    @checked(vec=_COUNT)
     def why_split(self, vec: int) -> str | None:
         """Why a vector of that many elements may lie partly inside, or None."""
         iters = self.coordinates.shard
@@ -127,6 +134,7 @@ class Guard:
                 return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
         return None
 
+    @checked(flat=INT)
     def position(self, flat: Int) -> Int:
         """Coordinate, in the buffer, of the element at a place of the partition's order."""
         return add(self.start, self.coordinates.apply(flat).get("m", 0) if self.coordinates.shard else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .errors import FLAG, RequestError, a, checked, whole
+from .errors import FLAG, Kind, RequestError, a, checked, whole
 from .expr import INT, Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
@@ -20,6 +20,8 @@ REGISTER_BUDGET = 64
 
 _BUILDER = a("a PtxBuilder", PtxBuilder)
 _COUNT = whole(0, 2**31 - 1)
+_PARTITION = a("a VectorPartition", VectorPartition)
+_THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
 
 @checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
@@ -82,15 +84,18 @@ class Masks:
         thread: index of the running thread in the scope.
     """
 
+    @checked(ptx=_BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
         self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
         self._target = [g for g in partition.guards if g not in self._source]
 
+    @checked(turn=INT)
     def source(self, turn: Int) -> Register | bool:
         """Whether the thread's vector lies inside the source; True and False where that is known."""
         return self._all(self._source, turn)
 
+    @checked(turn=INT)
     def target(self, turn: Int) -> Register | bool:
         """Whether the thread has a vector in this round, and it lies inside the destination."""
         return self._all(self._target, turn)
@@ -213,8 +218,8 @@ class Walk:
     @checked(
         ptx=_BUILDER,
         side=a("a Side", Side),
-        partition=a("a VectorPartition", VectorPartition),
-        thread=INT,
+        partition=_PARTITION,
+        thread=_THREAD,
         whole=FLAG,
     )
     def __init__(

@@ -11,7 +11,7 @@ from typing import cast as cast_type
 
 import attrs
 
-from ..errors import LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
+from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
 from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
@@ -536,6 +536,7 @@ class KernelBuilder:
         self._use(element, "element", written=written)
         element_offset(element)
 
+    @checked(lower=INT, upper=INT, clamp=FLAG)
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
         """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
 
@@ -552,11 +553,11 @@ class KernelBuilder:
             RequestError: no integer value, or bounds that no value meets.
         """
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
-            given = value.dtype if isinstance(value, Value) else repr(value)
-            raise RequestError(f"index takes a value of an integer type, such as k.load(rows[i]), not {given}")
+            given = f"{value.dtype} " if isinstance(value, Value) else ""
+            raise RequestError(
+                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{shown(value)}"
+            )
         for bound in (lower, upper):
-            if not is_int(bound):
-                raise RequestError(f"index: a bound is an integer, not {bound!r}")
             self._own(bound, "index, bounds", anywhere=True)
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
@@ -565,7 +566,7 @@ class KernelBuilder:
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
         turn = of_atom(found)
-        self.record(Index(found, value, lower, upper, bool(clamp)))
+        self.record(Index(found, value, lower, upper, clamp))
         if isinstance(lower, Expr) or isinstance(upper, Expr):
             self._limits[found] = (turn - lower, upper - turn)
         return turn
@@ -783,7 +784,7 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
     """Strides of an array whose shape is symbolic."""
     for stride in strides:
         if not is_int(stride):
-            raise LayoutError(f"{what}: a stride is an integer, not {stride!r}")
+            raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
         lower, _ = bounds_of(stride)
         if lower is not None and lower < 0:
             raise LayoutError(f"{what}: a stride is not negative; found {stride}")

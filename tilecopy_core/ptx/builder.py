@@ -26,6 +26,11 @@ _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and valu
 _ELEM = whole(0, 2**31 - 1)
 _REGISTER = a("a Register", Register)
 _REGISTERS = many(_REGISTER)
+_PREDICATE = Kind(
+    "a predicate register, or None", lambda value: value is None or (_REGISTER.fits(value) and value.type == "pred")
+)
+_WORD = whole(0, 2**32 - 1)
+_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
 
 
 def _are_bindings(value: object) -> bool:
@@ -98,6 +103,7 @@ class PtxBuilder(IndexEmitter):
         opcode = f"st.{access.address.space}{_hint(access.address, streaming)}{vector}"
         self.instr(opcode, access.address, _braced(registers), guard=access.predicate)
 
+    @checked(PtxError, registers=_REGISTERS, words=_WORDS)
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
         """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
         repeated = (words,) if isinstance(words, int) else words
@@ -107,6 +113,7 @@ class PtxBuilder(IndexEmitter):
             at += len(taken)
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
+    @checked(PtxError, words=_WORDS)
     def constant(self, words: tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
         return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
@@ -168,7 +175,7 @@ class PtxBuilder(IndexEmitter):
         self.instr("bfe.u32", result, word, position, bits)
         return [result]
 
-    @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS, guard=maybe(_REGISTER))
+    @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS, guard=_PREDICATE)
     def write_local(
         self,
         buffer: Buffer,
@@ -236,6 +243,8 @@ class PtxBuilder(IndexEmitter):
         access = access_of(source)
         if type(nbytes) is not int:
             _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
+        if ignore is not None:
+            _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
         self.instr(opcode, destination, access.address, nbytes, *ignored, guard=access.predicate)

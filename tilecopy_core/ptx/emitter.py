@@ -194,11 +194,14 @@ class Emitter:
         """A line at the current place, or at the end of some lines."""
         if type(line) is not str or not line.isascii():
             _text(line, "line")
+        if lines is not None and type(lines) is not list:
+            raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
         self.recent.append(line)
 
     def place_first(self, line: str) -> None:
         """A line before everything that the kernel does."""
+        _text(line, "line")
         root = self.blocks[0]
         at = len(root.head) if root.settled is None else root.settled
         root.head.insert(at, (line, self.statement))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import overload
 
-from ..errors import FLAG, Kind, PtxError, a, checked, maybe, shown
+from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
 from ..expr import (
     CONDITION,
     INT,
@@ -50,6 +50,10 @@ SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
 IMMEDIATE_REACH_BYTES = 2**23
 """Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
+
+_DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
+_PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
+_WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(Emitter):
@@ -349,6 +353,7 @@ class IndexEmitter(Emitter):
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
+    @checked(PtxError, place=INT, size=INT, ends=TWO_FLAGS)
     def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
@@ -381,6 +386,7 @@ class IndexEmitter(Emitter):
             lambda: self.pure(block, f"setp.{comparison}", self.reg("pred"), self.value(form, bits), bound),
         )
 
+    @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
         if any(predicate is False for predicate in predicates):
@@ -402,6 +408,7 @@ class IndexEmitter(Emitter):
     @overload
     def opposite(self, predicate: bool) -> bool: ...
 
+    @checked(PtxError, predicate=_PREDICATE)
     def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
@@ -409,6 +416,7 @@ class IndexEmitter(Emitter):
         block = self.blocks[-1]
         return block.once(("not", predicate), lambda: self.pure(block, "not.pred", self.reg("pred"), predicate))
 
+    @checked(PtxError, predicate=_DECIDED, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
@@ -444,6 +452,8 @@ class IndexEmitter(Emitter):
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
+        if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
+            raise PtxError(f"loop: count {count} from start {start} is past 64 bits")
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
