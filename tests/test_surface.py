@@ -679,6 +679,7 @@ ALSO_CALLED = {
     "pending": "groups",
     "nbytes": "byte",
     "thread": "coordinate",
+    "flat": "coordinate",
     "round_index": "coordinate",
     "other": "value",
     "spec": "TileLayout takes",
@@ -732,6 +733,8 @@ def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
         shown.add(value.buffer.name)
     if isinstance(value, (tuple, list, dict)) or (isinstance(value, np.ndarray) and value.ndim):
         shown |= {flat(repr(each))[:24] for each in value} | {f"{len(value)} " if len(value) else "()", "[]"}
+    if isinstance(value, np.ndarray):
+        shown |= {str(value.dtype), str(value.shape)}
     if value is None and ("was not given" in message or f"no {parameter} was given" in message):
         return ""
     if not any(each in message for each in shown if each):

@@ -8,7 +8,7 @@ from math import prod
 import attrs
 
 from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
-from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -49,11 +49,11 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
-        if not (is_int(round_index) and is_int(thread)):
-            INT.check(round_index, "Side.offset", "round_index")
-            INT.check(thread, "Side.offset", "thread")
         if type(shape) is not tuple or len(shape) != 3 or set(map(type, shape)) != {int}:
             raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
+        for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
+            if not isinstance(value, Expr):
+                whole(0, count - 1).check(value, "Side.offset", name)
         _, threads, vec = shape
         return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
 
@@ -96,6 +96,7 @@ class Guard:
     @checked(request=a("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
+        whole(1, count).check(vec, "Guard.rest", "vec")
         return cls(
             request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         )

@@ -72,7 +72,7 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        if isinstance(sources, str) or not isinstance(sources, Iterable):
+        if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list[Source]()
         for source in sources:

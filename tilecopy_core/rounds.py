@@ -75,6 +75,11 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
     ptx.either(whole, inside, edge, uniform=uniform)
 
 
+def _check_round(turn: Int, rounds: int, what: str) -> None:
+    if not isinstance(turn, Expr) and (type(turn) is not int or not 0 <= turn < rounds):
+        raise RequestError(f"{what} {shown(turn)} is none of the {rounds} rounds, nor a symbolic integer")
+
+
 class Masks:
     """Which threads have something to move in a round: at its source, and at its destination.
 
@@ -90,17 +95,16 @@ class Masks:
         self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
         self._target = [g for g in partition.guards if g not in self._source]
 
-    @checked(turn=INT)
     def source(self, turn: Int) -> Register | bool:
         """Whether the thread's vector lies inside the source; True and False where that is known."""
         return self._all(self._source, turn)
 
-    @checked(turn=INT)
     def target(self, turn: Int) -> Register | bool:
         """Whether the thread has a vector in this round, and it lies inside the destination."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
+        _check_round(turn, self._partition.outer, "Masks: turn")
         if not guards:
             return True
         flat = (turn * self._partition.threads + self._thread) * self._partition.vec
@@ -235,11 +239,7 @@ class Walk:
 
     def access(self, round_index: Int) -> Access:
         """The thread's access in a round (a constant round costs an immediate)."""
-        if type(round_index) is int:
-            if not 0 <= round_index < self._rounds:
-                raise RequestError(f"Walk.access: round_index {round_index} is none of the {self._rounds} rounds")
-        elif not isinstance(round_index, Expr):
-            INT.check(round_index, "Walk.access", "round_index")
+        _check_round(round_index, self._rounds, "Walk.access: round_index")
         turn = {self._turn: round_index}
         if self._parts is None or isinstance(round_index, Expr) or self._whole:
             return Access(self._address(substitute(self._offset, turn)))

@@ -561,7 +561,7 @@ class KernelBuilder:
             self._own(bound, "index, bounds", anywhere=True)
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
-            raise RequestError(f"index: no value is from {lower} to {upper}, within -2**62 to 2**62")
+            raise RequestError(f"index: no value is from {lower} to {upper}, lower to upper, within -2**62 to 2**62")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())

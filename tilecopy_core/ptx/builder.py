@@ -114,8 +114,9 @@ class PtxBuilder(IndexEmitter):
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     @checked(PtxError, words=_WORDS)
-    def constant(self, words: tuple[int, ...], bits: int) -> list[Register]:
+    def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
+        words = (words,) if isinstance(words, int) else words
         return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
 
     def _word(self, word: int) -> Register:
