@@ -726,6 +726,8 @@ def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
         return ""  # an integer is named by its symbols
     words = {parameter, parameter.replace("_", " "), parameter.rstrip("s"), ALSO_CALLED.get(parameter, parameter)}
     words.add(NAMED_BY.get((name, parameter), parameter))
+    if parameter == "arguments":
+        words.add("scalar n")  # a launch names each argument by its own parameter
     if not any(word.lower() in message.lower() for word in words):
         return f"it does not name {parameter}"
     shown = {flat(repr(value))[:24], flat(value)[:24]} | {str(getattr(value, "name", "")) or "\0"}

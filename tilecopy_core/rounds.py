@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .errors import FLAG, Kind, RequestError, a, checked, whole
+from .errors import FLAG, Kind, RequestError, a, checked, shown, whole
 from .expr import INT, Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
