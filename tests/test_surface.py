@@ -547,7 +547,7 @@ def launchable() -> tc.BuiltKernel:
     k = tc.KernelBuilder("launchable", threads=4)
     size = k.size("M")
     b, n = k.param("B", (size,), "float32"), k.scalar("n", upper=8)
-    with k.if_(k.thread_id() < n):
+    with k.if_((k.thread_id() < n) & (k.block_id() == 0)):
         k.store(b[k.thread_id()], 1.0)
     return k.build(target="sm_75")
 
