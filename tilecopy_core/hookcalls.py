@@ -16,8 +16,9 @@ import attrs
 import pluggy
 
 from . import hookspecs
+from .errors import shown
 from .hookspecs import HOOKS, PROJECT, hookimpl
-from .loading import Source, said, shown
+from .loading import Source, said
 from .request import Accept, Decline, Variant
 
 

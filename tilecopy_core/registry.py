@@ -15,11 +15,11 @@ from typing import Any
 
 import attrs
 
-from .errors import PluginError, RequestError, did_you_mean
+from .errors import PluginError, RequestError, did_you_mean, shown
 from .hookcalls import Hooks, Plugin, Stage, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, shown, warn
+from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, warn
 from .request import Variant
 
 __all__ = [
@@ -71,11 +71,13 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        if isinstance(sources, str) or not isinstance(sources, Iterable):
+        if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
-        self._installed = list(sources)
-        if odd := [source for source in self._installed if not isinstance(source, Source)]:
-            raise RequestError(f"Registry: sources holds Source records, not {shown(odd[0])}")
+        self._installed = list[Source]()
+        for source in sources:
+            if not isinstance(source, Source):
+                raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
+            self._installed.append(source)
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ

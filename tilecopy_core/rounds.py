@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from .errors import FLAG, Kind, RequestError, a, checked, shown, whole
 from .expr import (
+    INT,
+    Expr,
     Int,
     Symbol,
     Term,
@@ -29,6 +32,13 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
+_BUILDER = a("a PtxBuilder", PtxBuilder)
+_COUNT = whole(0, 2**31 - 1)
+_PARTITION = a("a VectorPartition", VectorPartition)
+_THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
+
+
+@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -109,6 +119,11 @@ class ByRound:
         return add(self.fixed, self.step(turn))
 
 
+def _check_round(turn: Int, rounds: int, what: str) -> None:
+    if not isinstance(turn, Expr) and (type(turn) is not int or not 0 <= turn < rounds):
+        raise RequestError(f"{what} {shown(turn)} is none of the {rounds} rounds, nor a symbolic integer")
+
+
 class Masks:
     """Which threads have something to move in a round: at its source, and at its destination.
 
@@ -118,13 +133,14 @@ class Masks:
         thread: index of the running thread in the scope.
     """
 
+    @checked(ptx=_BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
             return guard, ByRound(
                 lambda turn: guard.position((turn * partition.threads + thread) * partition.vec), partition.outer
             )
 
-        self._ptx = ptx
+        self._ptx, self._rounds = ptx, partition.outer
         source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
         self._source = [placed(guard) for guard in source]
         self._target = [placed(guard) for guard in partition.guards if guard not in source]
@@ -138,6 +154,8 @@ class Masks:
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[tuple[Guard, ByRound]], turn: Int) -> Register | bool:
+        if turn.__class__ is not int or not 0 <= turn < self._rounds:
+            _check_round(turn, self._rounds, "Masks: turn")
         return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
 
 
@@ -238,15 +256,25 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
+    @checked(
+        ptx=_BUILDER,
+        side=a("a Side", Side),
+        partition=_PARTITION,
+        thread=_THREAD,
+        whole=FLAG,
+    )
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
+        self._rounds = partition.outer
         self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
         self._first: dict[tuple[Term, ...], Address] = {}
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
+        if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
+            _check_round(round_index, self._rounds, "Walk.address: round_index")
         fixed = self._offset.fixed
         if fixed is None or self._side.swizzle is not None or self._whole:
             return self._address(self._offset.at(round_index))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from .errors import LayoutError
+from .errors import LayoutError, shown
 from .expr import Int, add, bounds_of, is_multiple, mul, same
 from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m
 
@@ -27,7 +27,9 @@ def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
     """
     given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else tuple(order)
     if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
-        raise LayoutError(f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {given}")
+        raise LayoutError(
+            f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"
+        )
     return given
 
 

@@ -178,14 +178,18 @@ class CudaExecutor:
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
         ready = self._ready(kernel, binding)
-        mask, handle_of, launch = ready.mask, self._stream, ready.launch
+        mask, count, handle_of, launch = ready.mask, len(ready.masks), self._stream, ready.launch
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             bits = 0
-            for address in addresses:
-                bits |= address
-            if bits & mask:
-                ready.check_alignment(addresses)
+            try:
+                for address in addresses:
+                    bits |= address
+                good = not bits & mask and len(addresses) == count and 0 <= bits < 1 << 64
+            except TypeError:
+                good = False
+            if not good:
+                ready.check_addresses(addresses)
             launch(addresses, handle_of(stream))
 
         return at

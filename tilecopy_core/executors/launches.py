@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LaunchError
+from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .driver import Driver, is_not_current
@@ -82,8 +82,15 @@ class ReadyLaunch:
             self.launch_elsewhere(block, stream, code)
         self.blocks.append(block)
 
-    def check_alignment(self, addresses: Sequence[int]) -> None:
-        """Raise :class:`LaunchError` where an address has bits that must be zero."""
+    def check_addresses(self, addresses: Sequence[int]) -> None:
+        """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
+        if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
+            raise LaunchError(
+                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {shown(addresses)}"
+            )
+        for address in addresses:
+            if type(address) is not int or not 0 <= address < 1 << 64:
+                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {shown(address)}")
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if address & mask:
                 raise LaunchError(

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import overload
 
-from ..errors import PtxError
+from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
 from ..expr import (
+    CONDITION,
+    INT,
     Atom,
     Condition,
     Expr,
@@ -25,6 +27,7 @@ from ..expr import (
     divisor_of,
     fits,
     key_of,
+    made_of,
     mul,
     of_atom,
     possible_bits,
@@ -41,12 +44,16 @@ from ..target import Target
 from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
-from .operands import Address, Register
+from .operands import Address, Register, address_of
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
 IMMEDIATE_REACH_BYTES = 2**23
 """Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
+
+_DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
+_PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
+_WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(Emitter):
@@ -72,6 +79,10 @@ class IndexEmitter(Emitter):
 
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
+        if not isinstance(found, Symbol):
+            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
+        if not isinstance(register, Register) or register.bits not in (32, 64):
+            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
@@ -108,10 +119,14 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if type(value) is not int and not isinstance(value, Expr):
+            INT.check(value, "value", "value", PtxError)
+        if type(bits) is not int or bits not in (32, 64):
+            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for the "
-                "scalars in it (upper=, lower=)"
+                f"the value {value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones "
+                "for the scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
         return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
@@ -221,10 +236,18 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
         """
+        if type(buffer) is not Buffer:
+            raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
+        if type(offset_elems) is not int and not isinstance(offset_elems, Expr):
+            INT.check(offset_elems, "address", "offset_elems", PtxError)
+        if swizzle is not None and type(swizzle) is not Swizzle:
+            raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
+        if whole is not False and whole is not True:
+            FLAG.check(whole, "address", "whole", PtxError)
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
-            raise PtxError(f"{buffer.name} is in {buffer.space} memory, which has no addresses")
+            raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
             offset = offset + buffer.elem_offset
@@ -238,11 +261,14 @@ class IndexEmitter(Emitter):
             offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
         place = mul(offset, size)
         const, terms = constant_of(place), terms_of(place)
+        if not -(2**62) < const < 2**62:
+            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
         if whole:
             lower, _ = bounds_of(sum_of(0, terms))
             immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
-        return Address(buffer.space, self._base(buffer, sum_of(const - immediate, terms), immediate), immediate, align)
+        base = self._base(buffer, sum_of(const - immediate, terms), immediate)
+        return address_of(buffer.space, base, immediate, align)
 
     def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
@@ -274,7 +300,7 @@ class IndexEmitter(Emitter):
 
         Terms that are proved to be below ``2**31`` common factors are a 32-bit index times that factor.
         """
-        part = Expr(0, tuple(terms))
+        part = made_of(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
         rest = add(place, mul(part, -1))
@@ -283,7 +309,7 @@ class IndexEmitter(Emitter):
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
-                index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
                 narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
                 product = block.once(
                     ("wide", key_of(index), factor),
@@ -294,6 +320,7 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
+    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -311,12 +338,15 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = condition.left, condition.right
+        if not INT.fits(left) or not INT.fits(right):
+            raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
+    @checked(PtxError, place=INT, size=INT, ends=TWO_FLAGS)
     def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
@@ -350,6 +380,7 @@ class IndexEmitter(Emitter):
             lambda: self.pure(block, f"setp.{comparison}", self.reg("pred"), self.value(form, bits), bound),
         )
 
+    @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
         if any(predicate is False for predicate in predicates):
@@ -371,6 +402,7 @@ class IndexEmitter(Emitter):
     @overload
     def opposite(self, predicate: bool) -> bool: ...
 
+    @checked(PtxError, predicate=_PREDICATE)
     def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
@@ -378,6 +410,7 @@ class IndexEmitter(Emitter):
         block = self.blocks[-1]
         return block.once(("not", predicate), lambda: self.pure(block, "not.pred", self.reg("pred"), predicate))
 
+    @checked(PtxError, predicate=_DECIDED, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
@@ -409,9 +442,12 @@ class IndexEmitter(Emitter):
         self.place(end)
 
     @contextmanager
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
+        if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
+            raise PtxError(f"loop: count {count} from start {start} is past 64 bits")
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
@@ -442,7 +478,7 @@ def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
         return False
     factor = gcd(*(coefficient for _, coefficient in value.terms))
     sign = 1 if value.terms[0][1] > 0 else -1
-    form = Expr(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
+    form = made_of(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
     most = value.const // factor
     return (form, "ge", -most) if sign > 0 else (form, "le", most)
 

@@ -13,7 +13,7 @@ from functools import cache
 
 import attrs
 
-from ..errors import PtxError, TargetError
+from ..errors import PtxError, TargetError, shown
 from ..target import Target, Version, target_of
 from .operands import Address, Register
 
@@ -53,12 +53,12 @@ class Number:
             return (
                 None
                 if whole and value in self.one_of
-                else f"{self.what} is one of {_either(self.one_of)}, not {value!r}"
+                else f"{self.what} is one of {_either(self.one_of)}, not {shown(value)}"
             )
         if whole and self.low <= value <= self.high and value % self.multiple_of == 0:  # type: ignore[operator]
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
-        return f"{self.what} is {self.low} to {self.high}{step}, not {value!r}"
+        return f"{self.what} is {self.low} to {self.high}{step}, not {shown(value)}"
 
 
 @attrs.frozen
@@ -72,10 +72,10 @@ class Place:
     def why_not(self, value: object, size: int) -> str | None:
         """Why a value cannot stand here, or None."""
         if not isinstance(value, Address):
-            return f"{self.what} is an address, not {value!r}"
+            return f"{self.what} is an address, not {shown(value)}"
         if value.space not in self.spaces:
-            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space}"
-        needed = self.align_bytes or size
+            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
+        needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
             return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"
         return None
