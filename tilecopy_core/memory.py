@@ -384,7 +384,9 @@ class Region:
                 self._refuse(name, values)
         if rank and min(self.extents) < 1:
             self._refuse("extents", self.extents)
-        if self.inside != () and (not _ENDS.fits(self.inside) or len(self.inside) != rank):
+        if type(self.inside) is not tuple or (
+            self.inside and (len(self.inside) != rank or not _ENDS.fits(self.inside))
+        ):
             raise LayoutError(
                 f"Region of {self.buffer}: inside is two flags a dimension, or (), not {shown(self.inside)}"
             )

@@ -183,9 +183,11 @@ class CudaExecutor:
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             bits = 0
             try:
-                for address in addresses:
-                    bits |= address
-                good = not bits & mask and len(addresses) == count and 0 <= bits < 1 << 64
+                good = len(addresses) == count
+                if good:
+                    for address in addresses:
+                        bits |= address
+                    good = not bits & mask and 0 <= bits < 1 << 64
             except TypeError:
                 good = False
             if not good:

@@ -298,7 +298,7 @@ class BuiltKernel:
         chosen = self._executor(executor)
         if not hasattr(chosen, "launcher"):
             raise LaunchError(
-                f"kernel {self.name}: executor {chosen.name} takes arrays, not addresses; call the kernel"
+                f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
         launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
         return launch

@@ -75,9 +75,9 @@ class TileLayout:
         """A layout from its parts."""
         if type(shard) not in (tuple, list) or set(map(type, shard)) - {Iter}:
             _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
-        if replica != ():
+        if type(replica) is not tuple or replica:
             _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
-        if offset != ():
+        if type(offset) is not tuple or offset:
             _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
         if swizzle is not None and type(swizzle) is not Swizzle:
             _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
@@ -206,6 +206,8 @@ class TileLayout:
 
     def along(self, axis: Axis, index: Int) -> Int:
         """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
+        if type(index) is not int and not isinstance(index, Expr):
+            raise LayoutError(f"along: index is an integer, plain or symbolic, not {shown(index)}")
         place, inner = self.offset_on(axis), self.size
         for position, it in enumerate(self.shard):
             inner //= it.extent

@@ -149,7 +149,7 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        if type(opcode) is not str or not opcode:
+        if type(opcode) is not str:
             _text(opcode, "opcode")
         found = instruction_of(opcode)
         if found.operands:
@@ -164,7 +164,7 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
-        if type(opcode) is not str or not opcode:
+        if type(opcode) is not str:
             _text(opcode, "opcode")
         special = (
             operands and type(operands[0]) is str and operands[0].startswith("%")
@@ -176,7 +176,7 @@ class Emitter:
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does; it is looked up once."""
         if instruction not in self._allowed:
-            needs = instruction_of(instruction).needs
+            needs = instruction_of(_text(instruction, "opcode")).needs
             check_target(instruction, needs, self.target)
             self._allowed[instruction] = needs
 
@@ -278,9 +278,9 @@ def _operand(operand: object) -> str:
     Raises:
         PtxError: neither, nor a register or an address.
     """
-    if type(operand) is int and -(2**63) <= operand < 2**64:
-        return str(operand)
-    if type(operand) is str and operand and operand.isascii():
+    if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
+        return str(operand)  # a plugin's own int may print itself as 0x...
+    if isinstance(operand, str) and operand and operand.isascii():
         return operand
     raise PtxError(
         f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"

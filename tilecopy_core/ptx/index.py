@@ -133,7 +133,7 @@ class IndexEmitter(Emitter):
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
         """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
-        return self.value(value, bits) if isinstance(value, Expr) else value
+        return value if type(value) is int else self.value(value, bits)
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""

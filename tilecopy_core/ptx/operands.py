@@ -144,7 +144,7 @@ def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None
     """The access by the threads of a mask that is not False; True stands for all of them."""
     if mask is True and type(address) is Address:
         return address
-    if mask is True or mask is False:
+    if type(mask) is not Register or mask.type != "pred" or type(address) is not Address:
         raise PtxError(
             f"masked: mask is True or a predicate register and address an Address, not {shown(mask)} and {shown(address)}"
         )
