@@ -244,7 +244,11 @@ def in_a_block(k: Any) -> Any:
         (lambda k: k.index(k.thread_id(), upper=4), tc.RequestError, "not tid.x"),
         (lambda k: k.index(k.load(k.param("A", (4,), "float32")[0]), upper=4), tc.RequestError, "not float32"),
         (lambda k: k.index(k.load(k.param("A", (4,), "int32")[0]), lower=5, upper=4), tc.RequestError, "from 5 to 4"),
-        (lambda k: k.index(k.load(k.param("A", (4,), "int32")[0]), upper=4.5), tc.RequestError, "not 4.5"),
+        (
+            lambda k: k.index(k.load(k.param("A", (4,), "int32")[0]), upper=4.5),
+            tc.RequestError,
+            "upper 4.5 is not an integer",
+        ),
         (
             lambda k: k.index(k.load(k.param("A", (4,), "int32")[0]), upper=k.block_id()),
             tc.RequestError,

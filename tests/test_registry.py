@@ -655,7 +655,7 @@ def test_a_plan_without_a_kernel_may_leave_out_what_only_a_kernel_has() -> None:
     assert plan(found).variant == "v"
     assert plan(found, bar=None).variant == "v", "None is the same as nothing"
     with pytest.raises(tc.RequestError, match="option bar is the number of a barrier; a plan may leave it out"):
-        plan(found).emit(SimpleNamespace(), found)  # type: ignore[arg-type]
+        plan(found).emit(SimpleNamespace(comment=print), found)  # type: ignore[arg-type]
     assert plan(found, bar=3, active=IN_A_KERNEL).variant == "v"
 
 

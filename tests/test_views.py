@@ -351,7 +351,7 @@ def test_an_ellipsis_is_every_other_dimension() -> None:
     ):
         assert seen.extents == extents
     for wrong in ((..., ...), (0, 0, 0, 0, ...)):
-        with pytest.raises(tc.LayoutError, match="not Ellipsis|has 3 dimensions"):
+        with pytest.raises(tc.LayoutError, match="an index has one|has 3 dimensions"):
             tile[wrong]
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .errors import AssemblerError
+from .errors import AssemblerError, shown
 from .target import Target, target_of
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
@@ -65,16 +65,14 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
         raise AssemblerError(f"timeout_s is a positive number of seconds, not {timeout_s!r}")
     chosen = target_of(target)
+    if assembler is not None and (not isinstance(assembler, str) or assembler not in ASSEMBLERS):
+        raise AssemblerError(f"assembler {shown(assembler)} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
     name = _first_that_works() if assembler is None else assembler
     try:
         text = ptx.encode()
     except UnicodeEncodeError as error:
         raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
-    if name == "nvjitlink":
-        return _nvjitlink(text, chosen)
-    if name == "ptxas":
-        return _ptxas(text, chosen, timeout_s)
-    raise AssemblerError(f"assembler {assembler!r} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
+    return _nvjitlink(text, chosen) if name == "nvjitlink" else _ptxas(text, chosen, timeout_s)
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:

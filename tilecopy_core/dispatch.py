@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 from .checks import not_as_declared, of_another_kind, option_missing
-from .errors import NoVariantError, PluginError, RequestError, TilecopyError, UnknownOptionError, did_you_mean
+from .errors import (
+    Kind,
+    NoVariantError,
+    PluginError,
+    RequestError,
+    TilecopyError,
+    UnknownOptionError,
+    checked,
+    did_you_mean,
+    shown,
+)
 from .known import KNOWN_VARIANTS
-from .loading import PluginWarning, WrapperError, said, shown
+from .loading import PluginWarning, WrapperError, said
 from .memory import Region
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -90,6 +100,7 @@ class Plan:
             return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
         return told if isinstance(told, str) else shown(told)
 
+    @checked(ptx=Kind("a PtxBuilder", lambda value: callable(getattr(value, "comment", None))))
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
         """Write the copy's instructions.
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import RequestError, did_you_mean
+from .errors import FLAG, TEXT, RequestError, did_you_mean, one_of, shown, whole
 
 
 @attrs.frozen(repr=False)
@@ -21,10 +21,10 @@ class DType:
         extended: whether NumPy alone does not know it (ml_dtypes does).
     """
 
-    name: str
-    bits: int
-    kind: str
-    extended: bool = False
+    name: str = attrs.field(validator=TEXT)
+    bits: int = attrs.field(validator=whole(1, 128))
+    kind: str = attrs.field(validator=one_of("f", "i", "u", "b", "c"))
+    extended: bool = attrs.field(default=False, validator=FLAG)
 
     def __str__(self) -> str:
         return self.name
@@ -97,6 +97,13 @@ _OTHER_NAMES = {
 """What other projects call some of them, for messages."""
 
 
+def _printed(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # whatever it is, it is no dtype
+        return ""
+
+
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
@@ -110,9 +117,11 @@ def dtype_of(value: Any) -> DType:
         if value is None:
             raise RequestError("dtype None: name an element type, such as 'float16'")
         try:
+            if isinstance(value, (np.ndarray, np.generic)):
+                raise TypeError  # NumPy takes an array for its dtype
             found = np.dtype(value)
-        except (TypeError, ValueError):
-            name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+        except Exception:  # whatever NumPy makes of it
+            name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
             if not found.isnative:
                 raise RequestError(
@@ -122,5 +131,5 @@ def dtype_of(value: Any) -> DType:
             name = found.name
     if name not in DTYPES:
         meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
-        raise RequestError(f"dtype {value!r} is not known{meant}; the element types are {', '.join(DTYPES)}")
+        raise RequestError(f"dtype {shown(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")
     return DTYPES[name]

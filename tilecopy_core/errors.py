@@ -1,13 +1,19 @@
-"""The errors that tilecopy raises: one class for each kind of mistake.
+"""The errors that tilecopy raises: one class for each kind of mistake; and what public names check of their arguments.
 
 Every message says what was asked, which operand it is about, the value found and the rule that it breaks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from itertools import chain, repeat
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_SHOWN_CHARACTERS = 200
 
 
 class TilecopyError(Exception):
@@ -83,6 +89,8 @@ class NoVariantError(TilecopyError, LookupError):
     """
 
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
+        if not isinstance(declined, Mapping):
+            raise RequestError(f"NoVariantError: declined is reasons by name, not {shown(declined)}")
         super().__init__(message)
         self.declined = dict(declined)
 
@@ -96,6 +104,117 @@ class UnknownOptionError(RequestError, NoVariantError):
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
+    from difflib import get_close_matches  # no import of the package should wait for it
+
     by_folded = {each.lower(): each for each in known}
     found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
     return f"; did you mean {by_folded[found[0]]}?" if found else ""
+
+
+def shown(value: object) -> str:
+    """A value for a message: its repr on one line, shortened, whatever the value does."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"<{type(value).__name__} object>"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+class Kind:
+    """What an argument may be.
+
+    Attributes:
+        rule: in words, after "is not".
+        fits: whether a value is that.
+        words: the names that it may be, for a hint.
+    """
+
+    def __init__(self, rule: str, fits: Callable[[Any], bool], words: Iterable[str] = ()) -> None:
+        self.rule, self.fits, self.words = rule, fits, tuple(words)
+
+    def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> None:
+        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit."""
+        if not self.fits(value):
+            raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
+
+    def __call__(self, record: Any, attribute: Any, value: Any) -> None:
+        """As a validator of attrs."""
+        self.check(value, type(record).__name__, attribute.name.lstrip("_"))
+
+
+def a(rule: str, *types: type) -> Kind:
+    """An instance of some types; a bool is no int."""
+    wanted = types[0] if len(types) == 1 else types
+    if int in types:
+        return Kind(rule, lambda value: isinstance(value, wanted) and not isinstance(value, bool))
+    return Kind(rule, lambda value: isinstance(value, wanted))
+
+
+def whole(low: int, high: int) -> Kind:
+    """A plain integer of a range."""
+    return Kind(
+        f"an integer from {low} to {high}",
+        lambda value: (
+            (type(value) is int or (isinstance(value, int) and not isinstance(value, bool))) and low <= value <= high
+        ),
+    )
+
+
+def one_of(*words: str) -> Kind:
+    """One of some names."""
+    return Kind(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
+
+
+def maybe(kind: Kind) -> Kind:
+    """None, or that."""
+    return Kind(f"{kind.rule}, or None", lambda value: value is None or kind.fits(value), kind.words)
+
+
+def many(kind: Kind) -> Kind:
+    """A tuple or list in which each is that."""
+    return Kind(
+        f"a tuple in which each is {kind.rule}",
+        lambda value: isinstance(value, (tuple, list)) and all(map(kind.fits, value)),
+    )
+
+
+FLAG = Kind("True or False", lambda value: value is True or value is False)
+TWO_FLAGS = Kind(
+    "two of True and False", lambda value: type(value) is tuple and len(value) == 2 and all(map(FLAG.fits, value))
+)
+TEXT = a("a text", str)
+ANY_INTEGER = whole(-(2**63), 2**63 - 1)
+
+
+def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function that holds its arguments, by parameter, against what they may be before it starts.
+
+    Args:
+        error: what it raises.
+        kinds: of each parameter that is looked at; of a variadic one, what each of its arguments is.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        where = function.__qualname__
+        code = function.__code__
+        names = list(code.co_varnames[: code.co_argcount])
+        placed = [(kinds[name].fits if name in kinds else None) for name in names]
+        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
+        further = repeat(kinds[rest].fits) if rest in kinds else ()
+
+        @wraps(function)
+        def door(*arguments: P.args, **keywords: P.kwargs) -> T:
+            for fits, value in zip(chain(placed, further) if further else placed, arguments):  # noqa: B905 - defaults
+                if fits is not None and not fits(value):
+                    for name, given in zip(chain(names, repeat(rest)), arguments):  # noqa: B905 - as many as given
+                        if name in kinds:
+                            kinds[name].check(given, where, name, error)
+            if keywords:
+                for name, value in keywords.items():
+                    if name in kinds:
+                        kinds[name].check(value, where, name, error)
+            return function(*arguments, **keywords)
+
+        return door
+
+    return decorate

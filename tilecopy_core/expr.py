@@ -16,8 +16,9 @@ from math import gcd
 from typing import Any, TypeAlias
 
 import attrs
+import numpy as np
 
-from .errors import RequestError
+from .errors import Kind, RequestError, one_of, shown
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -234,6 +235,20 @@ class Xor(Atom):
         return None if self.lower is None or self.lower < 0 else self.upper
 
 
+def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
+    """An operator of an Expr, of the two integers in the order in which Python gives them."""
+
+    def method(self: Expr, other: Any) -> Any:
+        other = _operand(op, self, other)
+        return other if other is NotImplemented else compute(self, other)
+
+    return method
+
+
+def _comparison(op: str) -> Callable[[Expr, Any], Any]:
+    return _operator(op, lambda left, right: Condition(op, left, right))
+
+
 class Expr:
     """``const + sum(coefficient * atom)``; immutable, at least one term.
 
@@ -245,19 +260,24 @@ class Expr:
     """
 
     __slots__ = ("_bounds", "const", "terms")
+    __array_ufunc__ = None  # array + expr comes to __radd__, which refuses it
     _bounds: Bounds
     const: int
     terms: tuple[Term, ...]
 
     def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
-        object.__setattr__(self, "const", const)
-        object.__setattr__(self, "terms", terms)
+        if type(const) is not int:
+            raise RequestError(f"Expr: const is an integer, not {shown(const)}")
+        if type(terms) is not tuple or not terms or not all(map(_is_term, terms)):
+            raise RequestError(f"Expr: terms are (atom, coefficient) pairs, at least one, not {shown(terms)}")
+        _set_const(self, const)
+        _set_terms(self, terms)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Expr is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Expr, (self.const, self.terms)
+        return made_of, (self.const, self.terms)
 
     def __hash__(self) -> int:
         return hash((self.const, self.terms))
@@ -281,7 +301,7 @@ class Expr:
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
             found = lower, upper
-            object.__setattr__(self, "_bounds", found)
+            _set_bounds(self, found)
         return found
 
     @property
@@ -291,72 +311,56 @@ class Expr:
             return self.terms[0][0].symbols
         return frozenset().union(*(atom.symbols for atom, _ in self.terms))
 
-    def __add__(self, other: Any) -> Any:
-        other = _operand("+", self, other)
-        return other if other is NotImplemented else add(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        other = _operand("-", self, other)
-        return other if other is NotImplemented else add(self, mul(other, -1))
-
-    def __rsub__(self, other: Any) -> Any:
-        other = _operand("-", self, other)
-        return other if other is NotImplemented else add(other, mul(self, -1))
-
-    def __mul__(self, other: Any) -> Any:
-        other = _operand("*", self, other)
-        return other if other is NotImplemented else mul(self, other)
-
-    __rmul__ = __mul__
-
     def __neg__(self) -> Any:
         return mul(self, -1)
 
-    def __floordiv__(self, other: Any) -> Any:
-        other = _operand("//", self, other)
-        return other if other is NotImplemented else floordiv(self, other)
+    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
+    __sub__ = _operator("-", lambda left, right: add(left, mul(right, -1)))
+    __rsub__ = _operator("-", lambda right, left: add(left, mul(right, -1)))
+    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
+    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
+    __mod__ = _operator("%", lambda left, right: mod(left, right))
+    __xor__ = _operator("^", lambda left, right: xor(left, right))
+    __rxor__ = _operator("^", lambda right, left: xor(left, right))
+    __eq__ = _comparison("==")
+    __ne__ = _comparison("!=")
+    __lt__ = _comparison("<")
+    __le__ = _comparison("<=")
+    __gt__ = _comparison(">")
+    __ge__ = _comparison(">=")
 
-    def __mod__(self, other: Any) -> Any:
-        other = _operand("%", self, other)
-        return other if other is NotImplemented else mod(self, other)
+    def _no_such(self, other: Any = None, *_: Any) -> Any:
+        raise RequestError(
+            f"'{self}' and {shown(other)}: integers known at run time have + - * ^ and comparisons, and // % by a positive "
+            "constant; no other operator"
+        )
 
-    def __xor__(self, other: Any) -> Any:
-        other = _operand("^", self, other)
-        return other if other is NotImplemented else xor(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        other = _operand("^", self, other)
-        return other if other is NotImplemented else xor(other, self)
-
-    def _compare(self, op: str, other: Any) -> Any:
-        other = _operand(op, self, other)
-        return other if other is NotImplemented else Condition(op, self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compare("==", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compare("!=", other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compare("<", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compare(">=", other)
+    __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = _no_such
+    __and__ = __rand__ = __or__ = __ror__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_such
 
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
 
     def __bool__(self) -> bool:
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
+
+
+_set_const: Callable[[Expr, int], None] = Expr.__dict__["const"].__set__
+_set_terms: Callable[[Expr, tuple[Term, ...]], None] = Expr.__dict__["terms"].__set__
+_set_bounds: Callable[[Expr, Bounds], None] = Expr.__dict__["_bounds"].__set__
+_new = object.__new__
+
+
+def made_of(const: int, terms: tuple[Term, ...]) -> Expr:
+    """As Expr(const, terms), of parts that are known to be good."""
+    made = _new(Expr)
+    _set_const(made, const)
+    _set_terms(made, terms)
+    return made
+
+
+def _is_term(term: object) -> bool:
+    return isinstance(term, tuple) and len(term) == 2 and isinstance(term[0], Atom) and type(term[1]) is int
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -367,7 +371,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -386,11 +389,26 @@ class Condition:
     left: Any = None
     right: Any = None
 
+    __array_ufunc__ = None
+
+    def __attrs_post_init__(self) -> None:
+        op, left, right = self.op, self.left, self.right
+        if not isinstance(op, str) or (op not in _COMPARE and op not in ("and", "or", "not", "elect")):
+            raise RequestError(f"Condition: op is one of {', '.join(_COMPARE)}, and, or, not, elect; not {shown(op)}")
+        for name, side, wanted in (("left", left, op != "elect"), ("right", right, op not in ("elect", "not"))):
+            if op in _COMPARE:
+                good = is_int(side) or hasattr(side, "sources")
+            else:
+                good = isinstance(side, Condition) if wanted else side is None
+            if not good:
+                kind = "an integer or a run-time value" if op in _COMPARE else "a condition" if wanted else "nothing"
+                raise RequestError(f"Condition '{op}': {name} is {kind}, not {shown(side)}")
+
     def _with(self, op: str, other: Any) -> Condition:
         if isinstance(other, bool):  # a comparison that was decided, such as one on the only thread's id
             other = Condition("==", int(other), 1)
         if not isinstance(other, Condition):
-            raise RequestError(f"'{op}' joins conditions; {other!r} is none (in '{self!r} {op} ...')")
+            raise RequestError(f"'{op}' joins conditions; {shown(other)} is none (in '{self!r} {op} ...')")
         return Condition(op, self, other)
 
     def __and__(self, other: Any) -> Condition:
@@ -448,6 +466,8 @@ class Condition:
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
         """The truth of the condition, given the value (an int or an array) of each operand."""
+        if not callable(value_of):
+            raise RequestError(f"Condition.evaluate: value_of is a function of an operand, not {shown(value_of)}")
         if self.op == "not":
             return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
         if self.op in ("and", "or"):
@@ -462,6 +482,10 @@ class Condition:
 def is_int(value: object) -> bool:
     """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+INT = Kind("an integer, plain or symbolic", is_int)
+CONDITION = Kind("a comparison of integers or run-time values", lambda value: isinstance(value, Condition))
 
 
 def symbol(
@@ -480,40 +504,43 @@ def symbol(
         RequestError: an argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
-        raise RequestError(f"symbol name: a text that is not empty, not {name!r}")
+        raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
     for what, bound in (("lower", lower), ("upper", upper)):
         if bound is not None and (not is_int(bound) or isinstance(bound, Expr)):
-            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {bound!r}")
+            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {shown(bound)}")
     if not is_int(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
-        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {multiple_of!r}")
-    if varies not in ("thread", "cta", "grid"):
-        raise RequestError(f"symbol {name}: varies is thread, cta or grid, not {varies!r}")
+        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
+    one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and lower > upper:
-        raise RequestError(f"symbol {name}: no value is from {lower} to {upper}")
+        raise RequestError(f"symbol {name}: no value is from lower {lower} to upper {upper}")
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
 def of_atom(atom: Atom) -> Expr:
     """The expression of one atom."""
-    return Expr(0, ((atom, 1),))
+    return made_of(0, ((atom, 1),))
 
 
 def _operand(op: str, left: Expr, other: Any) -> Any:
     """The other operand as an integer; NotImplemented where its own class may know what to do."""
     if type(other) is int or isinstance(other, Expr):
         return other
-    if isinstance(other, (bool, float, complex, str, bytes, type(None))):
-        raise RequestError(f"'{left} {op} {other!r}': index arithmetic takes integers, not {type(other).__name__}")
-    return int(other) if hasattr(other, "__index__") and not getattr(other, "shape", ()) else NotImplemented
+    if is_int(other):  # an int of another class, such as of an IntEnum
+        return int(other)
+    if op in getattr(type(other), "reflects", ()):
+        return NotImplemented
+    if isinstance(other, np.integer):
+        return int(other)
+    raise RequestError(f"'{left} {op} {shown(other)}': index arithmetic takes integers, not {type(other).__name__}")
 
 
 def _build(const: int, terms: Mapping[Atom, int]) -> Int:
-    kept = [(atom, c) for atom, c in terms.items() if c]
+    kept = [term for term in terms.items() if term[1]]
     if not kept:
         return const
     if len(kept) > 1:
         kept.sort(key=lambda item: item[0].order)
-    return Expr(const, tuple(kept))
+    return made_of(const, tuple(kept))
 
 
 def constant_of(value: Int) -> int:
@@ -531,9 +558,9 @@ def add(left: Int, right: Int) -> Int:
     if not isinstance(right, Expr):
         if not isinstance(left, Expr):
             return left + right
-        return left if not right else Expr(left.const + right, left.terms)
+        return left if not right else made_of(left.const + right, left.terms)
     if not isinstance(left, Expr):
-        return right if not left else Expr(left + right.const, right.terms)
+        return right if not left else made_of(left + right.const, right.terms)
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
@@ -543,12 +570,12 @@ def add(left: Int, right: Int) -> Int:
 def mul(left: Int, right: Int) -> Int:
     """Product; of two symbolic integers it distributes over their terms."""
     if isinstance(left, Expr) and isinstance(right, Expr):
-        total = add(mul(left, right.const), mul(Expr(0, right.terms), left.const))
+        total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
                 first, second = sorted((atom, other), key=lambda a: a.order)
                 product = Product(of_atom(first), of_atom(second))
-                total = add(total, Expr(0, ((product, coefficient * factor),)))
+                total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
     if not isinstance(left, Expr):
         if not isinstance(right, Expr):
@@ -557,36 +584,38 @@ def mul(left: Int, right: Int) -> Int:
     assert isinstance(right, int)
     if right in (0, 1):
         return left if right else 0
-    return Expr(left.const * right, tuple((atom, c * right) for atom, c in left.terms))
+    return made_of(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
 
 
-def _positive(right: Int, operation: str) -> int:
+def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
-        raise RequestError(f"'{operation}' of a symbolic integer needs a positive constant on its right, not {right}")
+        raise RequestError(
+            f"'{left} {op} {right}': '{op}' of a symbolic integer needs a positive constant on its right, not {right}"
+        )
     return right
 
 
 def floordiv(left: Int, right: Int) -> Int:
     """``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
-    divisor = _positive(right, "//")
+    divisor = _positive(left, "//", right)
     if not isinstance(left, Expr):
         return left // divisor
     if divisor == 1:
         return left
     whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
     rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
-    quotient: Int = Expr(left.const // divisor, whole) if whole else left.const // divisor
-    return add(quotient, _block(Expr(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
+    quotient: Int = made_of(left.const // divisor, whole) if whole else left.const // divisor
+    return add(quotient, _block(made_of(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
 
 
 def mod(left: Int, right: Int) -> Int:
     """``left % right`` for a positive constant right; multiples of it vanish."""
-    divisor = _positive(right, "%")
+    divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
     rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
     const = left.const % divisor
-    return _block(Expr(const, rest), divisor, quotient=False) if rest else const
+    return _block(made_of(const, rest), divisor, quotient=False) if rest else const
 
 
 def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
@@ -597,7 +626,7 @@ def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
         return first if quotient else add(rest, -first * divisor)
     common = gcd(divisor, *(c for _, c in rest.terms))
     if common > 1:
-        reduced = Expr(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
+        reduced = made_of(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
         if quotient:
             return floordiv(reduced, divisor // common)
         return add(mul(mod(reduced, divisor // common), common), rest.const % common)
@@ -631,7 +660,8 @@ def same(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
-    return bool(left == right)
+    found = left == right
+    return found if isinstance(found, bool) else left is right
 
 
 def _differ(left: Expr, right: Expr) -> bool:
@@ -755,4 +785,4 @@ def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """The integer of a constant and some terms, which are in canonical order."""
     kept = tuple(terms)
-    return Expr(const, kept) if kept else const
+    return made_of(const, kept) if kept else const

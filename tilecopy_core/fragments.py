@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from .expr import Condition, Expr, Int
+from .errors import FLAG, a, checked, many, maybe, whole
+from .expr import INT, Condition, Expr, Int
 from .layout import Axis, Iter, TileLayout, m
 from .memory import Region
 from .partition import Pair
@@ -31,6 +32,9 @@ INDEPENDENT = (
 """Axes that may stand together in one layout: none of them says again what another says."""
 
 
+_COUNT = whole(1, 2**31 - 1)
+
+
 @attrs.frozen
 class Digit:
     """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
@@ -46,15 +50,16 @@ class Digit:
         along: coordinates that one step adds along each guarded dimension.
     """
 
-    axis: Axis
-    first: int
-    stride: int
-    extent: int
-    modulus: int | None
-    step: Int
-    replica: bool = False
-    along: tuple[Int, ...] = ()
+    axis: Axis = attrs.field(validator=a("an Axis such as laneid", Axis))
+    first: int = attrs.field(validator=whole(0, 2**31 - 1))
+    stride: int = attrs.field(validator=_COUNT)
+    extent: int = attrs.field(validator=_COUNT)
+    modulus: int | None = attrs.field(validator=maybe(_COUNT))
+    step: Int = attrs.field(validator=INT)
+    replica: bool = attrs.field(default=False, validator=FLAG)
+    along: tuple[Int, ...] = attrs.field(default=(), validator=many(INT))
 
+    @checked(tid=INT)
     def value(self, tid: Int) -> Int:
         """The digit of a thread."""
         digit = (axis_index(self.axis, tid) - self.first) // self.stride

@@ -16,8 +16,9 @@ import attrs
 import pluggy
 
 from . import hookspecs
+from .errors import shown
 from .hookspecs import HOOKS, PROJECT, hookimpl
-from .loading import Source, said, shown
+from .loading import Source, said
 from .request import Accept, Decline, Variant
 
 
@@ -85,7 +86,8 @@ class HookCall:
     Attributes:
         done: the variant's hook returned ``value``.
         error: what the variant's hook raised.
-        seconds: CPU time of the thread that it took.
+        own_seconds: CPU time of the thread that it took.
+        seconds: CPU time that the call took, wrappers included.
         result: what the call gives, after the wrappers.
         fault: what a wrapper did wrong, or "".
         cause: the exception of that wrapper.
@@ -95,6 +97,7 @@ class HookCall:
     done: bool = False
     value: Any = None
     error: BaseException | None = None
+    own_seconds: float = 0.0
     seconds: float = 0.0
     result: Any = None
     fault: str = ""
@@ -109,7 +112,7 @@ class Stage:
         self._wrappers = sorted(wrappers, key=lambda w: w.name)
         self._calls = threading.local()
         watcher = Hooks(None)
-        for hook in HOOKS:
+        for hook in filter(self.wrapping, HOOKS):
             setattr(watcher, hook, self._watcher())
         manager = hook_manager()
         # The last that is registered is the outermost; of those that ask to be tried last it is the innermost.
@@ -136,27 +139,30 @@ class Stage:
                 call.error = error
                 raise
             finally:
-                call.seconds = time.thread_time() - started
+                call.own_seconds = time.thread_time() - started
 
         return watch
 
     def call(self, hook: str, arguments: Mapping[str, Any]) -> HookCall:
         """Run a hook and find out who did what."""
+        call, wrappers = HookCall(), self.wrapping(hook)
         stack = self._calls.__dict__.setdefault("stack", [])
-        call = HookCall()
         stack.append(call)
+        started = time.thread_time()
         try:
             call.result = self._callers[hook](**arguments)
         except (Exception, SystemExit) as error:
             call.cause = error
         finally:
             stack.pop()
-        if call.error is None:
-            self._judge_wrappers(hook, call)
+            call.seconds = time.thread_time() - started
+        if not wrappers:  # nobody watched, and what came of it is the variant's own
+            call.error, call.own_seconds = call.cause, call.seconds
+        elif call.error is None:
+            self._judge_wrappers(wrappers, hook, call)
         return call
 
-    def _judge_wrappers(self, hook: str, call: HookCall) -> None:
-        wrappers = self.wrapping(hook)
+    def _judge_wrappers(self, wrappers: list[Plugin], hook: str, call: HookCall) -> None:
         if call.cause is not None:
             call.fault = f"raised {said(call.cause)}"
             call.blamed = _raised_in(call.cause, hook, wrappers) or wrappers

@@ -28,7 +28,6 @@ THIS_PROCESS = "this process"
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes more CPU time is named: it delays the first copy of every process."""
 _OURS = ("tilecopy_core", "pluggy")
-_SHOWN_CHARACTERS = 200
 
 
 class PluginWarning(UserWarning):
@@ -221,15 +220,6 @@ def said(error: BaseException) -> str:
     except Exception:
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def shown(value: object) -> str:
-    """A value for a message: its repr on one line, shortened, whatever the value does."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:
-        text = f"<{type(value).__name__} object>"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def warn(message: str) -> None:

@@ -8,10 +8,11 @@ from math import prod
 from typing import Any
 
 import attrs
+import numpy as np
 
 from .dtypes import DType, dtype_of
-from .errors import LayoutError, RequestError, did_you_mean
-from .expr import Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
+from .errors import TWO_FLAGS, LayoutError, RequestError, a, many, maybe, one_of, shown, whole
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
 from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, leaving, m, surely_leaves
 from .views import (
     AnyLayout,
@@ -64,7 +65,7 @@ def check_identifier(name: Any, what: str) -> str:
     """
     if not isinstance(name, str) or not _IDENTIFIER.match(name) or name in _RESERVED:
         raise RequestError(
-            f"{what} {name!r} is not an identifier: a letter, then at most 127 letters, digits and underscores"
+            f"{what} {shown(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
             f" (and not {', '.join(_RESERVED)})"
         )
     return name
@@ -99,6 +100,11 @@ class Memory:
     def word_bits(self) -> int:
         """Width of the registers that it is made of, if it is registers."""
         return 64 if self.dtype.bits == 64 else 32
+
+
+_STARTS, _EXTENTS = {int, Expr}, {int}
+_ENDS = many(TWO_FLAGS)
+_MEMORY = maybe(a("a Memory, that of another buffer", Memory))
 
 
 @attrs.frozen(kw_only=True, init=False, repr=False)
@@ -139,18 +145,16 @@ class Buffer:
         allocated_addr: Any = None,
         memory: Memory | None = None,
     ) -> None:
-        if space not in SPACES:
-            raise RequestError(
-                f"buffer {name}: space {space!r} is unknown; the spaces are {', '.join(SPACES)}{did_you_mean(space, SPACES)}"
-            )
         check_identifier(name, "buffer name")
+        if type(space) is not str or space not in SPACES:
+            one_of(*SPACES).check(space, f"buffer {name}", "space")
         extents = checked_shape(shape, f"buffer {name}, shape", space)
         if layout is None:
             layout = (
                 StridedLayout(extents, symbolic_row_major(extents)) if symbolic(extents) else TileLayout(S[extents])
             )
         if not isinstance(layout, (TileLayout, StridedLayout)):
-            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
+            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         layout.check_admits(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
@@ -160,9 +164,13 @@ class Buffer:
             or align_bytes < 1
             or align_bytes & (align_bytes - 1)
         ):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {align_bytes!r}")
-        if not is_int(elem_offset):
-            raise RequestError(f"buffer {name}: elem_offset is an integer (elements), not {elem_offset!r}")
+            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
+        if type(elem_offset) is not int:
+            INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        if memory is not None:
+            _MEMORY.check(memory, f"buffer {name}", "memory")
+        if allocated_addr is not None:
+            _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),
@@ -205,20 +213,22 @@ class Buffer:
         parts = key if isinstance(key, tuple) else (key,)
         at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
         if at is not None:
-            whole = (slice(None),) * (len(self.shape) - len(parts) + 1)
-            parts = (*parts[:at], *whole, *parts[at + 1 :])
+            left_out = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = (*parts[:at], *left_out, *parts[at + 1 :])
         if len(parts) > len(self.shape):
-            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}")
+            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
         region = []
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
                 region.append(part)
             elif is_int(part):
                 region.append(slice(part, part + 1))
-            elif hasattr(part, "__index__") and not isinstance(part, bool) and not getattr(part, "shape", ()):
+            elif part is Ellipsis:
+                raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
+            elif hasattr(part, "__index__") and not isinstance(part, (bool, np.ndarray)):
                 region.append(slice(int(part), int(part) + 1))
             else:
-                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {part!r}")
+                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
         try:
             starts, extents = box(self.shape, region, overhang=True)
@@ -342,6 +352,9 @@ class Buffer:
         return -(-self.span_elems * self.dtype.bits // 8)
 
 
+_HOLDER = maybe(a("a shared Buffer, or the address", Buffer, int))
+
+
 @attrs.frozen(repr=False)
 class Region:
     """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
@@ -362,6 +375,28 @@ class Region:
     inside: tuple[tuple[bool, bool], ...] = ()
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.buffer) is not Buffer:
+            raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
+        rank = len(self.buffer.shape)
+        for name, values, kind in (("starts", self.starts, _STARTS), ("extents", self.extents, _EXTENTS)):
+            if type(values) is not tuple or len(values) != rank or not kind.issuperset(map(type, values)):
+                self._refuse(name, values)
+        if rank and min(self.extents) < 1:
+            self._refuse("extents", self.extents)
+        if type(self.inside) is not tuple or (
+            self.inside and (len(self.inside) != rank or not _ENDS.fits(self.inside))
+        ):
+            raise LayoutError(
+                f"Region of {self.buffer}: inside is two flags a dimension, or (), not {shown(self.inside)}"
+            )
+
+    def _refuse(self, name: str, values: Any) -> None:
+        rule = "integers" if name == "starts" else "plain integers of at least 1"
+        raise LayoutError(
+            f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+        )
+
     @property
     def size(self) -> int:
         """Number of elements."""
@@ -375,11 +410,6 @@ class Region:
         """Bytes of the elements, gaps not counted."""
         return self.size * self.buffer.dtype.bits // 8
 
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether a start is known only at run time."""
-        return any(isinstance(start, Expr) for start in self.starts)
-
     def sliced_layout(self) -> TileLayout | None:
         """The layout of the box (found once), or None where the box is not a layout of its own.
 
@@ -391,6 +421,8 @@ class Region:
 
     def overhang(self, dim: int) -> tuple[bool, bool]:
         """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        if type(dim) is not int or not 0 <= dim < len(self.starts):
+            whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         start = self.starts[dim]
         if not isinstance(start, Expr) and isinstance(self.buffer.shape[dim], int):
             return start < 0, start + self.extents[dim] > self.buffer.shape[dim]
@@ -400,6 +432,8 @@ class Region:
 
     def room(self, dim: int) -> Int:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""
+        if type(dim) is not int or not 0 <= dim < len(self.starts):
+            whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         return add(self.buffer.shape[dim], mul(add(self.starts[dim], self.extents[dim]), -1))
 
     def check_inside(self) -> None:

@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from .dtypes import DType
-from .errors import RequestError
-from .loading import shown
+from .errors import RequestError, shown
 
 RULE = 'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
 

@@ -7,13 +7,20 @@ from math import prod
 
 import attrs
 
-from .expr import Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
+from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
+
+
+_REGION = a("a Region such as buffer[0:8, :]", Region)
+_LAYOUT = a("a TileLayout", TileLayout)
+_ITERS = many(a("an Iter", Iter))
+_COUNT = whole(1, 2**63 - 1)
 
 
 @attrs.frozen
@@ -29,6 +36,12 @@ class Side:
     region: Region
     layout: TileLayout
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.region) is not Region:
+            _REGION.check(self.region, "Side", "region")
+        if type(self.layout) is not TileLayout:
+            _LAYOUT.check(self.layout, "Side", "layout")
+
     @property
     def swizzle(self) -> Swizzle | None:
         """Applied to the offsets afterwards, or None."""
@@ -36,8 +49,13 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
+        if type(shape) is not tuple or len(shape) != 3 or set(map(type, shape)) != {int}:
+            raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
+        for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
+            if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
+                whole(0, count - 1).check(value, "Side.offset", name)
         _, threads, vec = shape
-        return self.layout.unswizzled.apply((round_index * threads + thread) * vec).get("m", 0)
+        return self.layout.along(m, (round_index * threads + thread) * vec)
 
 
 @attrs.frozen
@@ -54,15 +72,16 @@ class Guard:
         coordinates: the coordinate of each element from the box's start, in the partition's order.
     """
 
-    region: Region
-    dim: int | None
-    start: Int = attrs.field(eq=key_of)
-    size: Int = attrs.field(eq=key_of)
-    extent: int
-    ends: tuple[bool, bool]
-    coordinates: TileLayout
+    region: Region = attrs.field(validator=_REGION)
+    dim: int | None = attrs.field(validator=maybe(whole(0, 2**31 - 1)))
+    start: Int = attrs.field(eq=key_of, validator=INT)
+    size: Int = attrs.field(eq=key_of, validator=INT)
+    extent: int = attrs.field(validator=_COUNT)
+    ends: tuple[bool, bool] = attrs.field(validator=TWO_FLAGS)
+    coordinates: TileLayout = attrs.field(validator=_LAYOUT)
 
     @classmethod
+    @checked(region=_REGION)
     def of(cls, region: Region, dim: int) -> Guard | None:
         """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
         ends = region.overhang(dim)
@@ -74,12 +93,15 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
     @classmethod
+    @checked(request=a("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
+        whole(1, count).check(vec, "Guard.rest", "vec")
         return cls(
             request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         )
 
+    @checked(iters=_ITERS)
     def over(self, iters: Sequence[Iter]) -> Guard:
         """The same of another order of the elements."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
@@ -90,6 +112,7 @@ class Guard:
         which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
+    @checked(vec=_COUNT)
     def why_split(self, vec: int) -> str | None:
         """Why a vector of that many elements may lie partly inside, or None."""
         iters = self.coordinates.shard
@@ -112,15 +135,25 @@ class Guard:
                 return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
         return None
 
+    @checked(flat=INT)
     def position(self, flat: Int) -> Int:
         """Coordinate, in the buffer, of the element at a place of the partition's order."""
-        return add(self.start, self.coordinates.apply(flat).get("m", 0) if self.coordinates.shard else 0)
+        return add(self.start, self.coordinates.along(m, flat))
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
     """A guard for each dimension that a region may leave, in logical order."""
     found = (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))
     return tuple(guard for guard in found if guard is not None)
+
+
+_SIDE = a("a Side", Side)
+_SPLIT = {
+    **dict.fromkeys(("outer", "threads", "vec", "vec_bits"), _COUNT),
+    "dst": _SIDE,
+    "src": _SIDE,
+    "narrowed": many(TEXT),
+}
 
 
 @attrs.frozen
@@ -156,6 +189,14 @@ class VectorPartition:
         """Rounds of this partition and of its rest."""
         return self.outer + (0 if self.rest is None else self.rest.rounds)
 
+    def __attrs_post_init__(self) -> None:
+        counts = (self.outer, self.threads, self.vec, self.vec_bits)
+        parts = (type(self.dst), type(self.src), type(self.narrowed))
+        if parts == (Side, Side, tuple) and set(map(type, counts)) == {int} and not self.narrowed and min(counts) > 0:
+            return
+        for name, kind in _SPLIT.items():
+            kind.check(getattr(self, name), "VectorPartition", name)
+
     @property
     def vec_bytes(self) -> int:
         """Bytes of one vector."""
@@ -182,7 +223,7 @@ def sliced(operand: str, region: Region) -> TileLayout | Decline:
         return Decline(
             f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
         )
-    if any(axis != m for axis in layout.axes):
+    if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
     return layout
@@ -265,8 +306,23 @@ class Run:
     start: Int
     swizzle: Swizzle | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if (
+            type(self.region) is not Region
+            or type(self.iters) not in (tuple, list)
+            or set(map(type, self.iters)) - {Iter}
+        ):
+            _REGION.check(self.region, "Run", "region")
+            _ITERS.check(self.iters, "Run", "iters")
+        if type(self.start) is not int and not isinstance(self.start, Expr):
+            INT.check(self.start, "Run", "start")
+        if self.swizzle is not None and type(self.swizzle) is not Swizzle:
+            raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
+
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
+        if type(bits) is not int or bits < 1:
+            _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -334,6 +390,8 @@ def synthesize(
         The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
         overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
     """
+    if leader is not request.dst and leader is not request.src:
+        raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
     inside = _synthesized(request, leader, widths_bits, (), ragged)
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):

@@ -5,55 +5,128 @@
 
 from __future__ import annotations
 
-from .checks import (
-    Check,
-    divides_threads,
-    first_failure,
-    no_replica,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import checks, expr, fragments, layout, partition, rounds
+from .checks import Check
 from .dtypes import DType, dtype_of
-from .expr import (
-    Condition,
-    Expr,
-    Int,
-    bounds_of,
-    divisor_of,
-    evaluate,
-    is_int,
-    is_multiple,
-    same,
-    substitute,
-    symbols_of,
-)
-from .fragments import Digit, digits_of, operands, owners, thread_axes, why_no_owners
+from .errors import FLAG, TEXT, Kind, P, RequestError, T, a, checked, many, one_of, shown, whole
+from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
+from .fragments import Digit
 from .hookspecs import VariantPlugin, hookimpl
-from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, swizzle
+from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
 from .memory import Buffer, Region
 from .outside import Outside
-from .partition import (
-    WIDTHS_BITS,
-    Guard,
-    Pair,
-    Run,
-    Side,
-    VectorPartition,
-    by_descending_stride,
-    fuse_pairs,
-    guards_of,
-    orders_of,
-    refine,
-    sliced,
-    synthesize,
-    widest,
-)
-from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, tcgen05
+from .partition import WIDTHS_BITS, Guard, Pair, Run, Side, VectorPartition
+from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .rounds import Masks, Walk, asynchronously, at_edges, batches, choose, through_registers
+from .rounds import Masks, Walk, batches
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
+
+
+def _is_group(group: Any) -> bool:
+    return isinstance(group, tuple) and len(group) > 1 and all(isinstance(it, Iter) for it in group)
+
+
+_REQUEST = a("a CopyRequest", CopyRequest)
+_BY_SYMBOL = Kind(
+    "values by Symbol", lambda value: isinstance(value, Mapping) and all(isinstance(key, Symbol) for key in value)
+)
+_REGION = a("a Region such as buffer[0:8, :]", Region)
+_RUNS = many(a("a Run", Run))
+_PARTITION = a("a VectorPartition", VectorPartition)
+_KINDS = {
+    "value": INT,
+    "factor": whole(1, 2**63 - 1),
+    "replacements": _BY_SYMBOL,
+    "env": _BY_SYMBOL,
+    "iters": many(a("an Iter", Iter)),
+    "sides": many(a("an Iter", Iter)),
+    "pairs": many(Kind("a pair of Iter", _is_group)),
+    "threads": many(Kind("a pair of Iter", _is_group)),
+    "broadcasts_first": FLAG,
+    "operand": TEXT,
+    "region": _REGION,
+    "regions": _REGION,
+    "leader": _REGION,
+    "fragment": _REGION,
+    "request": _REQUEST,
+    "widths_bits": many(whole(1, 1024)),
+    "ragged": FLAG,
+    "runs": Kind("a tuple of Run, at least one", lambda runs: bool(_RUNS.fits(runs) and runs)),
+    "also": Kind("a function of the number of elements", callable),
+    "table": many(Kind("a check: a function of the request that gives a reason or None", callable)),
+    "kinds": one_of("thread", "warp", "warpgroup", "cta", "cluster"),
+    "layout": a("a TileLayout", TileLayout),
+    "axes": many(a("an Axis such as laneid", Axis)),
+    "digits": many(a("a Digit", Digit)),
+    "tid": INT,
+    "cta_threads": whole(1, 1024),
+    "store": FLAG,
+    "streaming": FLAG,
+    "ptx": a("a PtxBuilder", PtxBuilder),
+    "partition": _PARTITION,
+    "guards": many(a("a Guard", Guard)),
+    "scope": a("a Scope such as warp()", Scope),
+    "write": Kind("a function of a VectorPartition", callable),
+    "inside": Kind("a function of no argument", callable),
+    "edge": Kind("a function of no argument", callable),
+}
+"""What a parameter of a name may be."""
+
+
+def _door(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that looks at its arguments; the core itself calls what is behind it, a thousand times for one kernel."""
+    names = inspect.signature(function).parameters
+    return checked(RequestError, **{name: kind for name, kind in _KINDS.items() if name in names})(function)
+
+
+divides_threads = _door(checks.divides_threads)
+first_failure = _door(checks.first_failure)
+no_replica = _door(checks.no_replica)
+scope_in = _door(checks.scope_in)
+valid_copy = _door(checks.valid_copy)
+whole_byte_elements = _door(checks.whole_byte_elements)
+bounds_of = _door(expr.bounds_of)
+divisor_of = _door(expr.divisor_of)
+is_multiple = _door(expr.is_multiple)
+substitute = _door(expr.substitute)
+symbols_of = _door(expr.symbols_of)
+digits_of = _door(fragments.digits_of)
+operands = _door(fragments.operands)
+owners = _door(fragments.owners)
+thread_axes = _door(fragments.thread_axes)
+why_no_owners = _door(fragments.why_no_owners)
+fuse = _door(layout.fuse)
+by_descending_stride = _door(partition.by_descending_stride)
+fuse_pairs = _door(partition.fuse_pairs)
+guards_of = _door(partition.guards_of)
+orders_of = _door(partition.orders_of)
+refine = _door(partition.refine)
+sliced = _door(partition.sliced)
+synthesize = _door(partition.synthesize)
+widest = _door(partition.widest)
+asynchronously = _door(rounds.asynchronously)
+at_edges = _door(rounds.at_edges)
+choose = _door(rounds.choose)
+through_registers = _door(rounds.through_registers)
+
+
+@_door
+def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
+    """The value for given symbols (each an int, an array or a symbolic integer).
+
+    Raises:
+        RequestError: a symbol of the expression is not in ``env``.
+    """
+    for found in expr.symbols_of(value):
+        if found not in env:
+            raise RequestError(f"evaluate: env has no value for {found} of {value}: {shown(env)}")
+    return expr.evaluate(value, env)
+
 
 __all__ = [
     "COMPLETIONS",
@@ -116,6 +189,7 @@ __all__ = [
     "is_int",
     "is_multiple",
     "m",
+    "masked",
     "no_replica",
     "operands",
     "orders_of",

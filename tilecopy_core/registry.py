@@ -10,17 +10,16 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from .errors import PluginError, RequestError, did_you_mean
+from .errors import PluginError, RequestError, did_you_mean, shown
 from .hookcalls import Hooks, Plugin, Stage, hook_manager
 from .hookspecs import HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
-from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, shown, warn
+from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, warn
 from .request import Variant
 
 __all__ = [
@@ -72,11 +71,13 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        if isinstance(sources, str) or not isinstance(sources, Iterable):
+        if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
-        self._installed = list(sources)
-        if odd := [source for source in self._installed if not isinstance(source, Source)]:
-            raise RequestError(f"Registry: sources holds Source records, not {shown(odd[0])}")
+        self._installed = list[Source]()
+        for source in sources:
+            if not isinstance(source, Source):
+                raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
+            self._installed.append(source)
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
@@ -106,7 +107,7 @@ class Registry:
 
     def table(self) -> Table:
         """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
-        table, environment = self._table, tuple(self._environ.get(name) for name in _VARIABLES)
+        table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
         with self._lock:
@@ -255,11 +256,9 @@ class Registry:
         if stage is None:
             stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
             self._stages[plugin] = stage
-        started = time.thread_time()
         own = stage.call(hook, arguments)
-        seconds = time.thread_time() - started
-        if seconds > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, stage, hook, seconds, own.seconds)
+        if own.seconds > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, stage, hook, own.seconds, own.own_seconds)
         if own.error is not None:
             raise own.error
         if own.cause is not None and not own.blamed:

@@ -8,10 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import LayoutError, PluginError, RequestError, did_you_mean
+from .errors import Kind, LayoutError, PluginError, RequestError, checked, did_you_mean, one_of, shown
 from .expr import Expr, Symbol, evaluate, of_atom
 from .layout import TileLayout
-from .loading import shown
 from .memory import SPACES, Region, symbolic
 from .outside import Outside, outside_of
 from .scope import ActiveThreads, Scope, differs_within
@@ -53,6 +52,7 @@ order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own,
 UNDECLARED = "undeclared"
 THREADS = ("all", "one", "any")
 IN_A_KERNEL = "in a kernel"
+_REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
 
 
 def _is_word(value: object, words: Collection[str]) -> bool:
@@ -152,7 +152,7 @@ class Option:
     name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
-        lambda value: value != () and _is_tuple_of(value, lambda one: isinstance(one, type)),
+        lambda value: _is_tuple_of(value, lambda one: isinstance(one, type)) and value != (),
         converter=_types,
     )
     meaning: str = _field("a text that says what the value is", _is_text)
@@ -166,7 +166,9 @@ class Option:
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
             rule = "an option that is required has none" if self.required else "it is of one of the option's types"
-            raise PluginError(f"Option {self.name}: default is {shown(self.default)}, and {rule}")
+            raise PluginError(
+                f"Option {self.name}: default is {shown(self.default)}, required {self.required}, types {shown(self.types)}: {rule}"
+            )
 
     def fits(self, value: object) -> bool:
         """Whether a value is of one of the types."""
@@ -211,7 +213,7 @@ class Variant:
     summary: str = _field("one line that says what it does", _is_text)
     spaces: tuple[tuple[str, str], ...] = _field(
         "pairs of names, (source, destination)",
-        lambda value: value != () and _is_tuple_of(value, _is_pair),
+        lambda value: _is_tuple_of(value, _is_pair) and value != (),
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
     min_arch: int = _field(
@@ -228,7 +230,7 @@ class Variant:
     )
     completion_steps: tuple[str, ...] = _field(
         "what the caller does after the copy (for a completion of the variant's own), as texts in order",
-        lambda value: value != () and _is_tuple_of(value, _is_text),
+        lambda value: _is_tuple_of(value, _is_text) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
@@ -254,6 +256,7 @@ class Variant:
                 return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
         return None
 
+    @checked(request=_REQUEST)
     def option(self, request: CopyRequest, name: str) -> Any:
         """The value that a request gives an option, or the option's default.
 
@@ -261,7 +264,7 @@ class Variant:
             PluginError: the variant declares no such option.
         """
         for option in self.options:
-            if option.name == name:
+            if isinstance(name, str) and option.name == name:
                 value = request.options.get(name)
                 return option.default if value is None else value
         raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
@@ -354,6 +357,7 @@ class CopyRequest:
         """Source and destination space."""
         return self.src.buffer.space, self.dst.buffer.space
 
+    @checked(space=one_of(*SPACES))
     def side_in(self, space: str) -> Region:
         """The operand that lies in a space (the destination when both do)."""
         return self.dst if self.dst.buffer.space == space else self.src

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .expr import Expr, Int, Symbol, add, evaluate, of_atom, split_terms, substitute
+from .errors import FLAG, Kind, RequestError, a, checked, shown, whole
+from .expr import (
+    INT,
+    Expr,
+    Int,
+    Symbol,
+    Term,
+    add,
+    constant_of,
+    evaluate,
+    of_atom,
+    split_terms,
+    substitute,
+    sum_of,
+    terms_of,
+)
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
-from .ptx import IMMEDIATE_REACH_BYTES, Access, Address, PtxBuilder, Register
+from .ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
 from .request import CopyRequest
 from .scope import Scope, differs_within, warp
 
@@ -17,6 +32,13 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
+_BUILDER = a("a PtxBuilder", PtxBuilder)
+_COUNT = whole(0, 2**31 - 1)
+_PARTITION = a("a VectorPartition", VectorPartition)
+_THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
+
+
+@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -67,6 +89,41 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
     ptx.either(whole, inside, edge, uniform=uniform)
 
 
+class ByRound:
+    """An integer that depends on the round: in each one what does not, and what the round adds.
+
+    Args:
+        value_of: the integer in a round.
+        outer: number of rounds.
+
+    Attributes:
+        fixed: what does not depend on the round; None where that cannot be told apart.
+    """
+
+    def __init__(self, value_of: Callable[[Int], Int], outer: int) -> None:
+        self._turn = Symbol("turn", 0, outer - 1)
+        self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
+        self.fixed: Int | None
+        self._step: Int
+        self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
+
+    def step(self, turn: Int) -> Int:
+        """What a round adds to ``fixed``."""
+        step: Int = evaluate(self._step, {self._turn: turn})
+        return step
+
+    def at(self, turn: Int) -> Int:
+        """The integer in a round."""
+        if self.fixed is None:
+            return substitute(self._whole, {self._turn: turn})
+        return add(self.fixed, self.step(turn))
+
+
+def _check_round(turn: Int, rounds: int, what: str) -> None:
+    if not isinstance(turn, Expr) and (type(turn) is not int or not 0 <= turn < rounds):
+        raise RequestError(f"{what} {shown(turn)} is none of the {rounds} rounds, nor a symbolic integer")
+
+
 class Masks:
     """Which threads have something to move in a round: at its source, and at its destination.
 
@@ -76,10 +133,17 @@ class Masks:
         thread: index of the running thread in the scope.
     """
 
+    @checked(ptx=_BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
-        self._ptx, self._partition, self._thread = ptx, partition, thread
-        self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
-        self._target = [g for g in partition.guards if g not in self._source]
+        def placed(guard: Guard) -> tuple[Guard, ByRound]:
+            return guard, ByRound(
+                lambda turn: guard.position((turn * partition.threads + thread) * partition.vec), partition.outer
+            )
+
+        self._ptx, self._rounds = ptx, partition.outer
+        source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
+        self._source = [placed(guard) for guard in source]
+        self._target = [placed(guard) for guard in partition.guards if guard not in source]
 
     def source(self, turn: Int) -> Register | bool:
         """Whether the thread's vector lies inside the source; True and False where that is known."""
@@ -89,11 +153,10 @@ class Masks:
         """Whether the thread has a vector in this round, and it lies inside the destination."""
         return self._all(self._target, turn)
 
-    def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
-        if not guards:
-            return True
-        flat = (turn * self._partition.threads + self._thread) * self._partition.vec
-        return self._ptx.all_of([self._ptx.inside(g.position(flat), g.size, g.ends) for g in guards])
+    def _all(self, guards: Sequence[tuple[Guard, ByRound]], turn: Int) -> Register | bool:
+        if turn.__class__ is not int or not 0 <= turn < self._rounds:
+            _check_round(turn, self._rounds, "Masks: turn")
+        return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
 
 
 def through_registers(
@@ -114,9 +177,9 @@ def through_registers(
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     if not partition.guards:
         for batch in batches(ptx, partition.outer, bits // 32):
-            values = [ptx.load(src.access(turn), bits, streaming=streaming) for turn in batch]
+            values = [ptx.load(src.address(turn), bits, streaming=streaming) for turn in batch]
             for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.access(turn), bits, registers, streaming=streaming)
+                ptx.store(dst.address(turn), bits, registers, streaming=streaming)
     else:
         _guarded(ptx, request, partition, src, dst, streaming=streaming)
     if partition.rest is not None:
@@ -144,16 +207,10 @@ def _guarded(
                 registers = ptx.constant(outside.words, bits)
             else:
                 fill = None if keep or outside is None else outside.words
-                access = src.access(turn)
-                if isinstance(read, Register):
-                    access = Access(access.address, read, fill)
-                registers = ptx.load(access, bits, streaming=streaming)
+                registers = ptx.load(masked(src.address(turn), read, fill), bits, streaming=streaming)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            access = dst.access(turn)
-            if isinstance(write, Register):
-                access = Access(access.address, write)
-            ptx.store(access, bits, registers, streaming=streaming)
+            ptx.store(masked(dst.address(turn), write), bits, registers, streaming=streaming)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -174,23 +231,18 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
             read, write = masks.source(turn), masks.target(turn)
             if write is False:
                 continue
-            address = dst.access(turn).address
+            address = dst.address(turn)
             if fill is not None and fill.is_zero and isinstance(read, Register):
-                ptx.cp_async(address, _by(src.access(turn), write), nbytes, ignore=ptx.opposite(read))
+                ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
                 continue
             both = ptx.all_of([read, write])
             if both is not False:
-                ptx.cp_async(address, _by(src.access(turn), both), nbytes)
+                ptx.cp_async(address, masked(src.address(turn), both), nbytes)
             if fill is not None and read is not True:
                 rest = ptx.all_of([ptx.opposite(read), write])
-                ptx.store(_by(Access(address), rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
+                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
     if partition.rest is not None:
         asynchronously(ptx, request, partition.rest)
-
-
-def _by(access: Access, mask: Register | bool) -> Access:
-    """The access by the threads of a mask."""
-    return Access(access.address, mask if isinstance(mask, Register) else None, access.fill)
 
 
 class Walk:
@@ -204,30 +256,35 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
+    @checked(
+        ptx=_BUILDER,
+        side=a("a Side", Side),
+        partition=_PARTITION,
+        thread=_THREAD,
+        whole=FLAG,
+    )
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
-        self._turn = Symbol("turn", 0, partition.outer - 1)
-        turn: Int = of_atom(self._turn) if partition.outer > 1 else 0
-        self._offset = side.offset(turn, thread, partition.shape)
-        self._parts = split_terms(self._offset, self._turn)
-        self._first: Address | None = None
+        self._rounds = partition.outer
+        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
+        self._first: dict[tuple[Term, ...], Address] = {}
 
-    def access(self, round_index: Int) -> Access:
-        """The thread's access in a round (a constant round costs an immediate)."""
-        turn = {self._turn: round_index}
-        if self._parts is None or isinstance(round_index, Expr) or self._whole:
-            return Access(self._address(substitute(self._offset, turn)))
-        fixed, by_round = self._parts
-        step = int(evaluate(by_round, turn))
-        if self._side.swizzle is not None:
-            return Access(self._address(fixed + step))
-        if self._first is None:
-            self._first = self._address(fixed)
-        moved = step * (self._side.region.buffer.dtype.bits // 8)
-        near = 0 <= moved < IMMEDIATE_REACH_BYTES - self._first.offset_bytes
-        return Access(self._first + moved if near else self._address(fixed + step))
+    def address(self, round_index: Int) -> Address:
+        """The thread's vector in a round (what is constant of the round costs an immediate)."""
+        if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
+            _check_round(round_index, self._rounds, "Walk.address: round_index")
+        fixed = self._offset.fixed
+        if fixed is None or self._side.swizzle is not None or self._whole:
+            return self._address(self._offset.at(round_index))
+        step = self._offset.step(round_index)
+        moved, varying = constant_of(step) * (self._side.region.buffer.dtype.bits // 8), terms_of(step)
+        first = self._first.get(varying)
+        if first is None:
+            first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))
+        near = 0 <= moved < IMMEDIATE_REACH_BYTES - first.offset_bytes
+        return first + moved if near else self._address(add(fixed, step))
 
     def _address(self, offset: Int) -> Address:
         return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

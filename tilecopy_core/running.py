@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .errors import LaunchError, PluginError, TilecopyError, did_you_mean
+from .errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
 from .known import KNOWN_EXECUTORS
-from .loading import Source, by_name, canonical, load_only, said, shown
+from .loading import Source, by_name, canonical, load_only, said
 
 EXECUTORS_GROUP = "tilecopy.executors.v1"
 

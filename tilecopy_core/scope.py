@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
 import numpy as np
 
-from .errors import RequestError
-from .expr import Condition, Expr, Int, Symbol, evaluate, is_int, key_of, of_atom, only_symbol, substitute, symbols_of
+from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
+from .expr import (
+    CONDITION,
+    INT,
+    Condition,
+    Expr,
+    Int,
+    Symbol,
+    evaluate,
+    is_int,
+    key_of,
+    of_atom,
+    only_symbol,
+    substitute,
+    symbols_of,
+)
 from .layout import Axis
 
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
+
+_KINDS = one_of("thread", "warp", "warpgroup", "cta", "cluster")
 
 
 @attrs.frozen(repr=False)
@@ -30,6 +47,12 @@ class Scope:
     kind: str
     threads: int
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.kind) is not str or self.kind not in _KINDS.words:
+            _KINDS.check(self.kind, "Scope", "kind")
+        if type(self.threads) is not int or not 1 <= self.threads <= 16 * MAX_CTA_THREADS:
+            whole(1, 16 * MAX_CTA_THREADS).check(self.threads, "Scope", "threads")
+
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
 
@@ -38,6 +61,7 @@ class Scope:
         """The thread's index in the scope, as a symbol bounded by its size."""
         return tid_symbol(self.threads)
 
+    @checked(tid=INT)
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
@@ -65,16 +89,18 @@ def cta(threads: int) -> Scope:
         RequestError: not between 1 and 1024 threads.
     """
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
-        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {threads!r}")
+        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
     return Scope("cta", threads)
 
 
+@lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
     """The thread's index in its CTA, bounded by the CTA's size where it is known."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
+@checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
 
@@ -94,16 +120,22 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return table[axis.name]()
 
 
+@checked(
+    value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
+    cta_threads=whole(1, MAX_CTA_THREADS),
+)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """The value of an integer (or the truth of a condition) in each thread of a CTA.
 
     Raises:
-        KeyError: it depends on more than the thread's index.
+        RequestError: it depends on more than the thread's index.
     """
     tids = np.arange(cta_threads)
 
     def number(operand: Int) -> Any:
-        return evaluate(operand, {found: tids for found in symbols_of(operand) if is_thread_id(found)})
+        if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
+            raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), tids))
 
     found = value.evaluate(number) if isinstance(value, Condition) else number(value)
     return np.broadcast_to(np.asarray(found), (cta_threads,))
@@ -131,6 +163,15 @@ def differs_within(value: Int, scope: Scope) -> bool:
     return any(differs_within(source, scope) for s in left for source in s.source)
 
 
+def _is_deciding(pair: Any) -> bool:
+    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
+
+
+_DECIDING = many(Kind("a text and the integer that it is of", _is_deciding))
+_THREADS = maybe(whole(1, MAX_CTA_THREADS))
+_SCOPE = a("a Scope such as warp()", Scope)
+
+
 @attrs.frozen
 class ActiveThreads:
     """Which threads of the CTA reach a copy.
@@ -148,8 +189,21 @@ class ActiveThreads:
     undecided: str = ""
     deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
 
+    def __attrs_post_init__(self) -> None:
+        threads, mask = self.cta_threads, self.mask
+        if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_CTA_THREADS):
+            _THREADS.check(threads, "ActiveThreads", "cta_threads")
+        if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
+            raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {shown(mask)}")
+        if type(self.undecided) is not str:
+            TEXT.check(self.undecided, "ActiveThreads", "undecided")
+        if type(self.deciding) is not tuple or self.deciding:
+            _DECIDING.check(self.deciding, "ActiveThreads", "deciding")
+
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -186,6 +240,7 @@ class ActiveThreads:
             return None
         return self.cta_threads if self.mask is None else sum(self.mask)
 
+    @checked(condition=CONDITION)
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
         active = self
@@ -213,6 +268,7 @@ class ActiveThreads:
             return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
         return self.decided_by(repr(condition), deciding)
 
+    @checked(text=TEXT, values=many(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
@@ -251,6 +307,7 @@ def cluster_rank(count: int = 16) -> Int:
     return special_register("cluster_ctarank", count - 1) if count > 1 else 0
 
 
+@lru_cache(maxsize=64)
 def special_register(name: str, upper: int) -> Expr:
     """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -6,7 +6,7 @@ import re
 
 import attrs
 
-from .errors import TargetError
+from .errors import TargetError, checked, did_you_mean, shown, whole
 
 Version = tuple[int, int]
 
@@ -51,6 +51,12 @@ class Target:
     arch: int
     suffix: str = ""
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.arch) is not int or type(self.suffix) is not str or f"{self.arch}{self.suffix}" not in _VERSIONS:
+            raise TargetError(
+                f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
+            )
+
     def __str__(self) -> str:
         return f"sm_{self.arch}{self.suffix}"
 
@@ -67,6 +73,7 @@ class Target:
         """The most shared memory that one block can opt in to (CUDA programming guide, compute capabilities)."""
         return _SHARED_LIMIT_KIB[self.arch] * 1024
 
+    @checked(TargetError, major=whole(0, 99), minor=whole(0, 9))
     def runs_on(self, major: int, minor: int) -> bool:
         """Whether a module for this target runs on a GPU of that compute capability."""
         found = major * 10 + minor
@@ -87,7 +94,8 @@ def target_of(value: Target | str) -> Target:
         return value
     match = re.match(r"sm_(\d+)([af]?)\Z", value) if isinstance(value, str) else None
     if match is None or match[1] + match[2] not in _VERSIONS:
-        raise TargetError(f"target {value!r} is unknown; the targets are {', '.join(TARGETS)}")
+        near = did_you_mean(value, TARGETS)
+        raise TargetError(f"target {shown(value)} is unknown{near}; the targets are {', '.join(TARGETS)}")
     return Target(int(match[1]), match[2])
 
 

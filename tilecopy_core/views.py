@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from .errors import LayoutError
+from .errors import LayoutError, shown
 from .expr import Int, add, bounds_of, is_multiple, mul, same
 from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m
 
@@ -27,11 +27,13 @@ def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
     """
     given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else tuple(order)
     if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
-        raise LayoutError(f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {given}")
+        raise LayoutError(
+            f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"
+        )
     return given
 
 
-def permuted(layout: AnyLayout, shape: tuple[Int, ...], order: tuple[int, ...]) -> AnyLayout:
+def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
     """The layout for the dimensions in another order.
 
     Raises:
@@ -39,18 +41,12 @@ def permuted(layout: AnyLayout, shape: tuple[Int, ...], order: tuple[int, ...]) 
     """
     if isinstance(layout, StridedLayout):
         return layout.permute(order)
-    owned = by_dimension(layout, shape)
+    owned = layout.by_dimension(shape)
     return layout.with_iters([it for dim in order for it in owned[dim]])
 
 
-def by_dimension(layout: TileLayout, shape: tuple[Any, ...]) -> list[list[Iter]]:
-    """The iters of each dimension."""
-    grouped, ends = layout.group(shape)
-    return [list(grouped.shard[ends[dim] : ends[dim + 1]]) for dim in range(len(shape))]
-
-
 def rescaled(
-    layout: AnyLayout, shape: tuple[Int, ...], old_bits: int, new_bits: int
+    layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Int, ...]]:
     """Layout and shape of the same bits as elements of another width.
 
@@ -65,7 +61,7 @@ def rescaled(
         raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
     if isinstance(layout, StridedLayout):
         return _rescaled_strides(layout, old_bits, new_bits)
-    owned = by_dimension(layout, shape)
+    owned = layout.by_dimension(shape)
     wider = new_bits > old_bits
     by = max(new_bits, old_bits) // min(new_bits, old_bits)
     dim = _contiguous_dimension(owned, wider=wider)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
-from ..loading import shown as value_shown
+from ..errors import shown as value_shown
 from .errors import FileError, shown
 
 _MAGIC = b"\x93NUMPY"

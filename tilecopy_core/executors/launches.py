@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LaunchError
+from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .driver import Driver, is_not_current
@@ -83,18 +83,24 @@ class ReadyLaunch:
         self.blocks.append(block)
 
     def launcher(self, handles: Mapping[Any, Any], handle_of: Callable[[Any], Any]) -> Callable[..., None]:
-        """``launch(addresses, stream=None)``: :meth:`launch` with the alignment checked, in one call.
+        """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked, in one call.
 
         Args:
             handles: the driver's handles of streams that were seen, by number; None is the legacy stream.
             handle_of: the handle of any other.
         """
-        mask, blocks, pack, call = self.mask, self.blocks, self.pack, self.call
+        mask, count, blocks, pack, call = self.mask, len(self.masks), self.blocks, self.pack, self.call
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
-            for address in addresses:
-                if address & mask:
-                    self.check_alignment(addresses)
+            bits = 0
+            try:
+                for address in addresses:
+                    bits |= address
+                good = not bits & mask and 0 <= bits < 1 << 64 and len(addresses) == count
+            except TypeError:
+                good = False
+            if not good:
+                self.check_addresses(addresses)
             try:
                 handle = handles[stream]
             except (KeyError, TypeError):
@@ -108,8 +114,15 @@ class ReadyLaunch:
 
         return at
 
-    def check_alignment(self, addresses: Sequence[int]) -> None:
-        """Raise :class:`LaunchError` where an address has bits that must be zero."""
+    def check_addresses(self, addresses: Sequence[int]) -> None:
+        """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
+        if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
+            raise LaunchError(
+                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {shown(addresses)}"
+            )
+        for address in addresses:
+            if type(address) is not int or not 0 <= address < 1 << 64:
+                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {shown(address)}")
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if address & mask:
                 raise LaunchError(

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import attrs
 
-from ..errors import RequestError
-from ..expr import Int
+from ..errors import FLAG, RequestError, checked, shown
+from ..expr import INT, Int
 from ..memory import Buffer, Region
 from ..ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 from .statements import Action, Statement, element_offset
@@ -19,6 +19,9 @@ class Recorder(Protocol):
 
     def record(self, statement: Statement) -> None:
         """Append a statement at the current place."""
+
+    def _use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
+        """Hold a region against the kernel: its buffer, its symbols and its bounds."""
 
 
 @attrs.frozen(eq=False)
@@ -48,7 +51,8 @@ class Mbarrier:
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
         element = self[index]
         if element.size != 1:
-            raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {index!r}")
+            raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {shown(index)}")
+        self._kernel._use(element, f"mbarrier {self.buffer.name}: index of")
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
@@ -58,7 +62,9 @@ class Mbarrier:
             RequestError: not 1 to 2**20 - 1 arrivals.
         """
         if type(count) is not int or not 1 <= count < 2**20:
-            raise RequestError(f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {count!r}")
+            raise RequestError(
+                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
+            )
         self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
 
     def arrive(self, index: Int = 0) -> None:
@@ -73,11 +79,12 @@ class Mbarrier:
         """
         if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {nbytes!r}; "
+                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {shown(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
         self._record("arrive_expect_tx", index, lambda ptx, at: ptx.mbarrier_arrive_expect_tx(at, nbytes))
 
+    @checked(parity=INT, cluster=FLAG)
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
 

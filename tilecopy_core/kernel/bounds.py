@@ -134,6 +134,12 @@ def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
             yield add(mul(goal, factor), mul(fact, -taken)), factor
 
 
+def never_negative(value: Int) -> bool:
+    """Whether bounds alone say so."""
+    lower, _ = bounds_of(value)
+    return lower is not None and lower >= 0
+
+
 def contradict(facts: Sequence[Int]) -> bool:
     """Whether facts exclude each other: what they are known of never happens."""
     return any(
@@ -236,6 +242,8 @@ class Bound:
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
         start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
+        if never_negative(start) and never_negative(add(most_start, mul(start, -1))):
+            return
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
             facts_left, (inside, limit) = closer(found, start, most_start)

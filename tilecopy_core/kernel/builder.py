@@ -11,9 +11,9 @@ from typing import cast as cast_type
 
 import attrs
 
-from ..errors import LayoutError, RequestError
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
-from ..layout import S, StridedLayout, TCol, TileLayout
+from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
+from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
+from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from ..outside import outside_of
 from ..ptx import PtxBuilder, tcgen05
@@ -40,6 +40,14 @@ from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, 
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
+MOST_SHARED_BYTES = 2**31 - 1
+"""Shared addresses have 32 bits; how much a block has is known when the target is."""
+MOST_FRAGMENT_BYTES = 16 * 1024
+"""A thread has 255 registers of 32 bits; the assembler spills what a fragment takes beyond, and more than this is a mistake."""
+TMEM_LANES, TMEM_COLUMNS = 128, 512
+"""Tensor memory of an SM, in lanes and columns of 32 bits (PTX ISA 9.7.16.1)."""
+
+_NAME = maybe(a("an identifier", str))
 
 
 def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Concatenate[KernelBuilder, P], None]:
@@ -194,13 +202,16 @@ class KernelBuilder:
             strides: in elements, row-major by default; one may be made of sizes and scalars.
             align_bytes: what the base address is a multiple of; checked at every launch.
         """
+        check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
         for extent in extents:
             self._own(extent, f"param {name}, shape", anywhere=True)
         layout: TileLayout | StridedLayout | None = None
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
-                raise LayoutError(f"param {name}: strides are one a dimension of {extents}, not {strides!r}")
+                raise LayoutError(
+                    f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}"
+                )
             for stride in strides:
                 if is_int(stride):
                     self._own(stride, f"param {name}, strides", anywhere=True)
@@ -213,7 +224,7 @@ class KernelBuilder:
             dtype,
             space="global",
             layout=layout,
-            name=check_identifier(name, "param name"),
+            name=name,
             align_bytes=align_bytes,
         )
         self._claim(name, "param")
@@ -304,7 +315,7 @@ class KernelBuilder:
         align_bytes: int | None = None,
     ) -> Buffer:
         """A shared-memory buffer of the CTA; it occupies its layout's span."""
-        buffer = self._made("shared", name or self._fresh("smem"), shape, dtype, layout=layout, align_bytes=align_bytes)
+        buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
         self._shared.append(buffer)
         return buffer
 
@@ -312,25 +323,33 @@ class KernelBuilder:
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
         """A register buffer: thread axes of its layout say which thread owns what, ``m`` which register."""
-        return self._made("local", name or self._fresh("frag"), shape, dtype, layout=layout)
+        return self._made("local", name, shape, dtype, layout=layout)
 
-    def _made(self, space: str, name: str, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
-        """A buffer of this kernel, under a name that is not taken."""
+    def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
+        """A buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
+        if name is None:
+            name = self._fresh("smem" if space == "shared" else "frag")
         check_identifier(name, f"{space} buffer name")
         buffer = Buffer(shape, dtype, space=space, name=name, **more)
-        buffer.span_elems  # noqa: B018 - its size must be known
+        most = MOST_FRAGMENT_BYTES if space == "local" else MOST_SHARED_BYTES
+        if buffer.span_bytes > most:
+            what = "each thread's registers" if space == "local" else f"{space} memory"
+            raise (LayoutError if space == "local" else PtxError)(
+                f"{space} buffer {name}: the layout {shown(buffer.layout)} over the shape {shown(shape)} takes "
+                f"{buffer.span_bytes} bytes of {what}; one has at most {most}"
+            )
         self._claim(name, f"{space} buffer")
         self._memories.add(buffer.memory)
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
         """A thread's own part of a local buffer, as a flat buffer indexed by constants."""
-        self._check_buffer(fragment, "registers() takes a local buffer", "local")
+        self._check_buffer(fragment, "registers: fragment is a local buffer", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
     def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
         if not isinstance(buffer, Buffer):
-            raise RequestError(f"{rule}, not {buffer!r}")
+            raise RequestError(f"{rule}, not {shown(buffer)}")
         if buffer.space != space:
             raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
         if buffer.memory not in self._memories:
@@ -338,7 +357,7 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: str, *, anywhere: bool = False) -> None:
+    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
         """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         for found in symbols_of(value):
             if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
@@ -346,12 +365,10 @@ class KernelBuilder:
             if not found.register and found.varies == "grid" and found not in self._scalars:
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
 
-    def _claim(self, name: str, what: str) -> str:
-        check_identifier(name, f"{what} name")
+    def _claim(self, name: str, what: str) -> None:
         if name in self._names:
             raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
         self._names.add(name)
-        return name
 
     def _fresh(self, stem: str) -> str:
         while True:
@@ -364,14 +381,13 @@ class KernelBuilder:
 
     def block_id(self, dim: str = "x") -> Int:
         """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
-        if not isinstance(dim, str) or dim not in GRID_LIMIT:
-            raise RequestError(f"block_id takes x, y or z, not {dim!r}")
+        if type(dim) is not str or dim not in GRID_LIMIT:
+            one_of(*GRID_LIMIT).check(dim, "block_id", "dim")
         return block_index(dim)
 
+    @checked(dim=one_of("x"))
     def thread_id(self, dim: str = "x") -> Int:
         """The thread's index in the CTA (CTAs are one-dimensional)."""
-        if dim != "x":
-            raise RequestError(f"a CTA has threads along x alone, not {dim!r}")
         return tid_symbol(self.threads)
 
     def lane_id(self) -> Int:
@@ -388,12 +404,11 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- control
 
+    @checked(count=INT, start=INT)
     def range(self, count: Int, *, start: Int = 0) -> _Block:
         """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls."""
-        if not is_int(count) or not is_int(start):
-            raise RequestError(f"range takes integers, not {count!r} from {start!r}")
-        self._own(count, "range")
-        self._own(start, "range")
+        self._own(count, "range: count")
+        self._own(start, "range: start")
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
@@ -415,7 +430,10 @@ class KernelBuilder:
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
-            raise RequestError(f"if_ takes a comparison of run-time integers or values, not {condition!r}")
+            raise RequestError(f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}")
+        for operand in condition.operands():
+            if is_int(operand):
+                self._own(operand, "if_: condition")
         known = together(self._frame.known, known_by(condition))
         body: list[Placed] = []
         return _Block(self, If(condition, body), _Frame(body, self._frame.active.narrowed_by(condition), known))
@@ -430,6 +448,8 @@ class KernelBuilder:
 
     def record(self, statement: Statement) -> None:
         """Append a statement at the current place, with the line of the program that made it."""
+        if not callable(getattr(statement, "lower", None)) or not callable(getattr(statement, "describe", None)):
+            raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
         self._frame.body.append(Placed(statement, self._where()))
 
     @staticmethod
@@ -454,27 +474,36 @@ class KernelBuilder:
     ) -> None:
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {region!r}")
+                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+        if variant is not None and not isinstance(variant, str):
+            raise RequestError(
+                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
+            )
         filled = outside_of(outside, dst.buffer.dtype)
-        self._use(src, overhang=filled is not None)
-        self._use(dst, written=True, overhang=filled is not None)
-        for value in options.values():
+        self._use(src, f"{op}: source", overhang=filled is not None)
+        self._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
+        for name, value in options.items():
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
-                self._use(given)
+                self._use(given, f"{op}: option {name}")
+            elif is_int(given):
+                self._own(given, f"{op}: option {name}")
         around = NOTHING if filled is None else self._known(dst, src)
         self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled, around))
 
-    def _use(self, region: Region, *, written: bool = False, overhang: bool = False) -> None:
+    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> None:
+        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
+        if not isinstance(region, Region):
+            raise RequestError(f"{shown(what)}: region is one such as buffer[0:8, :], not {shown(region)}")
         if region.buffer.memory not in self._memories:
             raise RequestError(
-                f"buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
+                f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
-        for start in region.starts:
-            self._own(start, f"{region}")
         layout = region.buffer.layout
-        for stride in layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]:
-            self._own(stride, f"{region}, its layout")
+        strides = layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]
+        for value in (*region.starts, *strides):
+            if isinstance(value, Expr):
+                self._own(value, region)
         if not overhang:
             region.check_inside()
             self._bounds += bounds_checks(region, self._known(region), self._where())
@@ -491,6 +520,8 @@ class KernelBuilder:
     def store(self, element: Region, value: Any) -> None:
         """Write a value (or number, which the dtype must hold) to one element; its dtype must be the buffer's."""
         self._element(element, written=True)
+        if isinstance(value, Expr):
+            self._own(value, f"store to {element}: value")
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
@@ -498,14 +529,15 @@ class KernelBuilder:
 
     def _element(self, element: Region, *, written: bool = False) -> None:
         if not isinstance(element, Region):
-            raise RequestError(f"an element is buffer[i, j], not {element!r}")
+            raise RequestError(f"an element is buffer[i, j], not {shown(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
             )
-        self._use(element, written=written)
+        self._use(element, "element", written=written)
         element_offset(element)
 
+    @checked(lower=INT, upper=INT, clamp=FLAG)
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
         """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
 
@@ -522,20 +554,20 @@ class KernelBuilder:
             RequestError: no integer value, or bounds that no value meets.
         """
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
-            given = value.dtype if isinstance(value, Value) else repr(value)
-            raise RequestError(f"index takes a value of an integer type, such as k.load(rows[i]), not {given}")
+            given = f"{value.dtype} " if isinstance(value, Value) else ""
+            raise RequestError(
+                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{shown(value)}"
+            )
         for bound in (lower, upper):
-            if not is_int(bound):
-                raise RequestError(f"index: a bound is an integer, not {bound!r}")
             self._own(bound, "index, bounds", anywhere=True)
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
-            raise RequestError(f"index: no value is from {lower} to {upper}, within -2**62 to 2**62")
+            raise RequestError(f"index: no value is from {lower} to {upper}, lower to upper, within -2**62 to 2**62")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
         turn = of_atom(found)
-        self.record(Index(found, value, lower, upper, bool(clamp)))
+        self.record(Index(found, value, lower, upper, clamp))
         if isinstance(lower, Expr) or isinstance(upper, Expr):
             self._limits[found] = (turn - lower, upper - turn)
         return turn
@@ -550,10 +582,9 @@ class KernelBuilder:
         """``bar.sync 0``: every thread of the CTA arrives; shared memory written before is visible after."""
         self.record(Action("cta_sync", PtxBuilder.bar_sync))
 
+    @checked(barrier=whole(1, 15), threads=whole(32, 1024))
     def named_barrier(self, barrier: int, threads: int) -> None:
         """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
-        if type(barrier) is not int or type(threads) is not int:
-            raise RequestError(f"named_barrier takes a barrier and a number of threads, not {barrier!r}, {threads!r}")
         self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
 
     def warp_sync(self) -> None:
@@ -569,9 +600,11 @@ class KernelBuilder:
     tcgen05_fence_before = recorded(tcgen05.fence_before)
     tcgen05_wait_ld = recorded(tcgen05.wait_ld)
 
+    @checked(name=_NAME, count=whole(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
         """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
-        return Mbarrier(self, self.shared(count, "uint64", name=name or self._fresh("mbar"), align_bytes=8))
+        name = self._fresh("mbar") if name is None else name
+        return Mbarrier(self, self.shared(count, "uint64", name=name, align_bytes=8))
 
     # ------------------------------------------------------------------------------------------- tensor memory
 
@@ -584,8 +617,14 @@ class KernelBuilder:
             layout: over ``TLane`` and ``TCol`` (in elements along a lane), with ``R[4 : 32 @ TLane]`` for tcgen05_cp.
             name: an identifier.
         """
-        name = check_identifier(name or self._fresh("tmem"), "tensor buffer name")
-        Buffer(shape, dtype, space="tmem", layout=layout, name=name).layout.span(TCol)  # refused before it is made
+        name = check_identifier(self._fresh("tmem") if name is None else name, "tensor buffer name")
+        made = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # refused before its address is declared
+        lanes, columns = made.layout.span(TLane), -(-made.layout.span(TCol) * made.dtype.bits // 32)
+        if lanes > TMEM_LANES or columns > TMEM_COLUMNS:
+            raise LayoutError(
+                f"tensor buffer {name}: the layout {shown(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "
+                f"has {TMEM_LANES} and {TMEM_COLUMNS}"
+            )
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
         return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
@@ -600,7 +639,7 @@ class KernelBuilder:
         holder = self._holder(buffer)
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         if type(columns) is not int or needed > columns:
-            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {columns!r} are allocated")
+            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {shown(columns)} are allocated")
         self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
@@ -616,10 +655,11 @@ class KernelBuilder:
         """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
-            raise RequestError(f"tcgen05_commit takes an mbarrier, or mbar[i], not {barrier!r}")
-        self._use(element)
+            raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
+        self._use(element, "tcgen05_commit: barrier")
         self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
+    @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
         """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
 
@@ -632,9 +672,10 @@ class KernelBuilder:
         skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
         if not is_multiple(skipped, 32):
             raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
-        self._check_buffer(fragment, "tcgen05_ld fills a local buffer of 32-bit elements", "local")
-        if fragment.dtype.bits != 32 or not is_int(column):
-            raise RequestError(f"tcgen05_ld fills 32-bit elements from a column on, not {fragment!r} from {column!r}")
+        self._check_buffer(fragment, "tcgen05_ld: fragment is a local buffer of 32-bit elements", "local")
+        self._own(column, "tcgen05_ld: column")
+        if fragment.dtype.bits != 32:
+            raise RequestError(f"tcgen05_ld: fragment is a local buffer of 32-bit elements, not {fragment!r}")
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
@@ -644,7 +685,7 @@ class KernelBuilder:
         self.record(Action("tcgen05_ld", write))
 
     def _holder(self, buffer: Buffer) -> Buffer:
-        self._check_buffer(buffer, "this takes a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
+        self._check_buffer(buffer, "buffer is a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
         holder: Buffer = buffer.allocated_addr
         return holder
 
@@ -659,7 +700,7 @@ class KernelBuilder:
             RequestError: a field with no operand, or an operand of another kind.
         """
         if not isinstance(text, str):
-            raise RequestError(f"inline_ptx takes text, not {text!r}")
+            raise RequestError(f"inline_ptx takes text, not {shown(text)}")
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
         except ValueError as error:
@@ -672,10 +713,14 @@ class KernelBuilder:
                 )
         for operand in operands:
             if isinstance(operand, Region):
-                self._use(operand)
+                self._use(operand, "inline_ptx: operand")
                 element_offset(operand)
-            elif not isinstance(operand, Value) and not is_int(operand):
-                raise RequestError(f"an operand of inline PTX is a value, an integer or an element, not {operand!r}")
+            elif is_int(operand):
+                self._own(operand, "inline_ptx: operand")
+            elif not isinstance(operand, Value):
+                raise RequestError(
+                    f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
+                )
 
         def write(ptx: PtxBuilder) -> None:
             ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
@@ -685,6 +730,7 @@ class KernelBuilder:
 
     # ------------------------------------------------------------------------------------------- build
 
+    @checked(registry=maybe(a("a Registry", Registry)))
     def build(
         self,
         *,
@@ -739,7 +785,7 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
     """Strides of an array whose shape is symbolic."""
     for stride in strides:
         if not is_int(stride):
-            raise LayoutError(f"{what}: a stride is an integer, not {stride!r}")
+            raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
         lower, _ = bounds_of(stride)
         if lower is not None and lower < 0:
             raise LayoutError(f"{what}: a stride is not negative; found {stride}")

@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from ..dispatch import Plan
-from ..errors import LaunchError, RequestError, TilecopyError
-from ..expr import Expr, Int, Symbol, bounds_of, evaluate, key_of, only_symbol
+from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, shown, whole
+from ..expr import Expr, Int, Symbol, bounds_of, evaluate, is_int, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
@@ -26,6 +26,12 @@ from .statements import Lowering, Placed
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
 """Grids and numbers whose bounds were checked."""
+_COUNT = whole(0, 2**31 - 1)
+_GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
+_NUMBERS = Kind(
+    "integers by name",
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) and is_int(value[name]) for name in value),
+)
 
 
 @attrs.frozen
@@ -151,14 +157,21 @@ class BuiltKernel:
 
         return save_kernel(self, folder)
 
+    @checked(ptx_line=ANY_INTEGER)
     def origin_of(self, ptx_line: int) -> str:
         """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
         return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        if type(grid) is not tuple or type(scalars) is not dict:
+            _GRID.check(grid, "check_bounds", "grid")
+            _NUMBERS.check(scalars, "check_bounds", "scalars")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
-        if key in self.inside or 0 in grid:  # no CTA, nothing is accessed
+        if key in self.inside:
+            return
+        _GRID.check(grid, "check_bounds", "grid")
+        if 0 in grid:  # no CTA, nothing is accessed
             return
         replacements: dict[Symbol, Int] = {
             found: scalars[name] for found, name in self.scalars.items() if name in scalars
@@ -172,6 +185,7 @@ class BuiltKernel:
             self.inside.clear()
         self.inside.add(key)
 
+    @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
         """The values from memory that must be checked as they run, their bounds known.
 
@@ -212,6 +226,8 @@ class BuiltKernel:
             LaunchError: it is no grid, neither is given, both are and differ, the cluster does not divide it, or the hardware has no such
                 grid.
         """
+        if numbers is not None and type(numbers) is not dict:
+            _NUMBERS.check(numbers, "launch_grid", "numbers", LaunchError)
         built = None if self.grid is None else self._evaluated(self.grid, numbers or {})
         chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
@@ -297,7 +313,7 @@ class BuiltKernel:
         chosen = self._executor(executor)
         if not hasattr(chosen, "launcher"):
             raise LaunchError(
-                f"kernel {self.name}: executor {chosen.name} takes arrays, not addresses; call the kernel"
+                f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
         launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
         return launch
@@ -305,7 +321,7 @@ class BuiltKernel:
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
-            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {name!r}')
+            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {shown(name)}')
         chosen = self.executors[name] = choose_executor(name, self)
         return chosen
 
@@ -339,10 +355,10 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
     """
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
-        raise error(f"{what} is one to three positive integers, not {value!r}")
+        raise error(f"{what} is one to three positive integers, not {shown(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise error(f"{what} {value!r} passes the hardware's 2**31 - 1, 65535, 65535")
+        raise error(f"{what} {shown(value)} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import attrs
 
 from ..dtypes import DType, dtype_of
-from ..errors import LaunchError, RequestError
+from ..errors import LaunchError, RequestError, shown
 from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from ..layout import StridedLayout
 from ..memory import Buffer
@@ -311,7 +311,7 @@ class ScalarParameter(NumberParameter):
             RequestError: no such dtype, or bounds that it does not have.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
-            raise RequestError(f"scalar {name}: dtype {dtype!r} is not one of {', '.join(_SCALARS)}")
+            raise RequestError(f"scalar {name}: dtype {shown(dtype)} is not one of {', '.join(_SCALARS)}")
         least, most = _SCALARS[dtype]
         divisor = _integer(multiple_of, f"scalar {name}: multiple_of", RequestError)
         low = _integer(lower, f"scalar {name}: lower", RequestError)
@@ -388,7 +388,7 @@ class SizeParameter(NumberParameter):
         if not 0 <= low <= 2**62 or high > 2**62:
             raise RequestError(f"{what}: the bounds {low} to {high} are not within 0 to 2**62")
         if -(-low // divisor) > high // divisor:
-            raise RequestError(f"{what}: no multiple of {divisor} is from {low} to {high}")
+            raise RequestError(f"{what}: no multiple of {divisor} is from {low} to {high}, lower to upper")
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
@@ -439,7 +439,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
     """:func:`integer`, or that error."""
     number = integer(value)
     if number is None:
-        raise error(f"{where}: an integer, not {value!r}")
+        raise error(f"{where}: an integer, not {shown(value)}")
     return number
 
 

@@ -7,16 +7,17 @@ Floats of 16 bits compute in float32 and are rounded where they are stored or ca
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 
 from ..dtypes import DType, dtype_of
-from ..errors import RequestError
+from ..errors import RequestError, a, one_of, shown
 from ..expr import Condition, Expr, Int, fits
 from ..ptx import SETP, PtxBuilder, Register
 
+_VALUES = ("loaded", "const", "index", "cast", "neg", "add", "sub", "mul", "div", "min", "max")
 _COMPUTE = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -30,9 +31,21 @@ class Value:
         args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
-    dtype: DType
-    op: str
-    args: tuple[Any, ...] = ()
+    dtype: DType = attrs.field(validator=a("a DType", DType))
+    op: str = attrs.field(validator=one_of(*_VALUES))
+    args: tuple[Any, ...] = attrs.field(default=(), validator=a("a tuple", tuple))
+
+    reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
+    __array_ufunc__ = None
+
+    def _no_such(self, other: Any = None, *_: Any) -> Any:
+        raise RequestError(
+            f"'{self!r}' and {shown(other)}: run-time values have + - * /, min, max and comparisons; no other operator"
+        )
+
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = _no_such
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_such
+    __rshift__ = __rrshift__ = _no_such
 
     def __add__(self, other: Any) -> Value:
         return self._with("add", other)
@@ -140,9 +153,9 @@ def as_value(value: Any, dtype: DType) -> Value:
     if isinstance(value, bool) and dtype.kind == "b":
         return Value(dtype, "const", (int(value),))
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise RequestError(f"{value!r} is not a number or a run-time value")
+        raise RequestError(f"the value {shown(value)} is not a number or a run-time value")
     if why := why_not_held(value, dtype):
-        raise RequestError(f"{value!r} as {dtype}: {why}")
+        raise RequestError(f"the value {shown(value)} as {dtype}: {why}")
     return Value(dtype, "const", (value,))
 
 
@@ -207,13 +220,13 @@ def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
-    """Remember a value's register in the innermost block; the value is kept so that its id stays its own."""
-    return ptx.blocks[-1].once((what, id(value)), lambda: register, keep=value)
+    """Remember a value's register in the innermost block."""
+    return ptx.blocks[-1].once((what, value), lambda: register)
 
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """What an open block knows of a value."""
-    return next((found for block in ptx.blocks if (found := block.known((what, id(value)))) is not None), None)
+    return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
@@ -251,10 +264,6 @@ def _constant(number: float, type: str) -> str:
     return str(int(number))
 
 
-_OPS = {"add", "sub", "mul", "div", "min", "max", "neg"}
-"""Operations whose name is the instruction's."""
-
-
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
     bits = 64 if type.endswith("64") else 32
@@ -264,11 +273,13 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
         return result
+    if value.op == "loaded":
+        raise RequestError(
+            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again there"
+        )
     operands = [lower_value(ptx, arg) for arg in value.args]
     if value.op == "cast":
         return _convert(ptx, operands[0], value.args[0].dtype, value.dtype)
-    if value.op not in _OPS:
-        raise RequestError("a loaded value is used outside the block that loaded it; load it again there")
     rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)

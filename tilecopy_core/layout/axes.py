@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LayoutError
+from ..errors import TEXT, LayoutError, one_of, shown
 from ..expr import Int, is_int, key_of
 
 
@@ -21,18 +21,23 @@ class Axis:
         coarser: the scope inside which they are counted.
     """
 
-    name: str
-    kind: str
-    finer: str = ""
-    coarser: str = ""
+    name: str = attrs.field(validator=TEXT)
+    kind: str = attrs.field(validator=one_of("memory", "thread", "cta"))
+    finer: str = attrs.field(default="", validator=TEXT)
+    coarser: str = attrs.field(default="", validator=TEXT)
+
+    __array_ufunc__ = None
 
     def __repr__(self) -> str:
         return self.name
 
+    def __matmul__(self, other: Any) -> OnAxis:
+        raise LayoutError(f"{self.name} @ {shown(other)}: a stride along an axis is written `integer @ axis`")
+
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int(stride):
-            raise LayoutError(f"a stride along {self.name} is an integer, not {stride!r}")
+            raise LayoutError(f"a stride along {self.name} is an integer, not {shown(stride)}")
         return OnAxis(stride, self)
 
 

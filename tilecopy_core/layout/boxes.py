@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LayoutError
+from ..errors import LayoutError, shown
 from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same
 from .axes import Axis, m
 
@@ -20,6 +20,14 @@ class Iter:
     extent: int
     stride: Int = attrs.field(eq=key_of)
     axis: Axis = m
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.extent) is not int or self.extent < 1:
+            raise LayoutError(f"Iter: extent is a plain integer of at least 1, not {shown(self.extent)}")
+        if type(self.stride) is not int and not is_int(self.stride):
+            raise LayoutError(f"Iter: stride is an integer, plain or symbolic, not {shown(self.stride)}")
+        if type(self.axis) is not Axis:
+            raise LayoutError(f"Iter: axis is an Axis such as m or laneid, not {shown(self.axis)}")
 
     def __repr__(self) -> str:
         return f"{self.extent}:{self.stride}{'' if self.axis == m else f' @ {self.axis}'}"
@@ -68,7 +76,7 @@ def box(
         LayoutError: wrong rank, an extent that is symbolic or below 1, or a box that is certainly outside.
     """
     if len(region) != len(shape):
-        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}")
+        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {shown(region)}")
     starts, extents = [], []
     for dim, (part, size) in enumerate(zip(region, shape, strict=True)):
         start, stop = _ends(part, size, dim)
@@ -102,15 +110,15 @@ def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
 
 def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:
     if isinstance(part, slice):
-        if part.step not in (None, 1) if not isinstance(part.step, Expr) else True:
-            raise LayoutError(f"dimension {dim}: a region has no step (found {part.step})")
+        if part.step is not None and (type(part.step) is not int or part.step != 1):
+            raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
         part = (part.start, part.stop)
     if not isinstance(part, (tuple, list)) or len(part) != 2:
-        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {part!r}")
+        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
     start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
     if not (is_int(start) and is_int(stop)):
-        raise LayoutError(f"dimension {dim}: a region is made of integers, not {start!r}:{stop!r}")
-    return start, stop
+        raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
+    return start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:

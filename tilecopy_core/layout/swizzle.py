@@ -6,13 +6,21 @@ from math import log2
 from typing import Any
 
 import attrs
+import numpy as np
 
 from ..dtypes import dtype_of
-from ..errors import LayoutError, did_you_mean
-from ..expr import Int
+from ..errors import Kind, LayoutError, checked, did_you_mean, shown
+from ..expr import INT, Int
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 """Swizzle mode -> bits that are exchanged (PTX ISA 9.7.16.5.2, "Swizzling modes")."""
+
+
+def _is_address(value: Any) -> bool:
+    return INT.fits(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu")
+
+
+_ADDRESS = Kind("an integer, plain or symbolic, or an array of integers", _is_address)
 
 
 @attrs.frozen
@@ -36,9 +44,12 @@ class Swizzle:
             ("atom_len", self.atom_len),
         ):
             if type(value) is not int or not 0 <= value <= 32:
-                raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {value!r}")
+                raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {shown(value)}")
         if self.atom_len < self.swizzle_len:
-            raise LayoutError(f"{self}: atom_len is at least swizzle_len, or the XOR would read what it writes")
+            raise LayoutError(
+                f"Swizzle: atom_len {self.atom_len} is less than swizzle_len {self.swizzle_len}: the XOR would read what it "
+                "writes"
+            )
 
     @property
     def chunk_elems(self) -> int:
@@ -55,6 +66,7 @@ class Swizzle:
         """Adding a multiple of this to an address adds the same to the swizzled address."""
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
+    @checked(LayoutError, address=_ADDRESS)
     def apply(self, address: Any) -> Any:
         """The swizzled element address; of an int, an array of ints or a symbolic integer."""
         if self.swizzle_len == 0:
@@ -73,9 +85,9 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise LayoutError(
-            f"swizzle mode {mode!r} is unknown; the modes are {', '.join(MODES)}{did_you_mean(mode, MODES)}"
+            f"swizzle mode {shown(mode)} is unknown; the modes are {', '.join(MODES)}{did_you_mean(mode, MODES)}"
         )
     bits = dtype_of(dtype).bits
     if 128 % bits:
-        raise LayoutError(f"a {mode} swizzle needs elements that divide 128 bits; {dtype} has {bits}")
+        raise LayoutError(f"a {mode} swizzle needs elements that divide 128 bits; dtype {dtype} has {bits}")
     return Swizzle(int(log2(128 // bits)), MODES[mode], 3)

@@ -8,17 +8,37 @@ repeats the place ``extent`` times. A swizzle permutes the resulting memory addr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import accumulate, product
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
+import numpy as np
 
-from ..errors import LayoutError
-from ..expr import Expr, Int, bounds_of, is_int, key_of
+from ..errors import TEXT, Kind, LayoutError, a, many, maybe, shown
+from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .swizzle import Swizzle
+
+_MOST_ELEMS = 1 << 62
+"""A shape of more is a mistake: index arithmetic has 64 bits."""
+MOST_PLACES = 1 << 16
+"""Replicas that are enumerated."""
+_AXIS = a("an Axis such as m or laneid", Axis)
+_ITERS = many(a("an Iter", Iter))
+_COORDINATE = many(INT)
+_SWIZZLE = maybe(a("a Swizzle", Swizzle))
+
+
+def _is_offset(value: Any) -> bool:
+    pairs = value.items() if isinstance(value, Mapping) else value
+    return isinstance(value, (Mapping, tuple)) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Axis) and is_int(pair[1]) for pair in pairs
+    )
+
+
+_OFFSET = Kind("integers by Axis", _is_offset)
 
 
 @attrs.frozen(init=False, repr=False)
@@ -36,9 +56,12 @@ class TileLayout:
     _offset: Offset = attrs.field(eq=key_of)
     swizzle: Swizzle | None
 
+    reflects: ClassVar[tuple[str, ...]] = ("+",)
+    __array_ufunc__ = None
+
     def __init__(self, spec: TileLayout) -> None:
         if not isinstance(spec, TileLayout):
-            raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {spec!r}")
+            raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {shown(spec)}")
         self.__attrs_init__(spec.shard, spec.replica, spec._offset, spec.swizzle)
 
     @classmethod
@@ -50,22 +73,37 @@ class TileLayout:
         swizzle: Swizzle | None = None,
     ) -> TileLayout:
         """A layout from its parts."""
-        made = cls.__new__(cls)
+        if type(shard) not in (tuple, list) or set(map(type, shard)) - {Iter}:
+            _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
+        if type(replica) is not tuple or replica:
+            _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
+        if type(offset) is not tuple or offset:
+            _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
+        if swizzle is not None and type(swizzle) is not Swizzle:
+            _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
         pairs = add_offsets((), tuple(offset.items())) if isinstance(offset, Mapping) else offset
-        made.__attrs_init__(tuple(shard), tuple(replica), pairs, swizzle)
+        return cls._of(tuple(shard), tuple(replica), pairs, swizzle)
+
+    @classmethod
+    def _of(
+        cls, shard: Sequence[Iter], replica: Sequence[Iter] = (), offset: Offset = (), swizzle: Swizzle | None = None
+    ) -> TileLayout:
+        """As :meth:`of`, from parts that are known to be good."""
+        made = cls.__new__(cls)
+        made.__attrs_init__(tuple(shard), tuple(replica), offset, swizzle)
         return made
 
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
-            other = TileLayout.of((), (), {other.axis: other.value})
+            other = TileLayout._of((), (), add_offsets((), ((other.axis, other.value),)))
         elif is_int(other):
-            other = TileLayout.of((), (), {m: other})
+            other = TileLayout._of((), (), add_offsets((), ((m, other),)))
         if not isinstance(other, TileLayout):
-            raise LayoutError(f"an offset is an integer or `integer @ axis`, not {other!r}")
+            raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
         offset = add_offsets(self._offset, other._offset)
-        return TileLayout.of(self.shard or other.shard, self.replica + other.replica, offset)
+        return TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
 
     __radd__ = __add__
 
@@ -78,12 +116,14 @@ class TileLayout:
 
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters."""
-        return TileLayout.of(shard, self.replica, self._offset, self.swizzle)
+        if type(shard) not in (tuple, list) or set(map(type, shard)) - {Iter}:
+            _ITERS.check(shard, "with_iters", "shard", LayoutError)
+        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)
 
     @property
     def unswizzled(self) -> TileLayout:
         """The layout before its swizzle."""
-        return self if self.swizzle is None else TileLayout.of(self.shard, self.replica, self._offset)
+        return self if self.swizzle is None else TileLayout._of(self.shard, self.replica, self._offset)
 
     @property
     def offset(self) -> dict[str, Int]:
@@ -92,6 +132,8 @@ class TileLayout:
 
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
+        if type(axis) is not Axis:
+            _AXIS.check(axis, "offset_on", "axis", LayoutError)
         for on, value in self._offset:
             if on == axis:
                 return value
@@ -105,20 +147,26 @@ class TileLayout:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
-        named = {it.axis for it in self.shard + self.replica} | {axis for axis, _ in self._offset}
-        return tuple(sorted(named, key=lambda axis: axis.name)) or (m,)
+        named = {axis.name: axis for axis in [*(it.axis for it in self.shard + self.replica), *dict(self._offset)]}
+        return tuple([named[name] for name in sorted(named)]) or (m,)
 
-    def check_admits(self, shape: Sequence[int], what: str) -> None:
-        """Raise :class:`LayoutError` unless the shape has as many elements as the layout."""
+    def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
+        """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
+        if type(what) is not str:
+            TEXT.check(what, "check_admits", "what", LayoutError)
+        shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
-                f"{what}: the layout {self} has {self.size} elements, the shape {tuple(shape)} has {prod(shape)}"
+                f"{what}: the layout {self} has {self.size} elements, the shape {shown(shape)} has {prod(shape)}"
             )
+        return shape
 
     # ------------------------------------------------------------------------------------------- evaluation
 
     def flatten(self, coordinate: Sequence[Int], shape: Sequence[int] | None = None) -> Int:
         """Row-major flat index of a coordinate; see :meth:`apply` for the arguments."""
+        if type(coordinate) is not tuple:
+            _COORDINATE.check(coordinate, "flatten", "coordinate", LayoutError)
         if shape is None:
             if len(coordinate) not in (1, len(self.shard)):
                 raise LayoutError(
@@ -126,14 +174,13 @@ class TileLayout:
                     "or shape=..."
                 )
             shape = (self.size,) if len(coordinate) == 1 else tuple(it.extent for it in self.shard)
-        shape = checked_extents(shape, "shape")
-        self.check_admits(shape, "apply")
+        shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
-            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}")
+            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int(index):
-                raise LayoutError(f"a coordinate is an integer, not {index!r}")
+                raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
             lower, upper = bounds_of(index)
             if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
                 raise LayoutError(f"coordinate {index} is outside its extent {extent}")
@@ -152,21 +199,30 @@ class TileLayout:
             LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
         """
         index = self.flatten(coordinate, shape)
-        place: dict[str, Int] = {axis.name: self.offset_on(axis) for axis in self.axes}
-        inner = self.size
-        for position, it in enumerate(self.shard):
-            inner //= it.extent
-            digit = index // inner
-            if position:
-                digit = digit % it.extent
-            place[it.axis.name] = place[it.axis.name] + digit * it.stride
+        place = {axis.name: self.along(axis, index) for axis in self.axes}
         if self.swizzle is not None:
             place[m.name] = self.swizzle.apply(place.get(m.name, 0))
+        return place
+
+    def along(self, axis: Axis, index: Int) -> Int:
+        """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
+        if type(index) is not int and not isinstance(index, Expr):
+            raise LayoutError(f"along: index is an integer, plain or symbolic, not {shown(index)}")
+        place, inner = self.offset_on(axis), self.size
+        for position, it in enumerate(self.shard):
+            inner //= it.extent
+            if it.axis == axis:
+                digit = index // inner
+                place = place + (digit % it.extent if position else digit) * it.stride
         return place
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
         first = self.apply(*coordinate, shape=shape)
+        if prod(it.extent for it in self.replica) > MOST_PLACES:
+            raise LayoutError(
+                f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
+            )
         result = []
         for steps in product(*(range(it.extent) for it in self.replica)):
             place = dict(first)
@@ -197,7 +253,7 @@ class TileLayout:
     def canonicalize(self) -> TileLayout:
         """Drop iters of extent 1 and fuse neighbours ``(e1, s1), (e2, s2)`` on one axis with ``s1 == e2 * s2``."""
         replica = tuple(it for it in self.replica if it.extent > 1)
-        return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
+        return TileLayout._of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
         """Refine the iters so that each belongs to one dimension of a shape.
@@ -209,8 +265,15 @@ class TileLayout:
         Raises:
             LayoutError: the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
-        shape = checked_extents(shape, "shape")
-        self.check_admits(shape, "group")
+        groups = self.by_dimension(shape)
+        separators = tuple(accumulate(map(len, groups), initial=0))
+        return self._of([it for owned in groups for it in owned], self.replica, self._offset, self.swizzle), separators
+
+    def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
+        """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
+        shape = self.check_admits(shape, "group")
+        if shape == tuple([it.extent for it in self.shard]):
+            return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
         groups: list[list[Iter]] = []
         for extent in reversed(shape):
@@ -231,10 +294,7 @@ class TileLayout:
                         f"neither {it.extent} nor {needed} divides the other"
                     )
             groups.append(owned[::-1])
-        separators = [0]
-        for owned in reversed(groups):
-            separators.append(separators[-1] + len(owned))
-        return self.with_iters([it for owned in reversed(groups) for it in owned]), tuple(separators)
+        return groups[::-1]
 
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
@@ -250,17 +310,23 @@ class TileLayout:
         Raises:
             LayoutError: the region does not have the rank of the shape, is empty, or leaves it.
         """
-        shape = checked_extents(shape, "shape")
+        shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
-            raise LayoutError(f"a region is one slice a dimension, not {region!r}")
+            raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
         return self.box(shape, *box(shape, region))
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of a box whose starts and extents are known to be good.
+        """As :meth:`slice`, of a box as starts and extents.
 
         A box may overhang the shape: coordinates outside have places too, at which there is nothing.
         """
-        self.check_admits(shape, "slice")
+        if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
+            _COORDINATE.check(starts, "box", "starts", LayoutError)
+        shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
+        if not len(shape) == len(starts) == len(extents):
+            raise LayoutError(
+                f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
+            )
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
             run = flat_run(shape, starts, extents)
@@ -273,22 +339,20 @@ class TileLayout:
             found = cut(fuse(self.shard), *run)
         if found is None:
             return None
-        return TileLayout.of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
+        return TileLayout._of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
 
     def _by_dimension(
         self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
     ) -> tuple[list[Iter], Offset] | None:
         try:
-            grouped, separators = self.group(shape)
+            groups = self.by_dimension(shape)
         except LayoutError:
             return None
         shard: list[Iter] = []
         offset: Offset = ()
-        for dim, (start, extent) in enumerate(zip(starts, extents, strict=True)):
-            own = fuse(grouped.shard[separators[dim] : separators[dim + 1]])
-            found = (
-                cut(own, start, extent) if own or extent == 1 else ([Iter(extent, 0)], ())
-            )  # one place, the rest outside
+        for own, start, extent in zip(groups, starts, extents, strict=True):
+            one_place = not own and extent > 1  # the rest is outside
+            found = ([Iter(extent, 0)], ()) if one_place else cut(own, start, extent)
             if found is None:
                 return None
             shard += found[0]
@@ -304,8 +368,8 @@ class TileLayout:
         if not isinstance(order, (tuple, list)) or sorted(map(repr, order)) != sorted(
             map(repr, range(len(self.shard)))
         ):
-            raise LayoutError(f"{order!r} is not a permutation of the {len(self.shard)} iters of {self}")
-        return self.with_iters([self.shard[i] for i in order])
+            raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
+        return self.with_iters([self.shard[int(i)] for i in order])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.
@@ -321,14 +385,13 @@ class TileLayout:
         extents = tuple(it.extent for it in self.shard)
         atom = extents if atom_shape is None else checked_extents(atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
-            raise LayoutError(f"{self} of shape {atom} does not tile {shape}")
-        grouped, separators = self.group(atom)
+            raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {shown(shape)}")
+        groups = self.by_dimension(atom)
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
         shard: list[Iter] = []
-        for dim, stride in enumerate(row_major(counts)):
-            shard.append(Iter(counts[dim], stride * step))
-            shard += grouped.shard[separators[dim] : separators[dim + 1]]
+        for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
+            shard += [Iter(count, stride * step), *own]
         return self.with_iters(shard).canonicalize()
 
 
@@ -342,10 +405,12 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
         LayoutError: not a swizzle and a layout, or a layout that is swizzled already.
     """
     if not isinstance(swizzle, Swizzle):
-        raise LayoutError(f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {swizzle!r}")
+        raise LayoutError(
+            f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}"
+        )
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
-        raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {layout!r}")
-    return TileLayout.of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
+        raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {shown(layout)}")
+    return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
 # --------------------------------------------------------------------------------------------- S[...] and R[...]
@@ -378,20 +443,20 @@ class _Bracket:
     def __getitem__(self, key: Any) -> TileLayout:
         if isinstance(key, slice):
             if key.step is not None:
-                raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part")
+                raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
             extents, strides = _as_tuple(key.start), _as_tuple(key.stop)
         elif self._letter == "R":
-            raise LayoutError("R[...] needs a stride, as in R[4 : 32 @ TLane]")
+            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
         else:
             extents = _as_tuple(key)
             strides = row_major(checked_extents(extents, f"{self._letter}[...]"))
         if len(extents) != len(strides):
             raise LayoutError(
-                f"{self._letter}[...] has {len(extents)} extents and {len(strides)} strides; they go in pairs"
+                f"{self._letter}[...] has {len(extents)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
             )
         checked = checked_extents(extents, f"{self._letter}[...]")
         iters = tuple(_iter(self._letter, e, s) for e, s in zip(checked, strides, strict=True))
-        return TileLayout.of(iters) if self._letter == "S" else TileLayout.of((), iters)
+        return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -405,13 +470,17 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
         LayoutError: one is not; the message names ``what`` they are of.
     """
     values = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+    if set(map(type, values)) == {int} and min(values) > 0 and prod(values) <= _MOST_ELEMS:
+        return values
     for extent in values:
         if type(extent) is int and extent > 0:
             continue
-        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr)) or getattr(extent, "shape", None):
-            raise LayoutError(f"{what}: an extent is a plain integer, not {extent!r}")
+        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr, np.ndarray)):
+            raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
         if int(extent) < 1:
-            raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {values}")
+            raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {shown(values)}")
+    if prod(map(int, values)) > _MOST_ELEMS:
+        raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
     return tuple(map(int, values))
 
 
@@ -420,7 +489,9 @@ def _iter(letter: str, extent: int, stride: Any) -> Iter:
     if isinstance(stride, OnAxis):
         stride, axis = stride.value, stride.axis
     if not is_int(stride):
-        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {stride!r}")
+        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
+    if type(stride) is int and stride >= 2**60:
+        raise LayoutError(f"a stride is less than 2**60; found {stride} for extent {extent}")
     lower, _ = bounds_of(stride)
     if lower is not None and lower < 0:
         raise LayoutError(f"a stride is not negative; found {stride} for extent {extent}")

@@ -6,7 +6,7 @@ from .builder import PtxBuilder
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import MBARRIER_TX_LIMIT
 from .module import module_text
-from .operands import Access, Address, Register
+from .operands import Access, Address, Register, masked
 
 __all__ = [
     "IMMEDIATE_REACH_BYTES",
@@ -19,6 +19,7 @@ __all__ = [
     "PtxBuilder",
     "Register",
     "SharedPlan",
+    "masked",
     "module_text",
     "tcgen05",
 ]

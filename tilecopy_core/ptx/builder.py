@@ -8,18 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import PtxError
-from ..expr import Int, key_of
+from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
+from ..expr import INT, Int, key_of
 from ..memory import Buffer
-from ..scope import Scope, tid_symbol
+from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Vector
+from .emitter import Written
 from .index import IndexEmitter
-from .operands import Access, Address, Register, access_of
+from .operands import TYPE_BITS, Access, Address, Register, parts_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
+
+_ADDRESS = a("an Address", Address)
+_SCOPE = a("a Scope", Scope)
+_LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
+_ELEM = whole(0, 2**31 - 1)
+_REGISTER = a("a Register", Register)
+_REGISTERS = many(_REGISTER)
+_PREDICATE = Kind(
+    "a predicate register, or None", lambda value: value is None or (_REGISTER.fits(value) and value.type == "pred")
+)
+_WORD = whole(0, 2**32 - 1)
+_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
+
+
+def _are_bindings(value: object) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("pointer", "shared_base", "symbol", "fragment"))
 
 
 class PtxBuilder(IndexEmitter):
@@ -32,6 +48,13 @@ class PtxBuilder(IndexEmitter):
         bindings: where operands come from when it is not a kernel with those buffers.
     """
 
+    @checked(
+        PtxError,
+        target=a("a Target", Target),
+        cta_threads=whole(1, MAX_CTA_THREADS),
+        shared=many(a("a shared Buffer", Buffer)),
+        bindings=maybe(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
+    )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
     ) -> None:
@@ -46,6 +69,8 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -62,24 +87,23 @@ class PtxBuilder(IndexEmitter):
         Raises:
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
-        access = access_of(source)
-        registers = list(into) if into is not None else self.regs("b32", self._check_width(bits))
-        vector = self._check_access("ld", access.address, bits, registers)
-        if access.predicate is not None and access.fill is not None:
-            self.fill(registers, access.fill)
-        opcode = f"ld.{access.address.space}{_hint(access.address, streaming)}{vector}"
-        self.instr(opcode, _braced(registers), access.address, guard=access.predicate)
-        return registers
+        address, predicate, fill = parts_of(source)
+        registers = into if into is not None else self.regs("b32", self._check_width(bits))
+        opcode = self._checked("ld", address, bits, registers, streaming)
+        if predicate is not None and fill is not None:
+            self.fill(registers, fill)
+        self.instr(opcode, _braced(registers), address, guard=predicate)
+        return list(registers)
 
     def store(
         self, destination: Access | Address, bits: int, registers: Sequence[Register], *, streaming: bool = False
     ) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
-        access = access_of(destination)
-        vector = self._check_access("st", access.address, bits, registers)
-        opcode = f"st.{access.address.space}{_hint(access.address, streaming)}{vector}"
-        self.instr(opcode, access.address, _braced(registers), guard=access.predicate)
+        address, predicate, _ = parts_of(destination)
+        opcode = self._checked("st", address, bits, registers, streaming)
+        self.instr(opcode, address, _braced(registers), guard=predicate)
 
+    @checked(PtxError, registers=_REGISTERS, words=_WORDS)
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
         """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
         repeated = (words,) if isinstance(words, int) else words
@@ -89,8 +113,10 @@ class PtxBuilder(IndexEmitter):
             at += len(taken)
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
-    def constant(self, words: tuple[int, ...], bits: int) -> list[Register]:
+    @checked(PtxError, words=_WORDS)
+    def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
+        words = (words,) if isinstance(words, int) else words
         return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
 
     def _word(self, word: int) -> Register:
@@ -98,11 +124,12 @@ class PtxBuilder(IndexEmitter):
         return block.once(("word", word), lambda: self.pure(block, "mov.b32", self.reg("b32"), word))
 
     def _check_width(self, bits: int) -> int:
-        if bits not in _WIDTHS:
-            raise PtxError(f"there is no access of {bits} bits; the widths are {', '.join(map(str, _WIDTHS))}")
+        if type(bits) is not int or bits not in _WIDTHS:
+            raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _check_access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register], streaming: bool) -> str:
+        """The opcode of an access that there is."""
         count = self._check_width(bits)
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
@@ -111,20 +138,27 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        held = registers[0].bits if registers else 0
-        if any(r.bits != held for r in registers) or held not in (32, 64):
+        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
+            _REGISTERS.check(registers, name, "registers", PtxError)
+        if streaming is not False and streaming is not True:
+            FLAG.check(streaming, name, "streaming", PtxError)
+        held = {TYPE_BITS[type] for type in {register.type for register in registers}}
+        if held not in ({32}, {64}):
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
-        if len(registers) * held != max(bits, 32) or (held == 32 and len(registers) != count):
+        if len(registers) * held.pop() != max(bits, 32):
             raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
-        type = f"u{bits}" if bits < 32 else registers[0].type
-        return f".v{len(registers)}.{type}" if len(registers) > 1 else f".{type}"
+        hint = ".L1::no_allocate" if streaming and address.space == "global" else ""
+        vector = f".v{len(registers)}" if len(registers) > 1 else ""
+        return f"{name}.{address.space}{hint}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
+    @checked(PtxError, buffer=_LOCAL)
     def fragment(self, buffer: Buffer) -> list[Register]:
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
         return self.bindings.fragment(self, buffer)
 
+    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=whole(1, 2**20))
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
         """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
         words = self.fragment(buffer)
@@ -145,6 +179,7 @@ class PtxBuilder(IndexEmitter):
         self.instr("bfe.u32", result, word, position, bits)
         return [result]
 
+    @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS, guard=_PREDICATE)
     def write_local(
         self,
         buffer: Buffer,
@@ -157,6 +192,8 @@ class PtxBuilder(IndexEmitter):
         """Put ``bits`` into a local buffer from an element on (where ``guard`` is true), leaving its neighbours as they are."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
+            if len(whole) != len(registers):
+                raise PtxError(f"{buffer.name}: {bits} bits are {len(whole)} registers, not {shown(registers)}")
             for word, register in zip(whole, registers, strict=True):
                 self.instr(f"mov.b{word.bits}", word, register, guard=guard)
             return
@@ -179,6 +216,7 @@ class PtxBuilder(IndexEmitter):
         """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
         self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
 
+    @checked(PtxError, mask=whole(0, 2**32 - 1))
     def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
         """``bar.warp.sync``: the lanes of a mask."""
         self.instr("bar.warp.sync", f"0x{mask:08x}")
@@ -188,10 +226,9 @@ class PtxBuilder(IndexEmitter):
         self.instr("barrier.cluster.arrive")
         self.instr("barrier.cluster.wait")
 
+    @checked(PtxError, space=one_of("shared::cta", "shared::cluster", "global", ""))
     def fence_proxy_async(self, space: str = "shared::cta") -> None:
         """Order generic accesses before those of the async proxy: bulk copies, tcgen05."""
-        if space not in ("shared::cta", "shared::cluster", "global", ""):
-            raise PtxError(f"fence.proxy.async takes shared::cta, shared::cluster, global or all, not {space!r}")
         self.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
 
     def fence_mbarrier_init(self) -> None:
@@ -207,10 +244,14 @@ class PtxBuilder(IndexEmitter):
 
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
-        access = access_of(source)
+        address, predicate, _ = parts_of(source)
+        if type(nbytes) is not int:
+            _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
+        if ignore is not None:
+            _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
-        self.instr(opcode, destination, access.address, nbytes, *ignored, guard=access.predicate)
+        self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
 
     def cp_async_commit(self) -> None:
         """Close a group of the thread's ``cp.async``."""
@@ -226,6 +267,7 @@ class PtxBuilder(IndexEmitter):
         """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1); then a fence and a barrier."""
         self.instr("mbarrier.init.shared.b64", barrier, count)
 
+    @checked(PtxError, barrier=_ADDRESS)
     def mbarrier_arrive(self, barrier: Address) -> None:
         """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
         if barrier.space == "shared::cluster":
@@ -237,6 +279,7 @@ class PtxBuilder(IndexEmitter):
         """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
         self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
 
+    @checked(PtxError, barrier=_ADDRESS, parity=INT, cluster=FLAG)
     def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
 
@@ -249,13 +292,16 @@ class PtxBuilder(IndexEmitter):
         self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
         self.instr("bra", label, guard=done, unless=True)
 
+    @checked(PtxError, address=_ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:
         """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 
         The register alone is mapped: ask for an address with ``whole=True`` where its offset can be negative.
         """
         if address.space != "shared":
-            raise PtxError(f"mapa maps a shared address, not one in {address.space}")
+            raise PtxError(f"mapa maps a shared address, not {address} in {address.space}")
+        if type(rank) is int and not 0 <= rank < 16:
+            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {rank}")
         block = self.blocks[-1]
 
         def compute() -> Register:
@@ -273,9 +319,6 @@ class PtxBuilder(IndexEmitter):
         self.instr(operation, destination, source, nbytes, barrier)
 
 
-def _hint(address: Address, streaming: bool) -> str:
-    return ".L1::no_allocate" if streaming and address.space == "global" else ""
-
-
-def _braced(registers: Sequence[Register]) -> Register | Vector:
-    return registers[0] if len(registers) == 1 else Vector("{" + ", ".join(map(str, registers)) + "}")
+def _braced(registers: Sequence[Register]) -> Register | Written:
+    names = [register.name for register in registers]
+    return registers[0] if len(names) == 1 else Written(f"{{{', '.join(names)}}}")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from typing import ParamSpec
 
-from ..errors import PtxError, did_you_mean
+from ..errors import TEXT, PtxError, did_you_mean, shown, whole
 from ..target import Target
 from .instructions import Needs, check_target, instruction_of, merge
-from .operands import STEM, TYPE_BITS, Register
+from .operands import STEM, TYPE_BITS, Address, Register, register_of
 
+P = ParamSpec("P")
+_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
+
+MOST_REGISTERS = 1 << 16
+"""Virtual registers that are made together."""
+_COUNT = whole(0, MOST_REGISTERS)
 
 
 class Block:
@@ -32,14 +41,16 @@ class Block:
         self.settled: int | None = None
         self.head: list[Line] = []
         self.body: list[Line] = []
-        self._known: dict[tuple[Hashable, ...], tuple[Register, object]] = {}
+        self._known: dict[tuple[Hashable, ...], Register] = {}
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
-        """The register of a key (its kind first), made at the first call; ``keep`` lives as long as the entry."""
+    def once(
+        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
+    ) -> Register:
+        """The register of a key (its kind first), made of the arguments at the first call."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = make(), keep
-        return found[0]
+            found = self._known[key] = make(*args, **keywords)
+        return found
 
     def settle(self) -> None:
         """Let the body so far belong to the head, so that what is computed next comes after it."""
@@ -50,8 +61,7 @@ class Block:
 
     def known(self, key: tuple[Hashable, ...]) -> Register | None:
         """The register of a key, if it was made here."""
-        found = self._known.get(key)
-        return None if found is None else found[0]
+        return self._known.get(key)
 
 
 class Sunk(Block):
@@ -61,9 +71,11 @@ class Sunk(Block):
         self.depth, self.head, self.body = outer.depth, own.head, own.body
         self._outer, self._own = outer, own
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Register], keep: object = None) -> Register:
+    def once(
+        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
+    ) -> Register:
         """The register that the outer block has, else one of the inner block's own."""
-        return self.known(key) or self._own.once(key, make, keep)
+        return self.known(key) or self._own.once(key, make, *args, **keywords)
 
     def known(self, key: tuple[Hashable, ...]) -> Register | None:
         """The register of a key, if it was made in either."""
@@ -76,7 +88,6 @@ class Emitter:
     Attributes:
         target: the architecture; an instruction that it lacks is refused.
         mark: what the names of registers begin with.
-        needs: what the instructions so far need together.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
         recent: the lines since this was last cleared, in the order in which they were written.
@@ -86,23 +97,29 @@ class Emitter:
     def __init__(self, target: Target, mark: str = "%") -> None:
         self.target = target
         self.mark = mark
-        self.needs = Needs()
         self.blocks = [Block(0)]
         self.statement = 0
         self.recent: list[str] = []
         self.loose = False
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._allowed: set[str] = set()
+        self._allowed: dict[str, Needs] = {}
+
+    @property
+    def needs(self) -> Needs:
+        """What the instructions so far need together."""
+        return reduce(merge, set(self._allowed.values()), Needs())
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
-        if type not in TYPE_BITS:
+        if type.__class__ is not str or type not in TYPE_BITS:
             known = ", ".join(TYPE_BITS)
-            raise PtxError(f"register type {type!r} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}")
+            raise PtxError(
+                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
+            )
         number = self.register_counts.get(type, 0)
         self.register_counts[type] = number + 1
-        return Register(type, number, self.mark)
+        return register_of(type, f"{self.mark}{STEM[type]}{number}")
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
@@ -115,6 +132,8 @@ class Emitter:
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
+        if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
+            _COUNT.check(count, "regs", "count", PtxError)
         return [self.reg(type) for _ in range(count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
@@ -131,21 +150,32 @@ class Emitter:
             PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
         """
         prefix = ""
+        if unless is not False and unless is not True:
+            raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
         if guard is not None:
             if not isinstance(guard, Register) or guard.type != "pred":
-                raise PtxError(f"{opcode}: the guard {guard} is not a predicate register")
+                raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
         found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
         self._require(opcode if not _ignores_source(opcode, operands) else f"{opcode}, %p0")
-        if not self.loose:
-            self.loose = any(type(operand) is str for operand in operands)
+        self.loose = self.loose or str in map(type, operands)
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
-        special = isinstance(operands[0], str) and operands[0].startswith("%")  # %cluster_ctarank needs more than mov
+        if not isinstance(block, Block):
+            raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
+        if type(result) is not Register:
+            raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
+        if type(opcode) is not str:
+            _text(opcode, "opcode")
+        special = (
+            operands and type(operands[0]) is str and operands[0].startswith("%")
+        )  # %cluster_ctarank: more than mov
         self._require(f"{opcode} {operands[0]}" if special else opcode)
         self.place_text(f"\t{opcode} {result}, {_listed(operands)};", block.head)
         return result
@@ -153,14 +183,13 @@ class Emitter:
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does; it is looked up once."""
         if instruction not in self._allowed:
-            needs = instruction_of(instruction).needs
+            needs = instruction_of(_text(instruction, "opcode")).needs
             check_target(instruction, needs, self.target)
-            self._allowed.add(instruction)
-            self.needs = merge(self.needs, needs)
+            self._allowed[instruction] = needs
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for line in text.strip().splitlines():
+        for line in _text(text, "text").strip().splitlines():
             for statement in line.split("//")[0].split(";"):
                 instruction = statement.strip().strip("{} \t")
                 if instruction.startswith("@"):
@@ -172,11 +201,16 @@ class Emitter:
 
     def place_text(self, line: str, lines: list[Line] | None = None) -> None:
         """A line at the current place, or at the end of some lines."""
+        if type(line) is not str or not line.isascii():
+            _text(line, "line")
+        if lines is not None and type(lines) is not list:
+            raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
         self.recent.append(line)
 
     def place_first(self, line: str) -> None:
         """A line before everything that the kernel does."""
+        _text(line, "line")
         root = self.blocks[0]
         at = len(root.head) if root.settled is None else root.settled
         root.head.insert(at, (line, self.statement))
@@ -186,17 +220,22 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        self.place_text("\t// " + text.replace("\n", " "))
+        if type(text) is not str:
+            TEXT.check(text, "comment", "text", PtxError)
+        words = " ".join(text.split())
+        self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 
-    def new_label(self, stem: str) -> str:
+    def new_label(self, stem: str) -> Written:
         """A label that is not in use yet."""
+        if not _LABEL.fullmatch(_text(stem, "stem")):
+            raise PtxError(f"new_label: stem {shown(stem)} is not made of letters, digits and underscores")
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
-        return f"${stem}_{number}"
+        return Written(f"${stem}_{number}")
 
     def place(self, label: str) -> None:
         """The label at the current place."""
-        self.place_text(f"{label}:")
+        self.place_text(f"{_text(label, 'label')}:")
 
     @contextmanager
     def block(self) -> Iterator[Block]:
@@ -210,6 +249,8 @@ class Emitter:
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
         """Instructions for the threads whose predicate is true."""
+        if not isinstance(predicate, Register) or predicate.type != "pred":
+            raise PtxError(f"if_: the predicate {shown(predicate)} is not a predicate register")
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -217,10 +258,13 @@ class Emitter:
         self.place(end)
 
 
-class Vector(str):
-    """Registers in braces, as one operand."""
+class Written(str):
+    """An operand that is text of our own making: registers in braces, a label."""
 
     __slots__ = ()
+
+
+_WRITTEN = {Register, Address, Written}
 
 
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
@@ -232,4 +276,30 @@ def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
 
 
 def _listed(operands: Sequence[object]) -> str:
-    return ", ".join(map(str, operands))
+    return ", ".join([str(each) if type(each) in _WRITTEN else _operand(each) for each in operands])
+
+
+def _operand(operand: object) -> str:
+    """A number or text among the operands.
+
+    Raises:
+        PtxError: neither, nor a register or an address.
+    """
+    if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
+        return str(operand)  # a plugin's own int may print itself as 0x...
+    if isinstance(operand, str) and operand and operand.isascii():
+        return operand
+    raise PtxError(
+        f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"
+    )
+
+
+def _text(text: object, what: str) -> str:
+    """Text that may stand in PTX.
+
+    Raises:
+        PtxError: it is no text, empty, or not ASCII (PTX ISA 4.1).
+    """
+    if not isinstance(text, str) or not text or not text.isascii():
+        raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
+    return text

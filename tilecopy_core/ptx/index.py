@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import overload
 
-from ..errors import PtxError
+from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
 from ..expr import (
+    CONDITION,
+    INT,
     Atom,
     Condition,
     Expr,
@@ -25,6 +27,7 @@ from ..expr import (
     divisor_of,
     fits,
     key_of,
+    made_of,
     mul,
     of_atom,
     possible_bits,
@@ -41,12 +44,16 @@ from ..target import Target
 from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
-from .operands import Address, Register
+from .operands import Address, Register, address_of
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
 IMMEDIATE_REACH_BYTES = 2**23
 """Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
+
+_DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
+_PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
+_WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(Emitter):
@@ -72,6 +79,10 @@ class IndexEmitter(Emitter):
 
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
+        if not isinstance(found, Symbol):
+            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
+        if not isinstance(register, Register) or register.bits not in (32, 64):
+            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
@@ -108,13 +119,21 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
+        if type(value) is not int and not isinstance(value, Expr):
+            INT.check(value, "value", "value", PtxError)
+        if type(bits) is not int or bits not in (32, 64):
+            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"{value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones for the "
-                "scalars in it (upper=, lower=)"
+                f"the value {value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones "
+                "for the scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), lambda: self._sum(block, value, bits, None))
+        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
+
+    def operand(self, value: Int, bits: int = 32) -> Register | int:
+        """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
+        return value if type(value) is int else self.value(value, bits)
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
         """``total + value`` in a block's head, modulo ``2**bits``."""
@@ -217,10 +236,18 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
         """
+        if type(buffer) is not Buffer:
+            raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
+        if type(offset_elems) is not int and not isinstance(offset_elems, Expr):
+            INT.check(offset_elems, "address", "offset_elems", PtxError)
+        if swizzle is not None and type(swizzle) is not Swizzle:
+            raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
+        if whole is not False and whole is not True:
+            FLAG.check(whole, "address", "whole", PtxError)
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):
-            raise PtxError(f"{buffer.name} is in {buffer.space} memory, which has no addresses")
+            raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
             offset = offset + buffer.elem_offset
@@ -232,27 +259,26 @@ class IndexEmitter(Emitter):
             if parts not in self._swizzled:
                 self._swizzled[parts] = SwizzledTerms(*parts)
             offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
-        place = offset * size
+        place = mul(offset, size)
         const, terms = constant_of(place), terms_of(place)
-        lower, _ = bounds_of(sum_of(0, terms))
-        outside = whole and (lower is None or lower < 0 or const < 0)
-        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES and not outside else 0
-        varying = sum_of(const - immediate, terms)
-        if buffer.space == "global":
-            start, span_bytes = self.bindings.pointer(self, buffer), _span_bytes(buffer)
-        else:
-            start, span_bytes = self.bindings.shared_base(self, buffer), None
-        return Address(buffer.space, self._base(start, varying, immediate, span_bytes), immediate, align)
+        if not -(2**62) < const < 2**62:
+            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
+        immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
+        if whole:
+            lower, _ = bounds_of(sum_of(0, terms))
+            immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
+        base = self._base(buffer, sum_of(const - immediate, terms), immediate)
+        return address_of(buffer.space, base, immediate, align)
 
-    def _base(self, start: Register, varying: Int, immediate: int, span_bytes: int | None) -> Register:
+    def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
 
         Args:
-            start: a 32-bit shared address or a 64-bit global pointer.
+            buffer: its start is a 32-bit shared address or a 64-bit global pointer.
             varying: bytes to add.
             immediate: what the instruction adds beyond that.
-            span_bytes: bytes of the global array, where they are known.
         """
+        start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
             uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
@@ -260,39 +286,31 @@ class IndexEmitter(Emitter):
         total = start
         done: tuple[Term, ...] = ()
         for depth, uniform in sorted(parts):
-            block, part = self._at(depth), Expr(0, tuple(parts[depth, uniform]))
-            done = (*done, *part.terms)
-            rest = varying - part + immediate
-            before = total
-            total = block.once(
-                ("base", start, done),
-                lambda block=block, before=before, part=part, rest=rest: self._plus(
-                    block, before, part, rest, span_bytes
-                ),  # type: ignore[misc]
-            )
-        const, summed = constant_of(varying), total
+            block, part = self._at(depth), parts[depth, uniform]
+            done = (*done, *part)
+            total = block.once(("base", start, done), self._plus, block, total, part, varying + immediate, buffer)
+        const = constant_of(varying)
         if const:
             block = self._home(symbols_of(varying))
-            total = block.once(
-                ("base", start, key_of(varying)),
-                lambda: self.pure(block, f"add.s{start.bits}", self.reg(f"b{start.bits}"), summed, const),
-            )
+            total = block.once(("base", start, key_of(varying)), self._sum, block, const, start.bits, total)
         return total
 
-    def _plus(self, block: Block, start: Register, part: Expr, rest: Int, span_bytes: int | None) -> Register:
-        """``start + part`` bytes, where ``part + rest`` is inside the array.
+    def _plus(self, block: Block, start: Register, terms: list[Term], place: Int, buffer: Buffer) -> Register:
+        """``start`` and some terms of ``place``, which is inside the buffer.
 
-        A part that is proved to be below ``2**31`` common factors is a 32-bit index times that factor.
+        Terms that are proved to be below ``2**31`` common factors are a 32-bit index times that factor.
         """
+        part = made_of(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
+        rest = add(place, mul(part, -1))
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        least, (lower, _) = bounds_of(rest)[0], part.bounds
+        least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
             most = span_bytes - min(least, 0)
             if most // factor < 2**31:
-                index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("value", key_of(index), 32), lambda: self._sum(block, index, 32, None))
+                index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+                narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
                 product = block.once(
                     ("wide", key_of(index), factor),
                     lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
@@ -302,6 +320,7 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
+    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -319,12 +338,15 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = condition.left, condition.right
+        if not INT.fits(left) or not INT.fits(right):
+            raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
-        against = right if isinstance(right, int) else self.value(right, bits)
+        against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
+    @checked(PtxError, place=INT, size=INT, ends=TWO_FLAGS)
     def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
@@ -346,8 +368,9 @@ class IndexEmitter(Emitter):
             (high,) = [bound for _, op, bound in halves if op == "le"] or [-1]
             if low == 0 <= high < 2**31 and fits(halves[0][0], 32):
                 return self._against(halves[0][0], "le.u32", high)
+        bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
         return self.all_of(
-            [self._against(form, f"{op}.s{32 if _both_fit(form, bound) else 64}", bound) for form, op, bound in halves]
+            [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
         )
 
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
@@ -357,6 +380,7 @@ class IndexEmitter(Emitter):
             lambda: self.pure(block, f"setp.{comparison}", self.reg("pred"), self.value(form, bits), bound),
         )
 
+    @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
         if any(predicate is False for predicate in predicates):
@@ -366,11 +390,11 @@ class IndexEmitter(Emitter):
             return True
         block, total = self.blocks[-1], found[0]
         for more in found[1:]:
-            total = block.once(
-                ("both", total, more),
-                lambda total=total, more=more: self.pure(block, "and.pred", self.reg("pred"), total, more),  # type: ignore[misc]
-            )
+            total = block.once(("both", total, more), self._and, block, total, more)
         return total
+
+    def _and(self, block: Block, left: Register, right: Register) -> Register:
+        return self.pure(block, "and.pred", self.reg("pred"), left, right)
 
     @overload
     def opposite(self, predicate: Register) -> Register: ...
@@ -378,6 +402,7 @@ class IndexEmitter(Emitter):
     @overload
     def opposite(self, predicate: bool) -> bool: ...
 
+    @checked(PtxError, predicate=_PREDICATE)
     def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
@@ -385,6 +410,7 @@ class IndexEmitter(Emitter):
         block = self.blocks[-1]
         return block.once(("not", predicate), lambda: self.pure(block, "not.pred", self.reg("pred"), predicate))
 
+    @checked(PtxError, predicate=_DECIDED, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
@@ -416,17 +442,20 @@ class IndexEmitter(Emitter):
         self.place(end)
 
     @contextmanager
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
     def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
+        if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
+            raise PtxError(f"loop: count {count} from start {start} is past 64 bits")
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
-        self.instr(f"mov.b{bits}", counter, self.value(start, bits) if isinstance(start, Expr) else start)
+        self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")
         may_be_empty = (bounds_of(count)[0] or 0) < 1
         if may_be_empty:
             done = self.reg("pred")
-            self.instr(f"setp.ge.s{bits}", done, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+            self.instr(f"setp.ge.s{bits}", done, counter, self.operand(stop, bits))
             self.instr("bra", end, guard=done)
         self.place(head)
         with self.block():
@@ -434,7 +463,7 @@ class IndexEmitter(Emitter):
             yield
         self.instr(f"add.s{bits}", counter, counter, 1)
         again = self.reg("pred")
-        self.instr(f"setp.lt.s{bits}", again, counter, self.value(stop, bits) if isinstance(stop, Expr) else stop)
+        self.instr(f"setp.lt.s{bits}", again, counter, self.operand(stop, bits))
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
@@ -449,13 +478,9 @@ def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
         return False
     factor = gcd(*(coefficient for _, coefficient in value.terms))
     sign = 1 if value.terms[0][1] > 0 else -1
-    form = Expr(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
+    form = made_of(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
     most = value.const // factor
     return (form, "ge", -most) if sign > 0 else (form, "le", most)
-
-
-def _both_fit(form: Expr, bound: int) -> bool:
-    return fits(form, 32) and fits(bound, 32)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:

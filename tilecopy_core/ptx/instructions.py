@@ -13,7 +13,7 @@ from functools import cache
 
 import attrs
 
-from ..errors import PtxError, TargetError
+from ..errors import PtxError, TargetError, shown
 from ..target import Target, Version, target_of
 from .operands import Address, Register
 
@@ -53,12 +53,12 @@ class Number:
             return (
                 None
                 if whole and value in self.one_of
-                else f"{self.what} is one of {_either(self.one_of)}, not {value!r}"
+                else f"{self.what} is one of {_either(self.one_of)}, not {shown(value)}"
             )
         if whole and self.low <= value <= self.high and value % self.multiple_of == 0:  # type: ignore[operator]
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
-        return f"{self.what} is {self.low} to {self.high}{step}, not {value!r}"
+        return f"{self.what} is {self.low} to {self.high}{step}, not {shown(value)}"
 
 
 @attrs.frozen
@@ -72,10 +72,10 @@ class Place:
     def why_not(self, value: object, size: int) -> str | None:
         """Why a value cannot stand here, or None."""
         if not isinstance(value, Address):
-            return f"{self.what} is an address, not {value!r}"
+            return f"{self.what} is an address, not {shown(value)}"
         if value.space not in self.spaces:
-            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space}"
-        needed = self.align_bytes or size
+            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
+        needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
             return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"
         return None
@@ -114,6 +114,14 @@ _TX = Number("the byte count of one mbarrier phase", 1, MBARRIER_TX_LIMIT)
 
 _SM80, _SM90 = Needs(80, (7, 0)), Needs(90, (8, 0))
 _TCGEN05 = Needs(100, (8, 6), specific=True)
+
+_PLAIN = """
+    abs activemask add addc and atom bar bfe bfi bfind bfrev bra brev brkpt call clz cnot copysign cos cvt cvta div
+    dp2a dp4a ex2 exit fence fma fns isspacep ld ldu lg2 lop3 mad mad24 madc max membar min mov mul mul24 nanosleep
+    neg not or pmevent popc prefetch prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st
+    sub subc testp trap vote xor
+"""
+"""Opcodes that every target has, with operands that are not checked."""
 
 TABLE: dict[str, Instruction] = {
     "bar.sync": Instruction(
@@ -173,85 +181,7 @@ TABLE: dict[str, Instruction] = {
     "tcgen05.dealloc": Instruction(_TCGEN05, (None, _COLUMNS)),
     "tcgen05.commit": Instruction(_TCGEN05, (_BARRIER,)),
     "wgmma": Instruction(Needs(90, (8, 0), specific=True)),
-    **{
-        opcode: Instruction()
-        for opcode in [
-            "abs",
-            "add",
-            "addc",
-            "and",
-            "atom",
-            "bar",
-            "bfe",
-            "bfi",
-            "bfind",
-            "bfrev",
-            "bra",
-            "brev",
-            "brkpt",
-            "call",
-            "clz",
-            "cnot",
-            "cos",
-            "cvta",
-            "div",
-            "dp2a",
-            "dp4a",
-            "ex2",
-            "exit",
-            "fma",
-            "isspacep",
-            "ld",
-            "ldu",
-            "lg2",
-            "lop3",
-            "mad",
-            "mad24",
-            "madc",
-            "max",
-            "membar",
-            "min",
-            "mov",
-            "mul",
-            "mul24",
-            "neg",
-            "not",
-            "or",
-            "pmevent",
-            "popc",
-            "prefetch",
-            "prmt",
-            "rcp",
-            "red",
-            "rem",
-            "ret",
-            "rsqrt",
-            "sad",
-            "selp",
-            "set",
-            "setp",
-            "shf",
-            "shfl",
-            "shl",
-            "shr",
-            "sin",
-            "slct",
-            "sqrt",
-            "st",
-            "sub",
-            "subc",
-            "trap",
-            "vote",
-            "xor",
-            "copysign",
-        ]
-    },
-    "activemask": Instruction(),
-    "cvt": Instruction(),
-    "fence": Instruction(),
-    "nanosleep": Instruction(),
-    "testp": Instruction(),
-    "fns": Instruction(),
+    **dict.fromkeys(_PLAIN.split(), Instruction()),
 }
 """Opcode prefix -> what it needs and takes. An opcode with no entry is unknown: it needs the requested target."""
 

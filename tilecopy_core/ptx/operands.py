@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from math import gcd
+
 import attrs
 
-from ..errors import PtxError
+from ..errors import PtxError, many, one_of, shown, whole
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -13,19 +16,25 @@ STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "f
 """Register types and what names of theirs have between mark and number."""
 
 
-@attrs.frozen(repr=False)
-class Register:
-    """A virtual register.
+_TYPE = one_of(*TYPE_BITS)
+_NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
+_ALIGN = whole(1, 2**62)
+_IMMEDIATE = whole(-(2**31), 2**31 - 1)
+_SPACES = ("global", "shared", "shared::cluster", "param")
 
-    Attributes:
-        type: a key of :data:`TYPE_BITS`.
-        number: counted for each type.
-        mark: what the name begins with.
-    """
+
+@attrs.frozen(eq=False, repr=False)
+class Register:
+    """A virtual register: one object for each."""
 
     type: str
-    number: int
-    mark: str = "%"
+    name: str
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.type) is not str or self.type not in TYPE_BITS:
+            _TYPE.check(self.type, "Register", "type", PtxError)
+        if type(self.name) is not str or not _NAME.fullmatch(self.name):
+            raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
 
     @property
     def bits(self) -> int:
@@ -33,9 +42,21 @@ class Register:
         return TYPE_BITS[self.type]
 
     def __str__(self) -> str:
-        return f"{self.mark}{STEM[self.type]}{self.number}"
+        return self.name
 
     __repr__ = __str__
+
+
+_new = object.__new__
+_set_type, _set_name = (Register.__dict__[name].__set__ for name in ("type", "name"))
+
+
+def register_of(type: str, name: str) -> Register:
+    """As Register(type, name), of parts that are known to be good: a copy makes a hundred."""
+    made = _new(Register)
+    _set_type(made, type)
+    _set_name(made, name)
+    return made
 
 
 @attrs.frozen(repr=False)
@@ -55,17 +76,46 @@ class Address:
     align_bytes: int = 1
 
     def __attrs_post_init__(self) -> None:
-        if not -(2**31) <= self.offset_bytes < 2**31:
-            raise PtxError(f"the immediate {self.offset_bytes} of an address does not fit 32 bits")
+        if type(self.space) is not str or self.space not in _SPACES:
+            one_of(*_SPACES).check(self.space, "Address", "space", PtxError)
+        if type(self.base) is not Register and (type(self.base) is not str or not self.base.isascii() or not self.base):
+            raise PtxError(f"Address: base is a register or the name of a variable, not {shown(self.base)}")
+        if type(self.offset_bytes) is not int or not -(2**31) <= self.offset_bytes < 2**31:
+            raise PtxError(
+                f"Address: offset_bytes, the immediate {shown(self.offset_bytes)} of an address, does not fit 32 bits"
+            )
+        if type(self.align_bytes) is not int or self.align_bytes < 1:
+            _ALIGN.check(self.align_bytes, "Address", "align_bytes", PtxError)
 
     def __str__(self) -> str:
         return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
 
+    __repr__ = __str__
+
     def __add__(self, offset_bytes: int) -> Address:
-        align = self.align_bytes
-        while align > 1 and offset_bytes % align:
-            align //= 2
-        return Address(self.space, self.base, self.offset_bytes + offset_bytes, align)
+        reach = offset_bytes + self.offset_bytes if type(offset_bytes) is int else 2**31
+        if not -(2**31) <= reach < 2**31:
+            _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
+            return Address(self.space, self.base, reach, 1)  # which refuses it
+        return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+
+
+_set_space, _set_base, _set_offset, _set_align = (
+    Address.__dict__[name].__set__ for name in ("space", "base", "offset_bytes", "align_bytes")
+)
+
+
+def address_of(space: str, base: Register | str, offset_bytes: int, align_bytes: int) -> Address:
+    """As Address(...), of parts that are known to be good."""
+    made = _new(Address)
+    _set_space(made, space)
+    _set_base(made, base)
+    _set_offset(made, offset_bytes)
+    _set_align(made, align_bytes)
+    return made
+
+
+_FILL = many(whole(0, 2**32 - 1))
 
 
 @attrs.frozen
@@ -82,7 +132,34 @@ class Access:
     predicate: Register | None = None
     fill: int | tuple[int, ...] | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.address) is not Address:
+            raise PtxError(f"Access: address is an Address, not {shown(self.address)}")
+        if self.predicate is not None and (type(self.predicate) is not Register or self.predicate.type != "pred"):
+            raise PtxError(f"Access: predicate is a predicate register, or None, not {shown(self.predicate)}")
+        if self.fill is not None:
+            _FILL.check(self.fill if isinstance(self.fill, tuple) else (self.fill,), "Access", "fill", PtxError)
 
-def access_of(place: Access | Address) -> Access:
-    """An address as an access by all threads."""
-    return place if isinstance(place, Access) else Access(place)
+
+def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
+    """The access by the threads of a mask that is not False; True stands for all of them."""
+    if mask is True and type(address) is Address:
+        return address
+    if type(mask) is not Register or mask.type != "pred" or type(address) is not Address:
+        raise PtxError(
+            f"masked: mask is True or a predicate register and address an Address, not {shown(mask)} and {shown(address)}"
+        )
+    return Access(address, mask, fill)
+
+
+def parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
+    """Address, predicate and fill of an access; an address is one by all threads.
+
+    Raises:
+        PtxError: it is neither.
+    """
+    if type(place) is Address:
+        return place, None, None
+    if type(place) is not Access:
+        raise PtxError(f"an access is at an Address (or is an Access), not {shown(place)}")
+    return place.address, place.predicate, place.fill

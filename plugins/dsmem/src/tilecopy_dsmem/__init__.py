@@ -125,8 +125,8 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     src, dst = Walk(ptx, rounds.src, rounds, 0), Walk(ptx, rounds.dst, rounds, 0, whole=True)
     for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
-            remote = ptx.mapa(dst.access(turn).address, rank)
-            ptx.bulk_copy_to_cluster(remote, src.access(turn).address, partition.chunk_bytes, barrier)
+            remote = ptx.mapa(dst.address(turn), rank)
+            ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)
 
 
 def _typed() -> VariantPlugin:

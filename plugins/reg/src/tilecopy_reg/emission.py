@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import Access, Address, CopyRequest, Outside, PtxBuilder, Register, choose
+from tilecopy_core.plugin import Address, CopyRequest, Outside, PtxBuilder, Register, choose, masked
 
 from .partition import FragmentPartition
 
@@ -38,21 +38,17 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
         )
         address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
         if request.src.buffer.space != "local":
-            _load(ptx, partition, register, Access(address), mask, request.outside)
+            _load(ptx, partition, register, address, mask, request.outside)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
-            ptx.store(_by(address, mask), partition.vec_bits, values)
-
-
-def _by(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access:
-    return Access(address, mask, fill) if isinstance(mask, Register) else Access(address)
+            ptx.store(masked(address, mask), partition.vec_bits, values)
 
 
 def _load(
     ptx: PtxBuilder,
     partition: FragmentPartition,
     register: int,
-    access: Access,
+    address: Address,
     mask: Register | bool,
     outside: Outside | None,
 ) -> None:
@@ -66,7 +62,7 @@ def _load(
         elif fill is not None:
             ptx.write_local(fragment, register, bits, ptx.constant(fill, bits))
         return
-    loaded = ptx.load(_by(access.address, mask, fill), bits, whole)
+    loaded = ptx.load(masked(address, mask, fill), bits, whole)
     if whole is None:
         kept = mask if isinstance(mask, Register) and fill is None else None
         ptx.write_local(fragment, register, bits, loaded, guard=kept)
