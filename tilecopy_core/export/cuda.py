@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import RequestError
-from ..expr import Expr, Int
+from ..errors import LayoutError, RequestError
+from ..expr import Int
 from ..memory import Buffer, Region
 from ..target import Target
 from ..version import __version__
@@ -140,15 +140,18 @@ def _told(argument: Argument) -> str:
         kept = "" if argument.written else ", read only"
         return f"{what}, {argument.words} words of 32 bits a thread{kept}"
     start = "its first byte" if buffer.space == "global" else "shared address of its first byte"
-    size = "" if isinstance(_size(buffer), Expr) else f", {_size(buffer)} bytes"
-    return f"{what}, {start}, a multiple of {buffer.align_bytes}{size}"
+    size = _size_bytes(buffer)
+    size_text = "" if size is None else f", {size} bytes"
+    return f"{what}, {start}, a multiple of {buffer.align_bytes}{size_text}"
 
 
-def _size(buffer: Buffer) -> Int:
+def _size_bytes(buffer: Buffer) -> int | None:
+    """Bytes that a buffer's memory spans, or None where they are known at launch only."""
     try:
-        return buffer.memory.span_bytes
-    except Exception:  # known at launch only
-        return Expr(0, ())
+        span = buffer.memory.span_bytes
+    except LayoutError:
+        return None
+    return span if isinstance(span, int) else None
 
 
 def _range(number: Number) -> str:
