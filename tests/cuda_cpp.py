@@ -26,11 +26,11 @@ def compiled(source: str, arch: str = "compute_90", *defines: str, kind: str = "
     options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", *(f"-D{each}".encode() for each in defines)]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = bytes(size)  # written in place: of one byte it is Python's own b"\0", which stays what it is
     nvrtc.nvrtcGetProgramLog(program, log)
     assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode() + source
     _, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
-    made = b" " * size
+    made = bytes(size)
     getattr(nvrtc, f"nvrtcGet{kind}")(program, made)
     nvrtc.nvrtcDestroyProgram(program)
     return made.rstrip(b"\0 ").decode() if kind == "PTX" else made

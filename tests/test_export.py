@@ -180,6 +180,23 @@ def test_names_that_cpp_does_not_take_are_changed_for_buffers_and_refused_for_fu
             plan.cuda(name)
 
 
+def test_names_of_symbols_end_no_comment_and_no_string() -> None:
+    a, tile = tile_of()
+    start = tc.symbol('x"); #error\n#error \\', upper=31)
+    text = tc.plan(tile[:, :], a[start * 8 : start * 8 + 128, :], scope=tc.cta(128), target="sm_80").cuda("load")
+    kernel = tc.cuda_header([text]) + 'extern "C" __global__ void k(const void* A) { load(0, A, 0); }'
+    assert ".entry k" in compiled(kernel, "compute_80", "TILECOPY_ASSERT")
+
+
+def test_sizes_that_are_known_at_launch_only_are_told_without_a_number() -> None:
+    m = tc.symbol("M", lower=1, upper=2**20)
+    a = tc.Buffer((m, 64), "float16", space="global", name="A")
+    _, tile = tile_of()
+    text = tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80", outside="zero").cuda("load")
+    assert "//   A: source, global float16[M, 64], its first byte, a multiple of 16\n" in text
+    assert "int32_t M" in signature(text)
+
+
 def test_an_architecture_without_the_instructions_leaves_a_name_to_be_resolved() -> None:
     a, tile = tile_of()
     text = tc.cuda_header(
@@ -222,7 +239,7 @@ def test_what_was_declared_is_asserted_under_the_macro(numbers: tuple[int, int],
     with pytest.raises(tc.HazardError) as caught:
         run_ptx(ptx, arguments, grid=1, block=128)
     assert caught.value.kind == "trap"
-    assert "printf" not in source or "vprintf" in compiled(source, "compute_80", "TILECOPY_ASSERT")
+    assert "vprintf" in compiled(source, "compute_80", "TILECOPY_ASSERT")  # by default the rule is printed
 
 
 # ------------------------------------------------------------------------------------------------------- refusals

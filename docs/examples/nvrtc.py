@@ -12,10 +12,10 @@ def compiled(text: str) -> str:
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
+        log = bytes(size)
         nvrtc.nvrtcGetProgramLog(program, log)
         raise RuntimeError(log.decode())
     _, size = nvrtc.nvrtcGetPTXSize(program)
-    ptx = b" " * size
+    ptx = bytes(size)
     nvrtc.nvrtcGetPTX(program, ptx)
     return ptx.rstrip(b"\0 ").decode()

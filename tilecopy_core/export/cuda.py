@@ -26,12 +26,12 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     target = function.target
     missing = f"tilecopy_{name}_needs_{target}"
     lines = [
-        *(f"// {line}".rstrip() for line in _comment(function)),
+        *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
         f'extern "C" __device__ void {missing}();',
         f"__device__ __forceinline__ void {name}({parameters})",
         "{",
         f"#ifdef {ASSERT}",
-        *(f'    tilecopy::demand({test}, "{name}: {what}");' for test, what in _demands(function)),
+        *(f'    tilecopy::demand({test}, "{name}: {_one_line(what)}");' for test, what in _demands(function)),
         "#endif",
         f"#if {_guard(target)}",
         "    asm volatile(",
@@ -45,6 +45,11 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Text that ends neither the comment nor the string that it stands in: names of symbols are whatever somebody wrote."""
+    return re.sub(r'[\x00-\x1f\x7f\\"]', "_", text)
 
 
 _TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
@@ -140,18 +145,14 @@ def _told(argument: Argument) -> str:
         kept = "" if argument.written else ", read only"
         return f"{what}, {argument.words} words of 32 bits a thread{kept}"
     start = "its first byte" if buffer.space == "global" else "shared address of its first byte"
-    size = _size_bytes(buffer)
-    size_text = "" if size is None else f", {size} bytes"
-    return f"{what}, {start}, a multiple of {buffer.align_bytes}{size_text}"
+    return f"{what}, {start}, a multiple of {buffer.align_bytes}{_size(buffer)}"
 
 
-def _size_bytes(buffer: Buffer) -> int | None:
-    """Bytes that a buffer's memory spans, or None where they are known at launch only."""
+def _size(buffer: Buffer) -> str:
     try:
-        span = buffer.memory.span_bytes
-    except LayoutError:
-        return None
-    return span if isinstance(span, int) else None
+        return f", {buffer.memory.span_bytes} bytes"
+    except LayoutError:  # known at launch only
+        return ""
 
 
 def _range(number: Number) -> str:

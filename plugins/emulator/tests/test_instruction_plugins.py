@@ -159,11 +159,12 @@ def test_a_package_that_does_not_load_is_named(tmp_path, packages, part):
     assert part in done.stdout
 
 
-def test_the_bulk_engine_is_the_first_user():
+def test_the_bulk_engine_and_matrix_products_come_as_a_third_partys_instructions_do():
     from importlib.metadata import entry_points
 
-    from tilecopy_emulator import bulk, instructions
+    from tilecopy_emulator import bulk, instructions, mma
 
-    (point,) = [point for point in entry_points(group=instructions.GROUP) if point.dist.name == "tilecopy-emulator"]
-    assert point.load() is bulk
+    points = [point for point in entry_points(group=instructions.GROUP) if point.dist.name == "tilecopy-emulator"]
+    assert {point.name: point.load() for point in points} == {"bulk": bulk, "mma": mma}
     assert instructions.handlers()["cp.async.bulk"] is bulk.INSTRUCTIONS["cp.async.bulk"]
+    assert instructions.handlers()["mma"] is mma.INSTRUCTIONS["mma"]
