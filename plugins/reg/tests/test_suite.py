@@ -1,0 +1,9 @@
+"""reg holds what tilecopy-testkit demands of every variant."""
+
+from __future__ import annotations
+
+from tilecopy_testkit import VariantSuite
+
+
+class TestReg(VariantSuite):
+    plugin = "reg"
