@@ -131,7 +131,10 @@ def alone(session: nox.Session, variant: str) -> None:
     """One plugin's tests with the core, the emulator and that variant installed, and no other."""
     folder = wheels(session)
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
-    package = f"tilecopy-{variant.replace('_', '-')}"
+    project = tomllib.loads((PLUGINS[variant] / "pyproject.toml").read_text())["project"]
+    extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
+    package = f"tilecopy-{variant.replace('_', '-')}{extras}"
+    group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
     session.install("--find-links", str(folder), package, "tilecopy-core[assemble,dtypes]", "tilecopy-emulator", *group)
     target = Path(session.create_tmp()).resolve() / "tests"
     session.run(

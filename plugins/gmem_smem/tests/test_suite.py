@@ -1,9 +1,7 @@
 """gmem_smem holds what tilecopy-testkit demands of every variant."""
 
-from __future__ import annotations
-
 from tilecopy_testkit import VariantSuite
 
 
-class TestGmem_smem(VariantSuite):
+class TestGmemSmem(VariantSuite):
     plugin = "gmem_smem"

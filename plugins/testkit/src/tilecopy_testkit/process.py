@@ -14,6 +14,7 @@ from typing import Any
 import tilecopy_core as tc
 
 from .description import Description
+from .kernels import OPTIONS
 from .rules import Meaningless, built, request_of
 from .subject import Subject, reference_of, referred
 from .watching import snapshot
@@ -50,13 +51,17 @@ def answers(subject: Subject, descriptions: Sequence[Description]) -> dict[str, 
 
 
 def answers_elsewhere(
-    subject: Subject, descriptions: Sequence[Description], hash_seed: int
-) -> dict[str, dict[str, str]] | None:
-    """The answers of another process with another hash seed, asked in reverse order; None where it cannot find the plugin."""
+    subject: Subject, descriptions: Sequence[Description], hash_seeds: Sequence[int]
+) -> list[dict[str, dict[str, str]]] | None:
+    """The answers of other processes with other hash seeds, asked in reverse order; None where they cannot find the plugin.
+
+    Raises:
+        PluginError: such a process fails.
+    """
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
-    own = {name: make for name, make in subject.surroundings.options.items() if name not in ("mbar", "remote_cta_id")}
+    own = {name: make for name, make in subject.surroundings.options.items() if name not in OPTIONS}
     try:
         options = pickle.dumps(own).hex()
     except Exception:
@@ -67,19 +72,22 @@ def answers_elsewhere(
         "options": options,
         "descriptions": [description.to_json() for description in reversed(descriptions)],
     }
-    found = subprocess.run(
-        [sys.executable, "-m", "tilecopy_testkit.process"],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
-    )
-    if found.returncode:
-        raise tc.PluginError(f"another process cannot ask {reference}: {found.stderr.strip().splitlines()[-1]}")
-    parsed: dict[str, dict[str, str]] = json.loads(found.stdout.splitlines()[-1])
-    return parsed
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tilecopy_testkit.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+        )
+        for hash_seed in hash_seeds
+    ]
+    told = [process.communicate(json.dumps(asked), timeout=120) for process in started]
+    for process, (_, errors) in zip(started, told, strict=True):
+        if process.returncode:
+            raise tc.PluginError(f"another process cannot ask {reference}: {errors.strip().splitlines()[-1]}")
+    return [json.loads(output.splitlines()[-1]) for output, _ in told]
 
 
 def main() -> None:

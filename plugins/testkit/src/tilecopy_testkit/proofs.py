@@ -139,10 +139,10 @@ def same_elsewhere(subject: Subject, count: int = 12) -> bool:
     """
     descriptions = [seeded(subject.ranges, f"elsewhere {number}") for number in range(count)]
     here = answers(subject, descriptions)
-    for hash_seed in (1, 2):
-        there = answers_elsewhere(subject, descriptions, hash_seed)
-        if there is None:
-            return False
+    found = answers_elsewhere(subject, descriptions, (1, 2))
+    if found is None:
+        return False
+    for there in found:
         for description in descriptions:
             own, other = here[description.key], there[description.key]
             for what in own.keys() | other.keys():

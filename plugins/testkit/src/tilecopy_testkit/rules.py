@@ -212,7 +212,7 @@ def _vector(
 ) -> list[tuple[int, int]]:
     flat = (turn * part.threads + thread) * part.vec
     for guard in part.guards:
-        if not 0 <= evaluate(guard.position(flat), environment) < evaluate(guard.size, environment):
+        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(guard.size, environment):
             return []
     sides = []
     for side in (part.dst, part.src):
@@ -258,6 +258,8 @@ def _judge_width(subject: Subject, description: Description, request: tc.CopyReq
     found = getattr(partition, "vec_bits", None)
     if not isinstance(found, int) or not subject.widths_bits or "tmem" in description.spaces:
         return
+    if getattr(partition, "guards", ()) or getattr(partition, "rest", None) is not None:
+        return  # the last vectors are left out or others: what the threads do not divide has no one width
     wanted = brute_force(description, request.scope.threads, subject.widths_bits)
     if wanted == found:
         return
@@ -411,8 +413,11 @@ _VECTOR = re.compile(r"\.v(\d)\b")
 _WIDTH = re.compile(r"\.[busf](8|16|32|64|128)\b")
 
 
-def _bytes_of(line: str, space: str) -> int | None:
-    """Bytes that one execution of a line writes into a space: 0 where it writes none, None where that is not known."""
+def _bytes_of(line: str, source: str, space: str) -> int | None:
+    """Bytes that one execution of a line moves into a space: 0 where it moves none, None where that is not known.
+
+    Registers are written by the loads from the source.
+    """
     words = line.split("//")[0].replace(";", "").split()
     words = words[1:] if words and words[0].startswith("@") else words
     if not words:
@@ -428,7 +433,7 @@ def _bytes_of(line: str, space: str) -> int | None:
         return int(size[1]) if size else None
     if opcode.startswith("tcgen05.cp"):
         return 32 * 16 * 4 if "32x128b.warpx4" in opcode else None
-    if opcode.startswith(f"st.{space}") or (space == "local" and opcode.startswith("ld.")):
+    if opcode.startswith(f"st.{space}") or (space == "local" and opcode.startswith(f"ld.{source}")):
         vector, width = _VECTOR.search(opcode), _WIDTH.findall(opcode)
         return int(width[-1]) // 8 * (int(vector[1]) if vector else 1) if width else None
     known = opcode.startswith(("st.", "ld.")) and opcode.split(".")[1] in ("global", "shared", "param")
@@ -442,7 +447,7 @@ def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, r
     total, worst = 0, (0, 0)
     lines = copy_lines(kernel, subject.name)
     for number, line in lines.items():
-        each = _bytes_of(line, description.dst.space)
+        each = _bytes_of(line, *description.spaces)
         if each is None:
             return
         written = each * report.lines.get(number, 0)
