@@ -444,6 +444,8 @@ def _bulk(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     counts = _variables(draw, 1, blocks=False) | {"multiple_of": draw.pick([1, 2, 4, 8])}
     cluster = draw.pick([2, 2, 4]) if remote else 1
     counts["block"] = cluster * draw.pick([1, 1, 2]) if remote else draw.pick([1, 1, 2])
+    if pair[1] == "global":  # the emulator wants a fence between two bulk writes of one place
+        counts["turn"] = 1
     swizzle = draw.pick([None, None, None, *(tuple(_parts(mode, dtype)) for mode in ("32B", "64B", "128B"))])
     sides = []
     for source, space in ((True, pair[0]), (False, pair[1])):

@@ -5,7 +5,7 @@ Nothing but the copy itself is lowered by a variant: what surrounds it are loads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -70,6 +70,12 @@ def element_storage(dtype: str) -> tuple[str, int]:
 class Around:
     """A kernel in the making, as completions and options see it.
 
+    Args:
+        description: of the copy.
+        surroundings: of its variant.
+        skip: a step that is not done.
+        left_out: options that are not given.
+
     Attributes:
         kernel: the builder.
         description: of the copy.
@@ -77,8 +83,14 @@ class Around:
         rank: the CTA's rank in its cluster.
     """
 
-    def __init__(self, description: Description, surroundings: Surroundings, skip: str | None = None) -> None:
-        self.description, self._with, self._skip = description, surroundings, skip
+    def __init__(
+        self,
+        description: Description,
+        surroundings: Surroundings,
+        skip: str | None = None,
+        left_out: Collection[str] = (),
+    ) -> None:
+        self.description, self._with, self._skip, self._left_out = description, surroundings, skip, left_out
         self.kernel = tc.KernelBuilder("around", threads=description.threads)
         k, d = self.kernel, description
         self.turn: Any = 0
@@ -130,7 +142,7 @@ class Around:
         for option in self._with.variant.options:
             if option.name in self._with.options and option.name not in made:
                 made[option.name] = self._with.options[option.name](self)
-        return made
+        return {name: value for name, value in made.items() if name not in self._left_out}
 
     def request(self, **changes: Any) -> tc.CopyRequest:
         """The request of the copy, as the kernel would make it."""

@@ -246,6 +246,8 @@ def _without(
             f"{plan.declined.get(subject.name, '')}",
             description,
         )
+    if plan.variant == subject.name and not needed and active.cta_threads is not None:
+        built(subject, description, left_out=left_out)  # what a plan does without, instructions must do without
 
 
 def why_no_gpu() -> str:

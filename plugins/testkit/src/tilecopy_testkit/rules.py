@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -273,14 +273,16 @@ def _judge_width(subject: Subject, description: Description, request: tc.CopyReq
 # ------------------------------------------------------------------------------------------------- text and runs
 
 
-def built(subject: Subject, description: Description, *, skip: str | None = None) -> tc.BuiltKernel | None:
-    """The kernel of a description, or None where the variant declines.
+def built(
+    subject: Subject, description: Description, *, skip: str | None = None, left_out: Collection[str] = ()
+) -> tc.BuiltKernel | None:
+    """The kernel of a description (without a step, or options), or None where the variant declines.
 
     Raises:
         Finding: a hook failed.
     """
     try:
-        return Around(description, subject.surroundings, skip).build()
+        return Around(description, subject.surroundings, skip, left_out).build()
     except tc.NoVariantError:
         return None
     except (tc.RequestError, tc.LayoutError) as error:
