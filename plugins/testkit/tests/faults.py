@@ -144,6 +144,13 @@ def narrow(request: CopyRequest, partition: Any) -> Any:
     return evolve(partition, outer=partition.outer * partition.vec, vec=1, vec_bits=elem)
 
 
+def single_words(request: CopyRequest, partition: Any) -> Any:
+    times = partition.vec_bits // 32
+    if times < 2 or request.dst.buffer.dtype.bits > 32:
+        return partition
+    return evolve(partition, outer=partition.outer * times, vec=partition.vec // times, vec_bits=32)
+
+
 def wide(request: CopyRequest, partition: Any) -> Any:
     if partition.outer % 2 or partition.vec_bits >= 128:
         return partition
@@ -461,7 +468,7 @@ FAULTS = (
     Fault("emit raises for elements of 64 bits", "gmem_smem", emit=raises_for(64)),
     Fault("emit ends the kernel", "gmem_smem", emit=raw("ret;")),
     # what the record claims
-    Fault("claims a pair that it declines", "gmem_smem", record=lambda r: evolve(r, spaces=(*r.spaces, ("shared", "shared")))),
+    Fault("claims a pair that it cannot copy", "reg", record=lambda r: evolve(r, spaces=(*r.spaces, ("shared", "shared")))),
     Fault("claims an older architecture", "ldgsts", record=records(min_arch=75)),
     Fault("claims edges and ignores them", "gmem_smem", partition=without_edge),
     Fault("completion is undeclared", "ldgsts", record=records(completion="undeclared")),
@@ -493,7 +500,7 @@ FAULTS = (
     Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
-    Fault("vectors of cp.async are single words", "ldgsts", partition=lambda r, p: narrow(r, p) if r.dst.buffer.dtype.bits == 32 else p),
+    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words),
     # ragged
     Fault("rest is forgotten", "ragged", partition=lambda r, p: evolve(p, rest=None) if hasattr(p, "rest") else p),
     Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),

@@ -40,7 +40,7 @@ MODES = {16: None, 32: "32B", 64: "64B", 128: "128B"}
 """Bytes of a row of tensor memory's source -> its swizzle."""
 MOST_BYTES = 16384
 """Of the memory behind an operand."""
-MOST_TURNS = 24
+MOST_TURNS = 16
 """Elements of shared memory that each thread fills and shows."""
 
 
@@ -129,7 +129,7 @@ def describe(draw: Draw, ranges: Ranges) -> Description | None:
 def _too_large(description: Description, operand: Operand) -> bool:
     """Whether an operand's memory would take long to be filled and shown."""
     elems, space = operand.memory_elems, operand.space
-    if space == "shared" and elems > 64 + MOST_TURNS * description.threads:
+    if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
         return True
     return space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES
 
@@ -165,7 +165,7 @@ def _start(
     if factor and usable:
         name = draw.pick(usable)
         last = counts["n"] * counts["multiple_of"] if name == "n" else counts[name] - 1
-        quotient = draw.pick([1, 1, 1, 2])
+        quotient = draw.pick([1, 1, 1, 2]) if last >= 2 else 1
         modulus = draw.pick([0, 0, 0, 0, 2])
         terms.append(Term(name, factor, quotient, modulus))
         reach = factor * (modulus - 1 if modulus else last // quotient)
@@ -234,7 +234,7 @@ def _memory(
     source: bool,
 ) -> Operand:
     """An operand in global or shared memory; with ``lead`` each CTA and group has a part of its own."""
-    grain = draw.pick([1, 1, max(1, 16 // size)])
+    grain = draw.pick([1, max(1, 16 // size), max(1, 16 // size)])
     starts, shape = [], []
     for extent in extents:
         start, needed = _start(draw, counts, extent, grain, overhang=overhang)
@@ -262,7 +262,7 @@ def _outside(draw: Draw, ranges: Ranges, dtype: str) -> Any:
     if not ranges.variant.edges:
         return None
     kind = tc.dtype_of(dtype).kind
-    return draw.pick([None, None, None, None, "zero", "keep", True if kind == "b" else 1])
+    return draw.pick([None, None, None, "zero", "keep", True if kind == "b" else 1])
 
 
 def _whole(description: dict[str, Any], counts: dict[str, int]) -> Description:
@@ -294,7 +294,8 @@ def _staged(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     dtype = draw.pick(ranges.dtypes)
     dims = draw.pick([2, 1, 2, 3])
     box = [draw.pick([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
-    while prod(box) > 48:
+    most = draw.pick([48, 48, 48, 192]) if threads < 8 else 48  # past 64 rounds loops are rolled
+    while prod(box) > most:
         box[draw.pick(range(dims))] = 1
     if draw.pick([True] * 7 + [False]):
         box[draw.pick(range(dims))] *= each

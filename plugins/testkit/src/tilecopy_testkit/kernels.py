@@ -99,7 +99,7 @@ class Around:
         self._given = {name: self._param(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self._mask = None
         if d.src.space == "shared":
-            self._mask = k.param("mask", (d.blocks, d.src.memory_elems), "uint8")
+            self._mask = k.param("mask", memory_shape(d, d.src)[:2], "uint8")
         self.scalar: Any = 0
         if self._uses("n"):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
@@ -181,6 +181,8 @@ class Around:
         *shape, size = memory_shape(self.description, operand)
         if operand.space == "tmem":
             return self.kernel.param(name, (*shape[:2], shape[2] * size // 4), "uint32")
+        if operand.space == "shared" and name == "dst":
+            return self.kernel.param(name, (shape[0], shape[1] * size // 8), "uint64")
         shape[-1] *= self._words
         align = max(size, operand.align_bytes) if operand.space == "global" else 16
         return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
@@ -190,8 +192,10 @@ class Around:
         if operand.space == "global":
             return self._given[name]
         if operand.space == "shared":
-            align = max(operand.align_bytes, self.description.elem_bytes)
-            return k.shared(elems, self._word, name=f"{name}_tile", align_bytes=align)
+            _, elems, size = memory_shape(self.description, operand)
+            align = max(operand.align_bytes, size, 8 if name == "dst" else 1)
+            word, count = ("uint64", elems * size // 8) if name == "dst" else (self._word, elems * self._words)
+            return k.shared(count, word, name=f"{name}_tile", align_bytes=align)
         return k.local(elems, self._word, name=f"{name}_fragment") if operand.space == "local" else None
 
     def _buffer(self, name: str, operand: Operand) -> tc.Buffer:
@@ -309,7 +313,7 @@ class Around:
                 if mask is None:
                     k.store(pool[i], k.load(given[self.block, i]))
                     return
-                with k.if_(k.load(mask[self.block, i // words]) != 0):
+                with k.if_(k.load(mask[self.block, i // words]) != 0):  # what is not read stays poison
                     k.store(pool[i], k.load(given[self.block, i]))
 
             self._each(pool.shape[0], move)
@@ -358,6 +362,8 @@ def arguments_of(description: Description, source: Any, target: Any) -> list[Any
     def seen(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":
             return memory.reshape(*memory.shape[:2], -1).view(np.uint32)
+        if operand.space == "shared" and operand is description.dst:
+            return memory.reshape(memory.shape[0], -1).view(np.uint64)
         flat = memory.reshape(*memory.shape[:-2], -1).view(word)
         return flat.reshape(*memory.shape[:-2], memory.shape[-2] * words)
 

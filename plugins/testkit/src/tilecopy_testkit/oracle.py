@@ -129,8 +129,9 @@ def memory_shape(description: Description, operand: Operand) -> tuple[int, ...]:
     size, elems = description.elem_bytes, operand.memory_elems
     if operand.space == "global":
         return elems, size
-    if operand.space == "shared":
-        return description.blocks, elems, size
+    if operand.space == "shared":  # whole words of 64 bits
+        per_word = max(1, 8 // size)
+        return description.blocks, -(-elems // per_word) * per_word, size
     if operand.space == "local":
         return description.blocks, description.threads, elems, size
     columns = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)

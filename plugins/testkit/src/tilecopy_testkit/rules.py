@@ -152,7 +152,7 @@ def partition_agrees(subject: Subject, description: Description) -> bool:
         around, request = request_of(subject, description)
     except Meaningless:
         return False
-    partition = _partition(subject, request)
+    partition = partition_of(subject, request)
     if partition is None or request.overhangs:
         return False
     for values in description.values():
@@ -164,7 +164,7 @@ def partition_agrees(subject: Subject, description: Description) -> bool:
     return True
 
 
-def _partition(subject: Subject, request: tc.CopyRequest) -> Any | None:
+def partition_of(subject: Subject, request: tc.CopyRequest) -> Any | None:
     """What the variant partitions a request into, or None where it declines or fails (that is another rule's)."""
     with contextlib.suppress(Exception, SystemExit):
         call = subject.registry.call

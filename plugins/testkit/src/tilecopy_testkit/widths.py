@@ -56,7 +56,7 @@ def reached(description: Description) -> Iterator[dict[str, int]]:
     d = description
     used = {t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms}
     ranges = {
-        "block": range(4) if "block" in used and d.blocks > 1 else range(1),
+        "block": range(d.blocks) if "block" in used else range(1),
         "turn": range(d.turns) if "turn" in used else range(1),
         "unit": range(min(d.units, 4)) if "unit" in used else range(1),
         "n": range(0, d.n + 1, d.multiple_of) if "n" in used else range(1),
