@@ -9,8 +9,8 @@ import argparse
 
 import demos
 import numpy as np
-import oracle
 from kernels import round_trip
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -7,9 +7,9 @@ import pickle
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from test_index import BASE, builder, lines_of, parameters, run_text
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import demos
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import demos
 import numpy as np
-import oracle
 import pytest
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -6,10 +6,10 @@ from typing import Any
 
 import demos
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

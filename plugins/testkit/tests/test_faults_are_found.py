@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faults
 import pytest
-
 from tilecopy_testkit import Subject
 from tilecopy_testkit.suite import first_finding
 

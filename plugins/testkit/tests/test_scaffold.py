@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-import tilecopy_core as tc
 from tilecopy_testkit import Subject
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
 from tilecopy_testkit.suite import first_finding
+
+import tilecopy_core as tc
 
 
 @pytest.mark.parametrize(("op", "source", "destination"), PLAIN)

@@ -1,7 +1,6 @@
 """Correct third-party variants pass the suite: nothing right is flagged."""
 
 import thirdparty
-
 from tilecopy_testkit import VariantSuite
 
 

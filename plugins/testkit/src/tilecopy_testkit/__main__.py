@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         return _campaign(asked) if asked.command == "campaign" else _again(asked.description, asked.variant)
     except tc.TilecopyError as error:
-        print(f"tilecopy_testkit: {error}", file=sys.stderr)  # noqa: T201
+        print(f"tilecopy_testkit: {error}", file=sys.stderr)
         return 1
 
 
@@ -53,7 +53,7 @@ def _campaign(asked: argparse.Namespace) -> int:
     failures = [failure for own in totals(records.values()).values() for failure in own["failures"]]
     if asked.remember and failures:
         remember(failures)
-    print(f"{len(finished(asked.state))} chunks done, {len(failures)} wrong; {asked.report}")  # noqa: T201
+    print(f"{len(finished(asked.state))} chunks done, {len(failures)} wrong; {asked.report}")
     return 1 if failures else 0
 
 
@@ -72,9 +72,9 @@ def _again(text: str, variant: str | None) -> int:
                 taken = rule(subject, description)
             except Finding as finding:
                 wrong += 1
-                print(f"{plugin.name}\n{finding}\n")  # noqa: T201
+                print(f"{plugin.name}\n{finding}\n")
             else:
-                print(f"{plugin.name}: {rule.__name__}: {'holds' if taken else 'not its copy'}")  # noqa: T201
+                print(f"{plugin.name}: {rule.__name__}: {'holds' if taken else 'not its copy'}")
     return 1 if wrong else 0
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,11 @@ class Campaign:
     def chunks(self) -> list[Chunk]:
         """All chunks, the variants in turn."""
         each = -(-self.requests // len(self.variants))
-        found = [
+        return [
             Chunk(variant, self.seed, first, min(CHUNK_REQUESTS, each - first))
             for first in range(0, each, CHUNK_REQUESTS)
             for variant in self.variants
         ]
-        return found
 
 
 def able_variants() -> dict[str, str]:
@@ -251,7 +251,9 @@ def here(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
         yield chunk, run_chunk(chunk)
 
 
-def on_cluster(address: str | None, workers: int | None) -> Callable[[Sequence[Chunk]], Iterator[tuple[Chunk, dict[str, Any]]]]:
+def on_cluster(
+    address: str | None, workers: int | None
+) -> Callable[[Sequence[Chunk]], Iterator[tuple[Chunk, dict[str, Any]]]]:
     """Chunks on a Dask cluster: that of a scheduler's address, or one on this machine.
 
     Args:
@@ -262,20 +264,22 @@ def on_cluster(address: str | None, workers: int | None) -> Callable[[Sequence[C
         LaunchError: dask is not installed.
     """
     try:
-        from distributed import Client, LocalCluster, as_completed
+        import distributed
     except ImportError as error:
         raise tc.LaunchError("a campaign runs on a Dask cluster: pip install 'tilecopy-testkit[campaign]'") from error
 
+    dask: Any = distributed
+
     def run_all(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
-        where: Any = address
-        if where is None:
-            where = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
-        with Client(where) as client:
+        with ExitStack() as stack:
+            where: Any = address
+            if where is None:
+                own = dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+                where = stack.enter_context(own)
+            client = stack.enter_context(dask.Client(where))
             futures = {client.submit(run_chunk, chunk, pure=False): chunk for chunk in chunks}
-            for future in as_completed(futures):
+            for future in dask.as_completed(futures):
                 yield futures[future], future.result()
-        if address is None:
-            where.close()
 
     return run_all
 

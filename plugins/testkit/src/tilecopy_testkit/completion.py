@@ -6,12 +6,37 @@ The words are those of :attr:`tilecopy_core.Variant.completion`. A variant with 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
 import attrs
 
-if TYPE_CHECKING:
-    from .kernels import Around
+import tilecopy_core as tc
+
+
+class Kernel(Protocol):
+    """What a step sees of the kernel around the copy."""
+
+    @property
+    def kernel(self) -> tc.KernelBuilder:
+        """The builder."""
+
+    @property
+    def turn(self) -> Any:
+        """The index of the loop around the copy, or 0."""
+
+    @property
+    def barrier(self) -> tc.Mbarrier:
+        """The mbarrier that the copy's option ``mbar`` names."""
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the kernel has clusters."""
+
+    def synchronize(self) -> None:
+        """A barrier of the CTA, or of the cluster where there is one."""
+
+    def expect_bytes(self) -> None:
+        """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
 
 
 @attrs.frozen
@@ -29,7 +54,7 @@ class Step:
     name: str
     when: Literal["before", "after"]
     who: Literal["all", "issuer"]
-    write: Callable[[Around], None]
+    write: Callable[[Kernel], None]
     spaces: tuple[str, ...] = ("global", "shared", "local", "tmem")
 
 
@@ -46,7 +71,7 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
     "mbarrier": (
         FENCE,
         Step("arrive_expect_tx", "before", "issuer", lambda around: around.expect_bytes()),
-        Step("wait", "after", "all", lambda around: around.mbarrier.wait(around.turn % 2, cluster=around.clustered)),
+        Step("wait", "after", "all", lambda around: around.barrier.wait(around.turn % 2, cluster=around.clustered)),
     ),
     "bulk_group": (
         FENCE,
@@ -56,8 +81,8 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
     ),
     "tcgen05_commit": (
         FENCE,
-        Step("tcgen05_commit", "after", "issuer", lambda around: around.kernel.tcgen05_commit(around.mbarrier[0])),
-        Step("wait", "after", "all", lambda around: around.mbarrier.wait(around.turn % 2)),
+        Step("tcgen05_commit", "after", "issuer", lambda around: around.kernel.tcgen05_commit(around.barrier[0])),
+        Step("wait", "after", "all", lambda around: around.barrier.wait(around.turn % 2)),
     ),
 }
 """Completion -> its steps in order."""

@@ -61,10 +61,6 @@ class Seeded:
         """One of some."""
         return options[int(self._random.random() * len(options))]
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
-        """All of them in another order."""
-        return shuffled(self, items)
-
 
 def shuffled(draw: Draw, items: Sequence[T]) -> list[T]:
     """All of some in a drawn order; the given one is the simplest."""
@@ -154,9 +150,7 @@ def _variables(draw: Draw, units: int, *, blocks: bool = True) -> dict[str, int]
     return counts
 
 
-def _start(
-    draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool
-) -> tuple[Start, int]:
+def _start(draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool) -> tuple[Start, int]:
     """A start, and the extent of the dimension that it needs."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
     terms: list[Term] = []
@@ -405,9 +399,7 @@ def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description
             sides.append(Operand(space, tuple(shape), tuple(extents), tuple(Start(b) for b in begin), **layout))
         else:
             lead = space == "shared" or not source
-            found = _memory(
-                draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source
-            )
+            found = _memory(draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source)
             sides.append(found)
     return _whole(
         {
@@ -464,10 +456,10 @@ def _bulk(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
             box.insert(0, 1)
         shape[-1] = -(-shape[-1] // unit) * unit if draw.pick([True] * 7 + [False]) else shape[-1]
         pad = draw.pick([0, 0, unit, 2 * unit, 1]) if draw.pick([True, True, False]) else 0
-        strides, step = [], 1
-        for place, extent in enumerate(reversed(shape)):
-            strides.insert(0, step)
-            step = step * extent + (pad if place == 0 else 0)
+        strides, step = [0] * len(shape), 1
+        for place in reversed(range(len(shape))):
+            strides[place] = step
+            step = step * shape[place] + (pad if place == len(shape) - 1 else 0)
         layout: dict[str, Any] = {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
         if space == "shared":
             layout["swizzle"] = swizzle if draw.pick([True, True, True, False]) else None

@@ -7,7 +7,7 @@ import tilecopy_core as tc
 from .description import Description
 
 
-class Finding(tc.TilecopyError, AssertionError):
+class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
     """A variant breaks a rule.
 
     Attributes:

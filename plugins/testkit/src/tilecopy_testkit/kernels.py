@@ -21,7 +21,7 @@ OptionMaker = Callable[["Around"], Any]
 
 
 def _mbarrier_of(around: Around) -> Any:
-    return around.mbarrier[0]
+    return around.barrier[0]
 
 
 def _next_rank(around: Around) -> Any:
@@ -108,9 +108,15 @@ class Around:
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self._buffers = {name: self._buffer(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
-        self.mbarrier = k.mbarrier("mbar") if self._needs_mbarrier() else None
+        self._mbarrier = k.mbarrier("mbar") if self._needs_mbarrier() else None
 
     # ------------------------------------------------------------------------------------------- for completions
+
+    @property
+    def barrier(self) -> tc.Mbarrier:
+        """The mbarrier that the copy's option ``mbar`` names."""
+        assert self._mbarrier is not None
+        return self._mbarrier
 
     @property
     def clustered(self) -> bool:
@@ -126,8 +132,7 @@ class Around:
 
     def expect_bytes(self) -> None:
         """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
-        assert self.mbarrier is not None
-        self.mbarrier.arrive_expect_tx(self.description.count * self.description.elem_bytes)
+        self.barrier.arrive_expect_tx(self.description.count * self.description.elem_bytes)
 
     # ------------------------------------------------------------------------------------------- operands
 
@@ -149,7 +154,8 @@ class Around:
         d = self.description
         active = tc.ActiveThreads(d.threads)
         if d.issuers == "one" and d.threads > 1:
-            active = active.narrowed_by(self.kernel.thread_id() == 0)
+            only_the_first: Any = self.kernel.thread_id() == 0
+            active = active.narrowed_by(only_the_first)
         made: dict[str, Any] = {
             "op": d.op,
             "dst": self.region("dst"),
@@ -224,9 +230,9 @@ class Around:
             TilecopyError: its emit hook failed.
         """
         k, d = self.kernel, self.description
-        if self.mbarrier is not None:
+        if self._mbarrier is not None:
             with k.if_(k.thread_id() == 0):
-                self.mbarrier.init(1)
+                self._mbarrier.init(1)
                 if d.target not in ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89"):
                     k.fence_mbarrier_init()
         if d.dst.space == "tmem":
@@ -289,9 +295,9 @@ class Around:
 
     def _steps(self, when: str, who: str) -> None:
         for step in self._with.steps:
-            if (step.when, step.who) == (when, who) and self.description.dst.space in step.spaces:
-                if step.name != self._skip:
-                    step.write(self)
+            meant = (step.when, step.who) == (when, who) and self.description.dst.space in step.spaces
+            if meant and step.name != self._skip:
+                step.write(self)
 
     def _each(self, count: int, move: Callable[[Any], None]) -> None:
         """``move(i)`` for every ``i`` below a count, dealt out to the threads."""

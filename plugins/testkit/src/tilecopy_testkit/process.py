@@ -96,7 +96,7 @@ def main() -> None:
     sys.path[:] = asked["path"]
     options = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
     subject = Subject.of(referred(asked["plugin"]), options=options)
-    print(json.dumps(answers(subject, [Description.from_json(text) for text in asked["descriptions"]])))  # noqa: T201
+    print(json.dumps(answers(subject, [Description.from_json(text) for text in asked["descriptions"]])))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
 from tilecopy_core.assemblers import assemble, available_assemblers
 from tilecopy_core.executors import executor_named
-from tilecopy_emulator.executor import EmulatorExecutor
 
 from . import oracle
 from .description import Description

@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
 from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
 from tilecopy_core.expr import evaluate, only_symbol, symbols_of
 from tilecopy_core.plugin import VectorPartition
 from tilecopy_core.request import check_request
-from tilecopy_emulator.executor import EmulatorExecutor
 
 from . import oracle
 from .description import Description
@@ -207,12 +207,12 @@ def vector_moves(
     return found
 
 
-def _vector(
-    part: VectorPartition, turn: int, thread: int, environment: Mapping[Any, int]
-) -> list[tuple[int, int]]:
+def _vector(part: VectorPartition, turn: int, thread: int, environment: Mapping[Any, int]) -> list[tuple[int, int]]:
     flat = (turn * part.threads + thread) * part.vec
     for guard in part.guards:
-        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(guard.size, environment):
+        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(
+            guard.size, environment
+        ):
             return []
     sides = []
     for side in (part.dst, part.src):
@@ -420,7 +420,7 @@ def _bytes_of(line: str, source: str, space: str) -> int | None:
 
     Registers are written by the loads from the source.
     """
-    words = line.split("//")[0].replace(";", "").split()
+    words = line.split("//", maxsplit=1)[0].replace(";", "").split()
     words = words[1:] if words and words[0].startswith("@") else words
     if not words:
         return 0

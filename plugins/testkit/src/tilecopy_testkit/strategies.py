@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import tilecopy_core as tc
 from hypothesis import assume
 from hypothesis import strategies as st
+
+import tilecopy_core as tc
 
 from .description import Description
 from .drawing import Ranges, describe

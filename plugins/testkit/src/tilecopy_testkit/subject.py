@@ -110,9 +110,7 @@ class Subject:
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
         surroundings = Surroundings.of(record, registry, steps, options)
-        return cls(
-            plugin, source, record, Ranges.of(record, spaces, dtypes, targets), surroundings, **more
-        )
+        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets), surroundings, **more)
 
     @property
     def name(self) -> str:

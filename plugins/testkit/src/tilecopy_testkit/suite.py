@@ -59,6 +59,7 @@ def for_all(
         database=None,
         verbosity=Verbosity.quiet,
         print_blob=False,
+        report_multiple_bugs=False,
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )

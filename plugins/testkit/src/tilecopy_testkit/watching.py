@@ -80,12 +80,12 @@ class Watcher:
         printed, real = io.StringIO(), os.environ
         environment = _Environment(real)
         started = time.perf_counter()
-        os.environ = environment  # type: ignore[assignment]
+        os.environ = environment  # type: ignore[assignment]  # noqa: B003
         try:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 answer = yield
         finally:
-            os.environ = real
+            os.environ = real  # noqa: B003
             took = time.perf_counter() - started
             self.seconds[hook] = min(took, self.seconds.get(hook, took))
             if printed.getvalue():
