@@ -185,6 +185,19 @@ def then(*opcodes: str) -> Emit:
     return emit
 
 
+def reads_on(space: str) -> Callable[..., Any]:
+    """Each load is followed by one of the next bytes, where the immediate allows it."""
+
+    def load(ptx: Any, source: Any, bits: int, into: Any = None, **more: Any) -> Any:
+        found = ptx.load(source, bits, into, **more)
+        address = getattr(source, "address", source)
+        if address.space == space and bits <= 64:
+            ptx.load(address + bits // 8, bits, ptx.regs("b64", 1) if bits == 64 else None, **more)
+        return found
+
+    return load
+
+
 def forgets_own_start(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
     start = buffer.elem_offset
     return ptx.address(buffer, offset - start if isinstance(start, int) else offset, *more, **named)
@@ -502,6 +515,8 @@ FAULTS = (
     Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
     Fault("the first thread alone copies", "gmem_smem", emit=first_thread_alone),
     Fault("everything is copied twice", "gmem_smem", emit=twice),
+    Fault("a vector more is read", "gmem_smem", builder={"load": reads_on("global")}),
+    Fault("a vector more of shared memory is read", "gmem_smem", builder={"load": reads_on("shared")}),
     Fault("edge is one off", "gmem_smem", partition=edge_one_off),
     Fault("fill is zero whatever is asked", "gmem_smem", emit=fills((0,))),
     Fault("keep fills", "gmem_smem", emit=keeps_nothing),

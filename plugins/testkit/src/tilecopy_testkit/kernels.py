@@ -75,6 +75,8 @@ class Around:
         surroundings: of its variant.
         skip: a step that is not done.
         left_out: options that are not given.
+        unread: elements of a global source that no box has: one more CTA writes them meanwhile, so that who reads them
+            races with it.
 
     Attributes:
         kernel: the builder.
@@ -89,6 +91,8 @@ class Around:
         surroundings: Surroundings,
         skip: str | None = None,
         left_out: Collection[str] = (),
+        *,
+        unread: int = 0,
     ) -> None:
         self.description, self._with, self._skip, self._left_out = description, surroundings, skip, left_out
         self.kernel = tc.KernelBuilder("around", threads=description.threads)
@@ -100,6 +104,7 @@ class Around:
         self._mask = None
         if d.src.space == "shared":
             self._mask = k.param("mask", memory_shape(d, d.src)[:2], "uint8")
+        self._unread = k.param("unread", (unread,), "int32") if unread else None
         self.scalar: Any = 0
         if self._uses("n"):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
@@ -230,6 +235,28 @@ class Around:
             TilecopyError: its emit hook failed.
         """
         k, d = self.kernel, self.description
+        if self._unread is None:
+            self._whole()
+        else:
+            unread, elements, extra = self._unread, self._given["src"], k.block_id() == d.blocks
+            with k.if_(extra):
+                self._each(unread.shape[0], lambda i: self._write_unread(elements, k.load(unread[i])))
+            with k.if_(~extra):
+                self._whole()
+        return k.build(
+            target=d.target,
+            grid=d.blocks + (self._unread is not None),
+            cluster=d.cluster if self.clustered else None,
+            registry=self._with.registry,
+        )
+
+    def _write_unread(self, elements: tc.Buffer, place: tc.Value) -> None:
+        at = self.kernel.index(place, upper=elements.shape[0] - 1)
+        self.kernel.store(elements[at], 0)
+
+    def _whole(self) -> None:
+        """All that a CTA of the copies does."""
+        k, d = self.kernel, self.description
         if self._mbarrier is not None:
             with k.if_(k.thread_id() == 0):
                 self._mbarrier.init(1)
@@ -255,12 +282,6 @@ class Around:
                 k.tcgen05_dealloc(self._buffers["dst"], columns=self._columns())
         elif self.clustered:
             k.cluster_sync()
-        return k.build(
-            target=d.target,
-            grid=d.blocks,
-            cluster=d.cluster if self.clustered else None,
-            registry=self._with.registry,
-        )
 
     def _columns(self) -> int:
         _, _, elems, size = memory_shape(self.description, self.description.dst)
@@ -361,8 +382,21 @@ def arrays_of(description: Description, seed: int = 0) -> tuple[Any, Any]:
     return consistent(description, source), target
 
 
-def arguments_of(description: Description, source: Any, target: Any) -> list[Any]:
-    """The arguments of the kernel, over the memories themselves: a launch changes ``target``."""
+def unread_places(description: Description) -> Any:
+    """The words of a global source that no box reads."""
+    _, words = element_storage(description.dtype)
+    return np.flatnonzero(~np.repeat(read_places(description), words)).astype(np.int32)
+
+
+def arguments_of(description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
+    """The arguments of the kernel, over the memories themselves: a launch changes ``target``.
+
+    Args:
+        description: of the copies.
+        source: bytes of the source's memory.
+        target: bytes of the destination's.
+        unread: the places that one more CTA writes.
+    """
     word, words = element_storage(description.dtype)
 
     def seen(memory: Any, operand: Operand) -> Any:
@@ -376,6 +410,8 @@ def arguments_of(description: Description, source: Any, target: Any) -> list[Any
     arguments = [np.zeros(16, np.uint32), seen(source, description.src), seen(target, description.dst)]
     if description.src.space == "shared":
         arguments.append(read_places(description).astype(np.uint8))
+    if unread is not None:
+        arguments.append(unread)
     sides = (description.dst, description.src)
     if any(t.variable == "n" for o in sides for s in o.starts for t in s.terms):
         arguments.append(description.n)

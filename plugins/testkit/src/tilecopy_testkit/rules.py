@@ -24,7 +24,7 @@ from tilecopy_core.request import check_request
 from . import oracle
 from .description import Description
 from .finding import Finding
-from .kernels import Around, arguments_of, arrays_of
+from .kernels import Around, arguments_of, arrays_of, unread_places
 from .subject import Subject
 from .watching import QUICK_SECONDS, Watcher, snapshot
 from .widths import brute_force
@@ -409,6 +409,25 @@ def _writer(
         if target[at] != result[at]:
             return number, lines[number - 1]
     return 0, ""
+
+
+def only_the_box_is_read(subject: Subject, description: Description) -> bool:
+    """What no box has is written by another CTA meanwhile; of shared memory it is left without a value by every rule."""
+    unread = unread_places(description) if description.src.space == "global" and description.cluster == 1 else []
+    if not len(unread):
+        return False
+    try:
+        kernel = Around(description, subject.surroundings, unread=len(unread)).build()
+    except tc.TilecopyError:
+        return False  # declined, or told by another rule
+    source, target = arrays_of(description)
+    try:
+        EmulatorExecutor().launch(kernel, arguments_of(description, source, target, unread))
+    except tc.HazardError as error:
+        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        found = str(error).split("\n")[0]
+        raise Finding(ONLY_THE_BOX, found, description, line=error.line, text=text) from error
+    return True
 
 
 _VECTOR = re.compile(r"\.v(\d)\b")

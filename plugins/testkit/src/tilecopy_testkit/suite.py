@@ -90,6 +90,8 @@ def first_finding(subject: Subject, examples: int = 60, *, seeded_by: int = 0) -
         proofs.accepts_every_pair(subject)
         for rule in (rules.hooks_are_pure, rules.results_are_right, rules.partition_agrees, rules.text_is_own):
             for_all(subject, rule, examples, seeded_by=seeded_by, shrink=False)
+        if any(source == "global" for source, _ in subject.ranges.spaces):
+            for_all(subject, rules.only_the_box_is_read, examples // 2, seeded_by=seeded_by, shrink=False)
         proofs.steps_are_needed(subject)
         proofs.falls_back(subject)
         proofs.same_elsewhere(subject)
@@ -172,6 +174,12 @@ class VariantSuite:
     def test_results_are_those_of_the_oracle(self) -> None:
         """On the strict emulator, where everything lands as late as it may; no other byte is touched."""
         self._hold(rules.results_are_right, self.examples * 2)
+
+    def test_only_elements_of_the_box_are_read(self) -> None:
+        """Another CTA writes the others meanwhile."""
+        if all(source != "global" for source, _ in self.subject().ranges.spaces):
+            pytest.skip("its sources are not global: what is not read has no value there, in every test")
+        self._hold(rules.only_the_box_is_read, self.examples // 2)
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
         """Left out, it is a hazard."""
