@@ -163,6 +163,33 @@ def alone(session: nox.Session, variant: str) -> None:
     )
 
 
+@nox.session
+def scaffold(session: nox.Session) -> None:
+    """What `tilecopy new-variant` writes, from wheels alone: it installs, passes its suite, is listed and is strictly typed."""
+    folder = wheels(session)
+    target = Path(session.create_tmp()).resolve() / "scaffolded"
+    session.run("python", "-c", "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)", str(target))
+    target.mkdir(parents=True)
+    session.install("--find-links", str(folder), "tilecopy-testkit", "mypy")
+    session.chdir(target)
+    for name, op, source, to in (
+        ("new_stage", "copy", "global", "shared"),
+        ("new_load", "copy_async", "global", "shared"),
+    ):
+        session.run("tilecopy", "new-variant", name, "--op", op, "--from", source, "--to", to)
+        package = f"tilecopy-{name.replace('_', '-')}"
+        session.install("--find-links", str(folder), "-e", f"{package}[test]")
+        session.run("pytest", "-q", "-p", "no:cacheprovider", package)
+        session.run("mypy", "--strict", f"{package}/src")
+        session.run(
+            "python",
+            "-c",
+            "import json, subprocess, sys; found = json.loads(subprocess.check_output(['tilecopy', 'variants', '--json']));"
+            "assert sys.argv[1] in str(found)",
+            name,
+        )
+
+
 @nox.session(name="subsets")
 def subsets(session: nox.Session) -> None:
     """Each variant alone, and none: its copies work, another's raises NoVariantError naming the package."""

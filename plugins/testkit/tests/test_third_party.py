@@ -10,3 +10,7 @@ class TestElementwise(VariantSuite):
 
 class TestBulkStore(VariantSuite):
     plugin = thirdparty.bulk_store
+
+
+class TestRenamed(VariantSuite):
+    plugin = thirdparty.renamed

@@ -187,5 +187,52 @@ def _no_swizzle(request: CopyRequest) -> str | None:
     return None
 
 
+@attrs.frozen
+class Registers:
+    """``(source register, destination register)`` of each element."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    def summary(self) -> str:
+        """One line."""
+        return f"{len(self.pairs)} registers in each thread"
+
+
+class Renamed:
+    """copy -> renamed: between register fragments, where each thread has its elements already."""
+
+    variant = Variant(
+        name="renamed",
+        op="copy",
+        priority=3,
+        summary="registers of one fragment to those of another, within each thread",
+        spaces=(("local", "local"),),
+    )
+
+    @hookimpl
+    def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
+        """A table of checks."""
+        return first_failure(request, (scope_in("thread"), valid_copy, whole_byte_elements, no_replica))
+
+    @hookimpl
+    def tilecopy_partition(self, request: CopyRequest) -> Registers | Decline:
+        """Both sides in logical order."""
+        places = []
+        for operand, region in (("source", request.src), ("destination", request.dst)):
+            cut = sliced(operand, region)
+            if isinstance(cut, Decline):
+                return cut
+            places.append([int(cut.apply(index).get("m", 0)) for index in range(region.size)])
+        return Registers(tuple(zip(*places, strict=True)))
+
+    @hookimpl
+    def tilecopy_emit(self, request: CopyRequest, partition: Registers, ptx: PtxBuilder) -> None:
+        """One move a register."""
+        bits = request.src.buffer.dtype.bits
+        for source, target in partition.pairs:
+            ptx.write_local(request.dst.buffer, target, bits, ptx.read_local(request.src.buffer, source, bits))
+
+
 elementwise = Elementwise()
+renamed = Renamed()
 bulk_store = BulkStore()
