@@ -136,31 +136,11 @@ def alone(session: nox.Session, variant: str) -> None:
     package = f"tilecopy-{variant.replace('_', '-')}{extras}"
     group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
     session.install("--find-links", str(folder), package, "tilecopy-core[assemble,dtypes]", "tilecopy-emulator", *group)
-    target = Path(session.create_tmp()).resolve() / "tests"
-    session.run(
-        "python",
-        "-c",
-        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
-        str(ROOT / "tests"),
-        str(target / "tests"),
-    )
-    session.run(
-        "python",
-        "-c",
-        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
-        str(PLUGINS[variant] / "tests"),
-        str(target / "plugins" / variant / "tests"),
-    )
+    target = Path(session.create_tmp()).resolve() / variant
+    copy = "import shutil, sys; shutil.rmtree(sys.argv[2], ignore_errors=True); shutil.copytree(*sys.argv[1:])"
+    session.run("python", "-c", copy, str(PLUGINS[variant] / "tests"), str(target / "tests"))
     session.chdir(target)
-    session.run(
-        "pytest",
-        "-n",
-        "2",
-        "-p",
-        "no:cacheprovider",
-        f"plugins/{variant}/tests",
-        env={"PYTHONPATH": str(target / "tests")},
-    )
+    session.run("pytest", "-n", "2", "-p", "no:cacheprovider", "--import-mode=importlib", "tests")
 
 
 @nox.session

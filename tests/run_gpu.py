@@ -35,6 +35,8 @@ def main() -> None:
     results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
     files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
+    suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
+    results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
     for name in ("bench_round_trip", "bench_pipeline", "bench_dsmem", "bench_emit", "bench_launch", "bench_edges"):
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import demos
 import pytest
-from kernels import edge_of, round_trip
+from tilecopy_testkit import demos
+from tilecopy_testkit.programs import edge_of, round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

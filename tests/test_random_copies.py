@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
 from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
 from test_random_copies import layouts
 from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.widths import fits, widest
 
 import tilecopy_core as tc

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tilecopy_testkit import VariantSuite
 
 from tilecopy_core import plugin
 from tilecopy_core.hookspecs import HOOKS, VARIANTS_GROUP
-from tilecopy_testkit import VariantSuite
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 
