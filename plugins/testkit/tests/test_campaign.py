@@ -79,6 +79,7 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
         stream.write('{"chunk": "cut o')  # as a power cut leaves it
     state.write_text(state.read_text() + "\n")
     assert len(finished(state)) == 2
+    assert "stopped when 2 of 4 chunks were done" in report(campaign, finished(state).values(), {})
     records = run(campaign, state, fake, said.append)
     assert "2 of 4 chunks are done already" in said
     assert set(records) == {chunk.name for chunk in campaign.chunks()}

@@ -9,7 +9,18 @@ from pathlib import Path
 import tilecopy_core as tc
 
 from . import rules
-from .campaign import Campaign, able_variants, finished, here, on_cluster, remember, report, run, totals
+from .campaign import (
+    Campaign,
+    able_variants,
+    finished,
+    here,
+    of_campaign,
+    on_cluster,
+    remember,
+    report,
+    run,
+    totals,
+)
 from .description import Description
 from .finding import Finding
 from .subject import Subject
@@ -48,13 +59,18 @@ def _campaign(asked: argparse.Namespace) -> int:
             raise tc.PluginError(f"variant {unknown[0]}: {left_out.get(unknown[0], 'it is not installed')}")
     campaign = Campaign(asked.seed, asked.requests, tuple(sorted(names)))
     run_all = here if asked.workers == 0 and not asked.scheduler else on_cluster(asked.scheduler, asked.workers)
-    records = run(campaign, asked.state, run_all)
+    stopped = False
+    try:
+        records = run(campaign, asked.state, run_all)
+    except KeyboardInterrupt:
+        stopped, records = True, of_campaign(campaign, finished(asked.state))
     asked.report.write_text(report(campaign, records.values(), left_out), encoding="utf-8")
     failures = [failure for own in totals(records.values()).values() for failure in own["failures"]]
     if asked.remember and failures:
         remember(failures)
-    print(f"{len(finished(asked.state))} chunks done, {len(failures)} wrong; {asked.report}")
-    return 1 if failures else 0
+    left = f", {len(campaign.chunks()) - len(records)} left for the next run" if stopped else ""
+    print(f"{len(records)} chunks done{left}, {len(failures)} wrong; {asked.report}")
+    return 130 if stopped else 1 if failures else 0
 
 
 def _again(text: str, variant: str | None) -> int:

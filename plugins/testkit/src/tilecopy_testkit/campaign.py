@@ -241,7 +241,12 @@ def run(
                 f"{number}/{len(left)} chunks, {requests} requests, {requests / seconds:.0f} a second, {failures} wrong, "
                 f"about {rest / 60:.0f} min left"
             )
-    names = {chunk.name for chunk in wanted}
+    return of_campaign(campaign, done)
+
+
+def of_campaign(campaign: Campaign, done: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The records that belong to a campaign."""
+    names = {chunk.name for chunk in campaign.chunks()}
     return {name: record for name, record in done.items() if name in names}
 
 
@@ -302,7 +307,9 @@ def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: Mapping[str, str]) -> str:
     """The report as Markdown."""
-    found = totals(records)
+    records = list(records)
+    found, chunks = totals(records), len(campaign.chunks())
+    so_far = "" if len(records) == chunks else f" It was stopped when {len(records)} of {chunks} chunks were done."
     distinct = sum(len(own["keys"]) for own in found.values())
     lowered = sum(own["lowered"] for own in found.values())
     failures = [failure for own in found.values() for failure in own["failures"]]
@@ -314,7 +321,7 @@ def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: M
         "",
         f"{distinct} distinct requests were drawn, {lowered} of them lowered, run on the emulator and held against the NumPy "
         f"oracle; the others were declined with a reason. **{len(failures)} were wrong.** Request number `i` of a variant is "
-        f"that of the seed `{campaign.seed}:VARIANT:i`. Of one in {PARTITION_SHARE} the partition was enumerated too.",
+        f"that of the seed `{campaign.seed}:VARIANT:i`. Of one in {PARTITION_SHARE} the partition was enumerated too.{so_far}",
         "",
         "| variant | distinct | lowered | wrong |",
         "|---|---|---|---|",

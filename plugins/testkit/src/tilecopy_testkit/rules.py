@@ -87,6 +87,9 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
     partitions: list[Any] = []
     if isinstance(answers[0], tc.Accept):
         partitions = [_ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
+    for hook in [hook for hook, took in watcher.seconds.items() if took > QUICK_SECONDS[hook]]:
+        for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
+            _ask(watched, hook, request, description, QUICK)
     _complain(watcher, description)
     if not partitions:
         return False
