@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -80,6 +80,8 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
         _, request = request_of(watched, description)
     except Meaningless:
         return False
+    for odd in _odd(subject, request):
+        _judge_answer(_ask(watched, "tilecopy_predicate", odd, description, ANSWERS), description)
     answers = [_ask(watched, "tilecopy_predicate", request, description, ANSWERS) for _ in range(2)]
     _judge_answer(answers[0], description)
     if answers[0] != answers[1]:
@@ -101,6 +103,36 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
         return False
     _judge_partition(first, second, description)
     return True
+
+
+def _odd(subject: Subject, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
+    """Requests like one that may well be declined: elements of 4 bits, a source with replicas, a single element."""
+    dst, src = request.dst.buffer, request.src.buffer
+    changes: list[dict[str, Any]] = []
+    with contextlib.suppress(tc.TilecopyError):
+        changes.append({"dst": _region(request.dst, dtype="int4"), "src": _region(request.src, dtype="int4")})
+    with contextlib.suppress(tc.TilecopyError):
+        shard = getattr(src.layout, "shard", ())
+        changes.append({"src": _region(request.src, layout=tc.TileLayout.of(shard, (tc.Iter(2, 1 << 12),)))})
+    with contextlib.suppress(tc.TilecopyError):
+        changes.append({"dst": dst[(0,) * len(dst.shape)], "src": src[(0,) * len(src.shape)]})
+    for change in changes:
+        odd = attrs.evolve(request, **change)
+        with contextlib.suppress(tc.TilecopyError):
+            check_request(odd)
+            if not (not_as_declared(subject.record, odd) or option_missing(subject.record, odd)):
+                yield odd
+
+
+def _region(region: tc.Region, **changes: Any) -> tc.Region:
+    """The same box of a buffer that differs in its dtype or layout."""
+    buffer = region.buffer
+    given = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
+    other = tc.Buffer(
+        buffer.shape, space=buffer.space, name=buffer.name, align_bytes=buffer.align_bytes,
+        elem_offset=buffer.elem_offset, allocated_addr=buffer.allocated_addr, **given,
+    )  # fmt: skip
+    return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 
 
 def _ask(subject: Subject, hook: str, request: tc.CopyRequest, description: Description, rule: str) -> Any:

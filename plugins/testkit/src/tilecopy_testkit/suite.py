@@ -89,8 +89,9 @@ def first_finding(subject: Subject, examples: int = 60, *, seeded_by: int = 0) -
     try:
         proofs.completion_is_declared(subject)
         proofs.accepts_every_pair(subject)
-        for rule in (rules.hooks_are_pure, rules.results_are_right, rules.partition_agrees, rules.text_is_own):
-            for_all(subject, rule, examples, seeded_by=seeded_by, shrink=False)
+        for rule in (rules.hooks_are_pure, rules.results_are_right, rules.partition_agrees):
+            for_all(subject, rule, examples * 2, seeded_by=seeded_by, shrink=False)
+        for_all(subject, rules.text_is_own, examples, seeded_by=seeded_by, shrink=False)
         if any(source == "global" for source, _ in subject.ranges.spaces):
             for_all(subject, rules.only_the_box_is_read, examples // 2, seeded_by=seeded_by, shrink=False)
         proofs.steps_are_needed(subject)
