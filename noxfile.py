@@ -1,7 +1,8 @@
-"""Sessions: demo, tests, fresh, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, fresh, lint, build, floor, alone, scaffold, subsets and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
+import secrets
 import sys
 import tomllib
 from pathlib import Path
@@ -79,10 +80,13 @@ def fresh(session: nox.Session) -> None:
         {
             str(path.relative_to(ROOT))
             for path in [*ROOT.glob("tests/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
-            if "@given" in path.read_text()
+            if "@given" in path.read_text() or path.name == "test_suite.py"
         }
     )
-    session.run("pytest", "-n", "2", *(session.posargs or files), env={"HYPOTHESIS_PROFILE": "fresh"})
+    seed = str(secrets.randbits(31))
+    session.log(f"TILECOPY_TESTKIT_SEED={seed}")
+    environment = {"HYPOTHESIS_PROFILE": "fresh", "TILECOPY_TESTKIT_SEED": seed}
+    session.run("pytest", "-n", "2", *(session.posargs or files), env=environment)
 
 
 @nox.session
