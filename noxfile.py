@@ -1,7 +1,8 @@
-"""Sessions: demo, tests, frameworks, fresh, lint, build, floor, alone, subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, fresh, lint, build, floor, alone, scaffold, subsets and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
+import secrets
 import sys
 import tomllib
 from pathlib import Path
@@ -88,10 +89,13 @@ def fresh(session: nox.Session) -> None:
         {
             str(path.relative_to(ROOT))
             for path in [*ROOT.glob("tests/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
-            if "@given" in path.read_text()
+            if "@given" in path.read_text() or path.name == "test_suite.py"
         }
     )
-    session.run("pytest", "-n", "2", *(session.posargs or files), env={"HYPOTHESIS_PROFILE": "fresh"})
+    seed = str(secrets.randbits(31))
+    session.log(f"TILECOPY_TESTKIT_SEED={seed}")
+    environment = {"HYPOTHESIS_PROFILE": "fresh", "TILECOPY_TESTKIT_SEED": seed}
+    session.run("pytest", "-n", "2", *(session.posargs or files), env=environment)
 
 
 @nox.session
@@ -140,33 +144,43 @@ def alone(session: nox.Session, variant: str) -> None:
     """One plugin's tests with the core, the emulator and that variant installed, and no other."""
     folder = wheels(session)
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
-    package = f"tilecopy-{variant.replace('_', '-')}"
+    project = tomllib.loads((PLUGINS[variant] / "pyproject.toml").read_text())["project"]
+    extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
+    package = f"tilecopy-{variant.replace('_', '-')}{extras}"
+    group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
     session.install("--find-links", str(folder), package, "tilecopy-core[assemble,dtypes]", "tilecopy-emulator", *group)
-    target = Path(session.create_tmp()).resolve() / "tests"
-    session.run(
-        "python",
-        "-c",
-        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
-        str(ROOT / "tests"),
-        str(target / "tests"),
-    )
-    session.run(
-        "python",
-        "-c",
-        "import shutil, sys; shutil.copytree(*sys.argv[1:], dirs_exist_ok=True)",
-        str(PLUGINS[variant] / "tests"),
-        str(target / "plugins" / variant / "tests"),
-    )
+    target = Path(session.create_tmp()).resolve() / variant
+    copy = "import shutil, sys; shutil.rmtree(sys.argv[2], ignore_errors=True); shutil.copytree(*sys.argv[1:])"
+    session.run("python", "-c", copy, str(PLUGINS[variant] / "tests"), str(target / "tests"))
     session.chdir(target)
-    session.run(
-        "pytest",
-        "-n",
-        "2",
-        "-p",
-        "no:cacheprovider",
-        f"plugins/{variant}/tests",
-        env={"PYTHONPATH": str(target / "tests")},
-    )
+    session.run("pytest", "-n", "2", "-p", "no:cacheprovider", "--import-mode=importlib", "tests")
+
+
+@nox.session
+def scaffold(session: nox.Session) -> None:
+    """What `tilecopy new-variant` writes, from wheels alone: it installs, passes its suite, is listed and is strictly typed."""
+    folder = wheels(session)
+    target = Path(session.create_tmp()).resolve() / "scaffolded"
+    session.run("python", "-c", "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)", str(target))
+    target.mkdir(parents=True)
+    session.install("--find-links", str(folder), "tilecopy-testkit", "mypy")
+    session.chdir(target)
+    for name, op, source, to in (
+        ("new_stage", "copy", "global", "shared"),
+        ("new_load", "copy_async", "global", "shared"),
+    ):
+        session.run("tilecopy", "new-variant", name, "--op", op, "--from", source, "--to", to)
+        package = f"tilecopy-{name.replace('_', '-')}"
+        session.install("--find-links", str(folder), "-e", f"{package}[test]")
+        session.run("pytest", "-q", "-p", "no:cacheprovider", package)
+        session.run("mypy", "--strict", f"{package}/src")
+        session.run(
+            "python",
+            "-c",
+            "import json, subprocess, sys; found = json.loads(subprocess.check_output(['tilecopy', 'variants', '--json']));"
+            "assert sys.argv[1] in str(found)",
+            name,
+        )
 
 
 @nox.session(name="subsets")

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import demos
 import numpy as np
+from tilecopy_testkit import demos
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid, warpid

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-import demos
 import numpy as np
-import oracle
-from kernels import round_trip
+from tilecopy_testkit import demos, oracle
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import profiles  # noqa: F401
 import pytest
+import tilecopy_testkit.profiles  # noqa: F401
 
 from tilecopy_core.executors import executor_named
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid

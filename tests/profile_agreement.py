@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid

@@ -40,6 +40,8 @@ def main() -> None:
     if find_spec("numba") is not None:
         files.append(str(TESTS.parent / "plugins" / "numba" / "tests"))
     results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
+    suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
+    results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
     benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
     for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
-import oracle
 import pytest
 from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
-from kernels import round_trip
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core.executors import HostArguments

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
-from kernels import round_trip
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import assemblers

@@ -18,11 +18,11 @@ from typing import Any
 
 import attrs
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 import pytest
 from click.testing import CliRunner, Result
 from fake_driver import FakeDriver, FakeTensor, machine_code
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core.cache import CacheWarning, ModuleCache, cache_settings, module_key

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
-from kernels import round_trip
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -271,7 +271,7 @@ def test_two_devices(gpu: str) -> None:
 
 _FAULT = """
 import numpy as np, tilecopy_core as tc
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 k = tc.KernelBuilder("faulty", threads=32)
 b = k.param("B", (32,), "int32")
 k.inline_ptx("{{ .reg .b64 at; mov.b64 at, 8; st.global.u32 [at], 1; }}")

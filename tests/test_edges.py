@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import tiles
+from tilecopy_testkit.programs import tiles
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid

@@ -11,7 +11,7 @@ from pathlib import Path
 import drawn_exports
 import exported
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 import pytest
 from cuda_cpp import compiled, run_on_gpu
 from tilecopy_emulator import run_ptx

@@ -7,9 +7,9 @@ import pickle
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from test_index import BASE, builder, lines_of, parameters, run_text
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid
@@ -683,7 +683,7 @@ def test_a_register_given_to_mapa_is_inside_the_buffer_when_the_start_is_shifted
 
 
 def test_tensor_memorys_address_is_loaded_once_a_copy() -> None:
-    import demos
+    from tilecopy_testkit import demos
 
     text = demos.tcgen05_cp().ptx
     copies = text.count("tcgen05.cp")
@@ -695,7 +695,7 @@ def test_tensor_memorys_address_is_loaded_once_a_copy() -> None:
 
 
 def test_expressions_regions_plans_and_kernels_copy_and_pickle() -> None:
-    import kernels
+    from tilecopy_testkit import programs as kernels
 
     n = tc.symbol("n", upper=7)
     a = tc.Buffer((32, 32), "float32", space="global", name="A")

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import demos
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
+from tilecopy_testkit import demos, oracle
 
 import tilecopy_core as tc
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import attrs
-import demos
 import pytest
+from tilecopy_testkit import demos
 
 import tilecopy_core as tc
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 import pytest
 from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_emulator.executor import EmulatorExecutor

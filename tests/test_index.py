@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from profiles import examples
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid

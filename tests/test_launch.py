@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pytest
 from fake_driver import CPU, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core.executors.cuda import CudaExecutor

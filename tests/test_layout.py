@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid

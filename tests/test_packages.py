@@ -14,6 +14,7 @@ from tilecopy_core.registry import default_registry
 from tilecopy_core.running import EXECUTORS_GROUP
 
 ROOT = Path(__file__).parent.parent
+TESTKIT = "tilecopy-testkit"
 PROJECTS = {
     path.parent: tomllib.loads(path.read_text())["project"]
     for path in [ROOT / "pyproject.toml", *sorted(ROOT.glob("plugins/*/pyproject.toml"))]
@@ -43,16 +44,25 @@ def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:
     assert declared == KNOWN_EXECUTORS
 
 
+def test_every_variant_runs_the_suite_from_its_own_folder() -> None:
+    for folder, project in PROJECTS.items():
+        names = project.get("entry-points", {}).get(VARIANTS_GROUP, {})
+        if names:
+            assert f"{TESTKIT}>=0.1,<0.2" in project["optional-dependencies"]["test"]
+            text = (folder / "tests" / "test_suite.py").read_text()
+            assert all(f'plugin = "{name}"' in text for name in names), folder
+
+
 def test_the_core_keeps_to_its_four_dependencies() -> None:
     names = {dependency.split(">")[0].split("[")[0].strip() for dependency in PROJECTS[ROOT]["dependencies"]}
     assert names == {"attrs", "cuda-python", "numpy", "pluggy"}
 
 
-def test_the_extra_all_brings_every_plugin_but_that_for_numba() -> None:
-    """Numba is a large dependency that brings its own bounds on NumPy: who has it asks for tilecopy-numba."""
+def test_the_extra_all_brings_every_plugin_but_numba_s_and_the_testkit() -> None:
+    """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
     extras = dict(PROJECTS[ROOT]["optional-dependencies"])
     brought = {entry.split(">")[0] for entry in extras.pop("all")}
-    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} - {"tilecopy-numba"} <= brought
+    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} - {"tilecopy-numba", TESTKIT} <= brought
     assert f"tilecopy-core[{','.join(sorted(extras))}]" in brought
 
 
@@ -61,18 +71,22 @@ def test_a_plugin_folder_is_whole(folder: Path) -> None:
     project = PROJECTS[folder]
     for name in ("LICENSE", "README.md", "tests"):
         assert (folder / name).exists()
-    assert project["license"] == "Apache-2.0" and "tilecopy-core>=0.1,<0.2" in project["dependencies"]
-    if folder.name != "relayout":  # the one that is made of variants
-        assert not [
-            d for d in project["dependencies"] if d.startswith("tilecopy-") and not d.startswith("tilecopy-core")
-        ]
+    assert project["license"] == "Apache-2.0" and any(
+        d.partition(">=")[2] == "0.1,<0.2" for d in project["dependencies"] if d.startswith("tilecopy-core")
+    )
+    needed = [d for d in project["dependencies"] if d.startswith("tilecopy-") and not d.startswith("tilecopy-core")]
+    if project["name"] == TESTKIT:
+        assert needed == ["tilecopy-emulator>=0.1,<0.2"]
+    else:  # relayout is the one that is made of variants
+        assert not needed or folder.name == "relayout"
     package = next((folder / "src").iterdir())
     assert (package / "py.typed").exists()
     for path in package.rglob("*.py"):
         for line in path.read_text().splitlines():
             words = line.split()
             if words[:1] in (["from"], ["import"]) and words[1].startswith("tilecopy_"):
-                assert words[1].startswith(("tilecopy_core", package.name)), f"{path}: {line}"
+                others = ("tilecopy_emulator",) if project["name"] == TESTKIT else ()
+                assert words[1].startswith(("tilecopy_core", package.name, *others)), f"{path}: {line}"
                 assert "._" not in words[1] and not words[-1].startswith("_"), f"{path}: a private import: {line}"
 
 

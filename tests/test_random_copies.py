@@ -7,11 +7,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
+from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

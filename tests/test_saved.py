@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import demos
-import kernels
+from tilecopy_testkit import demos
+from tilecopy_testkit import programs as kernels
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 import pytest
 from tilecopy_emulator import run_ptx
 

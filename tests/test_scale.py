@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import oracle
-from kernels import round_trip
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 
 def test_a_full_4096_x_4096_float32_round_trip_takes_seconds_on_the_emulator() -> None:

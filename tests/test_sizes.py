@@ -7,11 +7,11 @@ import tempfile
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from fake_driver import FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, tx

@@ -6,47 +6,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
 from test_random_copies import layouts
+from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
+from tilecopy_testkit.widths import fits, widest
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid
 from tilecopy_core.expr import evaluate
 
 Side = tuple[tuple[int, ...], tuple[int, ...], int, Any]
-
-
-def fits(places: list[Any], vec: int) -> bool:
-    """Whether elements fall into aligned runs of ``vec`` that are contiguous on every side, whatever their order."""
-    first = places[0]
-    where = {int(at): n for n, at in enumerate(first)}
-    for at, n in where.items():
-        run = [where.get(at - at % vec + step) for step in range(vec)]
-        if any(m is None for m in run):
-            return False
-        for side in places[1:]:
-            begin = int(side[run[0]])
-            if begin % vec or any(int(side[m]) != begin + step for step, m in enumerate(run)):
-                return False
-        if vec > 1 and n == run[0] and at % vec:
-            return False
-    return True
-
-
-def widest(
-    places_at: list[list[Any]], elem_bits: int, most_elems: int, each: int, allowed: tuple[int, ...]
-) -> int | None:
-    """Bits of the widest vector for every value of the starts, or None."""
-    count = len(places_at[0][0])
-    for bits in allowed:
-        vec = bits // elem_bits
-        if vec and vec <= most_elems and count % (vec * each) == 0 and all(fits(places, vec) for places in places_at):
-            return bits
-    return None
 
 
 @st.composite

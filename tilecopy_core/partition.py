@@ -378,7 +378,7 @@ def widest(
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Split a copy between two memories into ``[outer, threads, vec]`` (seed gmem_smem, "Algorithm").
+    """Split a copy between two memories into ``[outer, threads, vec]``.
 
     Args:
         request: the copy.

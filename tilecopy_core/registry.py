@@ -1,8 +1,7 @@
 """The variants of this process: loaded once, kept apart from each other, asked through their hooks.
 
 Importing this package loads no plugin; the first dispatch does, once. A plugin that cannot be imported, has no valid
-record or claims a taken name is set aside with its reason and never takes the others down (docs/design.md,
-"Registration"). Order never comes from pluggy or the file system.
+record or claims a taken name is set aside with its reason and never takes the others down. Order never comes from pluggy or the file system.
 """
 
 from __future__ import annotations

@@ -374,7 +374,7 @@ def non_unit(extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_request(request: CopyRequest) -> None:
-    """Refuse what no variant could give a meaning (docs/design.md, "A valid copy").
+    """Refuse what no variant could give a meaning.
 
     Raises:
         RequestError: dtypes or extents that differ.

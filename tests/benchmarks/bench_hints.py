@@ -24,7 +24,7 @@ import attrs
 sys.path[:0] = [str(Path(__file__).parents[1])]
 import cache_hints
 from cache_hints import Hints
-from kernels import round_trip
+from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

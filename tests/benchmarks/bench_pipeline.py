@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-import demos
 from bench_round_trip import median_seconds
+from tilecopy_testkit import demos
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""Helpers and profiles of the repository's tests/."""
+"""Modules of this folder can be imported; how many examples hypothesis draws."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+import tilecopy_testkit.profiles  # noqa: F401
+
 sys.path.insert(0, str(Path(__file__).parent))
-import profiles  # noqa: F401

@@ -6,12 +6,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels import round_trip, run_shared_dump
-from profiles import examples
+from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
+from tilecopy_testkit.programs import round_trip, run_shared_dump
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import demos
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit import demos, oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout

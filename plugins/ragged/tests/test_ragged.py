@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid

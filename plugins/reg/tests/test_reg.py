@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
+from tilecopy_testkit import oracle
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid

@@ -1,7 +1,3 @@
-"""Helpers and profiles of the repository's tests/."""
+"""How many examples hypothesis draws."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
-import profiles  # noqa: F401
+import tilecopy_testkit.profiles  # noqa: F401

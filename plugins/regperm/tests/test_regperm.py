@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 import attrs
-import kernels
+from tilecopy_testkit import programs as kernels
 import numpy as np
-import oracle
+from tilecopy_testkit import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import examples
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid

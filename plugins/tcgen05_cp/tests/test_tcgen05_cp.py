@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import demos
 import numpy as np
-import oracle
 import pytest
+from tilecopy_testkit import demos, oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane

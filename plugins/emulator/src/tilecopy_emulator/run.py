@@ -38,6 +38,7 @@ class Report:
     Attributes:
         threads: threads that ran.
         instructions: executed thread instructions, by opcode (without its modifiers).
+        lines: executed thread instructions, by line of the PTX text (from 1).
         counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
@@ -47,6 +48,7 @@ class Report:
     instructions: dict[str, int]
     counters: dict[str, int]
     approximate: tuple[str, ...] = ()
+    lines: dict[int, int] = attrs.field(factory=dict, repr=False)
 
 
 def _with_checks(
@@ -232,14 +234,20 @@ def run_grid(
     launch.explicit_cluster = cluster is not None
     _run(launch, progress)
     executed: Counter[str] = Counter()
+    lines: Counter[int] = Counter()
     approximate = set()
     for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
         if count:
             executed[instruction.opcode[0]] += count
+            lines[instruction.line] += count
             if is_approximate(instruction.opcode):
                 approximate.add(".".join(instruction.opcode))
     return Report(
-        len(launch.blocks) * launch.threads, dict(executed), dict(launch.counters), tuple(sorted(approximate))
+        len(launch.blocks) * launch.threads,
+        dict(executed),
+        dict(launch.counters),
+        tuple(sorted(approximate)),
+        dict(lines),
     )
 
 

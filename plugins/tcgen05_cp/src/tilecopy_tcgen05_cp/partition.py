@@ -30,9 +30,9 @@ LANES = 32
 GROUP_ROWS = 8
 UNIT_BYTES = 16
 LDO = 16
-"""Leading-dimension field; a copy of one 16-byte unit a row never uses it (the seed's value)."""
+"""Leading-dimension field; a copy of one 16-byte unit a row never uses it (any value does)."""
 MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B", 3, 2)}
-"""Bytes from row to row -> swizzle mode, its index in the seed, its code in the descriptor."""
+"""Bytes from row to row -> swizzle mode, its index, its code in the descriptor."""
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class Descriptor:
         ldo: leading-dimension byte offset, in 16 bytes.
         sdo: stride-dimension byte offset (8 rows to the next 8), in 16 bytes.
         swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
-        swizzle_index: the seed's index: 0, 1, 2, 3.
+        swizzle_index: the mode's index: 0, 1, 2, 3.
     """
 
     ldo: int

@@ -7,10 +7,11 @@ from typing import Any
 
 import attrs
 import numpy as np
-import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
+
+from . import oracle
 
 
 def by_elements(k: tc.KernelBuilder, dst: tc.Region, src: tc.Region, *, threads: int) -> None:

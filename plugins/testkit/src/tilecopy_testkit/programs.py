@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, laneid
+
+from . import oracle
 
 
 def round_trip(

@@ -1,0 +1,50 @@
+"""tilecopy-testkit: proves a variant.
+
+:class:`VariantSuite` is a class of pytest tests to subclass; :func:`requests` are hypothesis strategies of whole kernels;
+:func:`expected` is the NumPy oracle. ``python -m tilecopy_testkit campaign`` runs many thousands of copies over every
+installed variant, ``tilecopy new-variant`` writes the package of a new one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .completion import COMPLETIONS, Step
+from .description import Description, Operand, Start, Term
+from .finding import Finding
+from .kernels import Around, arguments_of, arrays_of
+from .oracle import expected
+from .subject import Subject
+
+if TYPE_CHECKING:
+    from .strategies import requests
+    from .suite import VariantSuite, for_all
+
+__version__ = "0.1.0"
+_LATER = {"VariantSuite": "suite", "for_all": "suite", "requests": "strategies"}
+"""Names whose modules need hypothesis or pytest: they are imported when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+
+
+__all__ = [
+    "COMPLETIONS",
+    "Around",
+    "Description",
+    "Finding",
+    "Operand",
+    "Start",
+    "Step",
+    "Subject",
+    "Term",
+    "VariantSuite",
+    "__version__",
+    "arguments_of",
+    "arrays_of",
+    "expected",
+    "for_all",
+    "requests",
+]

@@ -1,0 +1,40 @@
+"""The command ``tilecopy new-variant``: writes the package of a new variant that works for a plain case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tilecopy_core import RequestError
+
+from .scaffold import PLAIN, write_package
+
+SPACES = ("global", "shared", "local", "tmem")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--op", type=click.Choice(["copy", "copy_async"]), default="copy", show_default=True)
+@click.option("--from", "source", type=click.Choice(SPACES), required=True, help="Memory that is copied from.")
+@click.option("--to", "destination", type=click.Choice(SPACES), required=True, help="Memory that is copied to.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Where; by default ./tilecopy-NAME."
+)
+def new_variant(name: str, op: str, source: str, destination: str, directory: Path | None) -> None:
+    """Write a package with a variant NAME: entry point, record, hooks that work for a plain case, suite, README, CI.
+
+    Change what it does afterwards; its suite says what no longer holds.
+    """
+    if not name.isidentifier() or not name.islower() or not name.isascii():
+        raise RequestError(f"{name!r} is not a name such as my_copy: lower-case letters, digits and underscores")
+    if (op, source, destination) not in PLAIN:
+        known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
+        raise RequestError(
+            f"there is no plain case to start from for {op} {source} -> {destination}; start from the nearest of: {known}"
+        )
+    folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
+    written = write_package(folder, name, op, source, destination)
+    for path in written:
+        click.echo(f"  {path}")
+    click.echo(f"pip install -e '{folder}[test]' && pytest {folder} && tilecopy variants")

@@ -1,0 +1,239 @@
+"""One copy and the kernel around it, as plain data: what is drawn, printed, recorded and drawn again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import attrs
+
+import tilecopy_core as tc
+
+WARP_THREADS, WARPGROUP_THREADS = 32, 128
+AXES = {
+    axis.name: axis
+    for axis in (tc.m, tc.TLane, tc.TCol, tc.laneid, tc.warpid, tc.wid_in_wg, tc.wgid, tc.tid_in_wg, tc.tx)
+}
+"""The axes that an operand's layout may have."""
+VARIABLES = ("block", "turn", "unit", "n")
+"""What starts are made of: the CTA, the turn of the loop, the group of threads within the CTA, a scalar argument."""
+
+
+@attrs.frozen
+class Term:
+    """``factor * (variable // quotient % modulus)``; no remainder where ``modulus`` is 0."""
+
+    variable: str
+    factor: int
+    quotient: int = 1
+    modulus: int = 0
+
+    def at(self, values: Mapping[str, Any]) -> Any:
+        """Its value, of integers or of a kernel's symbolic ones."""
+        value = values[self.variable]
+        if self.quotient > 1:
+            value = value // self.quotient
+        if self.modulus:
+            value = value % self.modulus
+        return value * self.factor
+
+
+@attrs.frozen
+class Start:
+    """Where a box begins along one dimension: a constant and what varies."""
+
+    base: int
+    terms: tuple[Term, ...] = ()
+
+    def at(self, values: Mapping[str, Any]) -> Any:
+        """Its value, of integers or of a kernel's symbolic ones."""
+        value: Any = self.base
+        for term in self.terms:
+            value = value + term.at(values)
+        return value
+
+
+@attrs.frozen
+class Operand:
+    """One side of a copy: a buffer in a memory, and the box of it.
+
+    Attributes:
+        space: ``global``, ``shared``, ``local`` or ``tmem``.
+        shape: extents of the buffer.
+        extents: extents of the box.
+        starts: where the box begins.
+        iters: ``(extent, stride, axis)`` of the layout, strides in elements.
+        replica: replica iters likewise.
+        offset: ``(axis, elements)``.
+        swizzle: ``(per_element, swizzle_len, atom_len)``, or None.
+        own_start: elements from the memory's first to the buffer's.
+        align_bytes: what the memory's first byte is a multiple of.
+    """
+
+    space: str
+    shape: tuple[int, ...]
+    extents: tuple[int, ...]
+    starts: tuple[Start, ...]
+    iters: tuple[tuple[int, int, str], ...]
+    replica: tuple[tuple[int, int, str], ...] = ()
+    offset: tuple[tuple[str, int], ...] = ()
+    swizzle: tuple[int, int, int] | None = None
+    own_start: int = 0
+    align_bytes: int = 16
+
+    @property
+    def layout(self) -> tc.TileLayout:
+        """Its layout as tilecopy writes it."""
+        shard = tc.S[tuple(e for e, _, _ in self.iters) : tuple(s @ AXES[a] for _, s, a in self.iters)]
+        built: Any = shard
+        if self.replica:
+            built = built + tc.R[tuple(e for e, _, _ in self.replica) : tuple(s @ AXES[a] for _, s, a in self.replica)]
+        for axis, elems in self.offset:
+            built = built + elems @ AXES[axis]
+        plain = tc.TileLayout(built)
+        return plain if self.swizzle is None else tc.SwizzledLayout(tc.Swizzle(*self.swizzle), plain)
+
+    @property
+    def memory_elems(self) -> int:
+        """Elements of the memory behind the buffer, along ``m``."""
+        reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
+        reach += dict(self.offset).get("m", 0)
+        block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
+        return -(-reach // block) * block + self.own_start
+
+    def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
+        """The index of the box for values of the variables."""
+        begins = [start.at(values) for start in self.starts]
+        return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
+
+
+@attrs.frozen(kw_only=True)
+class Description:
+    """One copy, and the kernel around it.
+
+    Attributes:
+        op: ``copy`` or ``copy_async``.
+        dtype: element type.
+        scope: ``thread``, ``warp``, ``warpgroup`` or ``cta``.
+        threads: of each CTA.
+        target: such as ``sm_90a``.
+        dst, src: the operands.
+        issuers: ``all``: every group of threads of the scope copies its own box; ``one``: thread 0 alone does.
+        blocks: CTAs.
+        cluster: CTAs of a cluster.
+        hop: how many ranks further on, in the cluster, the destination lies.
+        turns: of the loop around the copy; 1 is none.
+        n: value of the scalar argument.
+        multiple_of: what the scalar is declared to be a multiple of.
+        outside: what stands for source elements outside, or None.
+        options: plain options of the copy, by name.
+    """
+
+    op: str
+    dtype: str
+    scope: str
+    threads: int
+    target: str
+    dst: Operand
+    src: Operand
+    issuers: str = "all"
+    blocks: int = 1
+    cluster: int = 1
+    hop: int = 0
+    turns: int = 1
+    n: int = 0
+    multiple_of: int = 1
+    outside: Any = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Groups of threads of a CTA that copy a box each."""
+        if self.issuers == "one":
+            return 1
+        per_unit = {"cta": self.threads, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS, "thread": 1}[self.scope]
+        return self.threads // per_unit
+
+    @property
+    def spaces(self) -> tuple[str, str]:
+        """Source and destination."""
+        return self.src.space, self.dst.space
+
+    @property
+    def elem_bytes(self) -> int:
+        """Bytes of an element."""
+        return tc.dtype_of(self.dtype).bytes
+
+    @property
+    def count(self) -> int:
+        """Elements of a box."""
+        return prod(self.dst.extents)
+
+    def values(self) -> list[dict[str, int]]:
+        """The variables of every copy that is made, turn after turn."""
+        return [
+            {"block": block, "turn": turn, "unit": unit, "n": self.n}
+            for turn in range(self.turns)
+            for block in range(self.blocks)
+            for unit in range(self.units)
+        ]
+
+    def to_json(self) -> str:
+        """One line, from which :meth:`from_json` makes the same."""
+        return json.dumps(attrs.asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Description:
+        """The description of a line."""
+        data = json.loads(text)
+        for side in ("dst", "src"):
+            data[side] = _operand(data[side])
+        data["options"] = tuple((name, value) for name, value in data["options"])
+        return cls(**data)
+
+    @property
+    def key(self) -> str:
+        """A short name; two descriptions that differ have two."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
+
+    def __str__(self) -> str:
+        scope = f"cta({self.threads})" if self.scope == "cta" else f"{self.scope} of {self.threads} threads"
+        lines = [f"{self.op} {self.dtype}, scope {scope}, {self.target}"]
+        for name, side in (("from", self.src), ("to", self.dst)):
+            box = ", ".join(f"{_said(s)}:+{e}" for s, e in zip(side.starts, side.extents, strict=True))
+            extra = f", its own start {side.own_start}" if side.own_start else ""
+            lines.append(f"  {name:<5}{side.space} {list(side.shape)} box [{box}], {side.layout}{extra}")
+        around = [
+            f"{value} {what}"
+            for value, what in ((self.blocks, "CTAs"), (self.turns, "turns"), (self.units, "groups of threads"))
+            if value > 1
+        ]
+        if any(t.variable == "n" for o in (self.dst, self.src) for s in o.starts for t in s.terms):
+            around.append(f"n = {self.n}, declared a multiple of {self.multiple_of}")
+        if self.outside is not None:
+            around.append(f"outside={self.outside!r}")
+        around += [f"{name}={value!r}" for name, value in self.options]
+        return "\n".join([*lines, *([f"  with {', '.join(around)}"] if around else [])])
+
+
+def _said(start: Start) -> str:
+    parts = [str(start.base)] if start.base or not start.terms else []
+    for term in start.terms:
+        text = term.variable
+        text = f"({text} // {term.quotient})" if term.quotient > 1 else text
+        text = f"({text} % {term.modulus})" if term.modulus else text
+        parts.append(text if term.factor == 1 else f"{term.factor}*{text}")
+    return " + ".join(parts)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _operand(data: Mapping[str, Any]) -> Operand:
+    starts = tuple(Start(s["base"], tuple(Term(**term) for term in s["terms"])) for s in data["starts"])
+    plain = {name: _tuples(value) for name, value in data.items() if name != "starts"}
+    return Operand(starts=starts, **plain)

@@ -1,0 +1,554 @@
+"""Drawing descriptions: one function for hypothesis, which shrinks, and for seeds, which are quick."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+import tilecopy_core as tc
+
+from .description import Description, Operand, Start, Term
+
+T = TypeVar("T")
+
+DTYPES = (
+    "float16",
+    "float32",
+    "uint8",
+    "bfloat16",
+    "float64",
+    "int8",
+    "bool",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "complex64",
+    "complex128",
+)
+"""Element types that are drawn unless others are asked for."""
+SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
+MODES = {16: None, 32: "32B", 64: "64B", 128: "128B"}
+"""Bytes of a row of tensor memory's source -> its swizzle."""
+MOST_BYTES = 16384
+"""Of the memory behind an operand."""
+MOST_TURNS = 16
+"""Elements of shared memory that each thread fills and shows."""
+
+
+class Draw(Protocol):
+    """Where choices come from."""
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of some; the first is the simplest."""
+
+
+class Seeded:
+    """Choices that follow from a seed."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of some."""
+        return options[int(self._random.random() * len(options))]
+
+
+def shuffled(draw: Draw, items: Sequence[T]) -> list[T]:
+    """All of some in a drawn order; the given one is the simplest."""
+    left, found = list(items), []
+    while left:
+        found.append(left.pop(draw.pick(range(len(left)))))
+    return found
+
+
+@attrs.frozen
+class Ranges:
+    """What is drawn for a variant.
+
+    Attributes:
+        variant: its record.
+        spaces: ``(source, destination)`` pairs.
+        dtypes: element types.
+        targets: architectures.
+    """
+
+    variant: tc.Variant
+    spaces: tuple[tuple[str, str], ...]
+    dtypes: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        variant: tc.Variant,
+        spaces: Sequence[tuple[str, str]] | None = None,
+        dtypes: Sequence[str] | None = None,
+        targets: Sequence[str] | None = None,
+    ) -> Ranges:
+        """What a record claims, or the part of it that is asked for."""
+        claimed = tuple(t for t in tc.TARGETS if tc.target_of(t).arch >= variant.min_arch)
+        if any("tmem" in pair for pair in variant.spaces):
+            claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
+        return cls(
+            variant,
+            tuple(spaces or variant.spaces),
+            tuple(dtypes or DTYPES),
+            tuple(targets or claimed),
+        )
+
+
+def describe(draw: Draw, ranges: Ranges) -> Description | None:
+    """One description, or None where what was drawn is too large to be run."""
+    variant = ranges.variant
+    pair = draw.pick(ranges.spaces)
+    found: Description
+    if "tmem" in pair:
+        found = _tensor(draw, ranges)
+    elif variant.threads == "one":
+        found = _bulk(draw, ranges, pair)
+    elif "local" in pair:
+        found = _fragments(draw, ranges, pair)
+    else:
+        found = _staged(draw, ranges, pair)
+    return None if any(_too_large(found, operand) for operand in (found.dst, found.src)) else found
+
+
+def _too_large(description: Description, operand: Operand) -> bool:
+    """Whether an operand's memory would take long to be filled and shown."""
+    elems, space = operand.memory_elems, operand.space
+    if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
+        return True
+    return space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES
+
+
+def seeded(ranges: Ranges, seed: int | str) -> Description:
+    """The description of a seed."""
+    draw = Seeded(seed)
+    while (found := describe(draw, ranges)) is None:
+        pass
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- parts
+
+
+def _variables(draw: Draw, units: int, *, blocks: bool = True) -> dict[str, int]:
+    """How many values each variable has; the scalar's value under ``n``."""
+    counts = {"unit": units}
+    counts["block"] = draw.pick([1, 1, 1, 2, 3]) if blocks else 1
+    counts["turn"] = draw.pick([1, 1, 1, 1, 2, 3])
+    counts["n"] = draw.pick([0, 0, 1, 2, 3])
+    return counts
+
+
+def _start(draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool) -> tuple[Start, int]:
+    """A start, and the extent of the dimension that it needs."""
+    usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
+    terms: list[Term] = []
+    reach = 0
+    factor = draw.pick([0, 0, 0, 1, 2, 4, 8, 16]) * grain
+    if factor and usable:
+        name = draw.pick(usable)
+        last = counts["n"] * counts["multiple_of"] if name == "n" else counts[name] - 1
+        quotient = draw.pick([1, 1, 1, 2]) if last >= 2 else 1
+        modulus = draw.pick([0, 0, 0, 0, 2])
+        terms.append(Term(name, factor, quotient, modulus))
+        reach = factor * (modulus - 1 if modulus else last // quotient)
+        if not modulus and quotient == 1 and draw.pick([False, False, False, True]):  # falling
+            terms = [Term(name, -factor)]
+            base = reach
+        else:
+            base = 0
+    else:
+        base = 0
+    base += draw.pick([0, 0, 0, 1, 2, 4, 8]) * grain
+    tail = draw.pick([0, 0, 0, 1, 8])
+    falling = bool(terms) and terms[0].factor < 0
+    size = base + (0 if falling else reach) + extent + tail
+    if overhang:
+        cut = draw.pick([0, 0, 1, 3, extent])
+        size = max(1, size - tail - cut)
+        base -= draw.pick([0, 0, 1, 2])
+    return Start(base, tuple(terms)), size
+
+
+def _strided(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
+    """One stride a dimension: row-major, padded, permuted, with a broadcast."""
+    order = list(range(len(shape)))
+    if draw.pick([False, False, False, True]):
+        order = shuffled(draw, order)
+    strides, step = [0] * len(shape), draw.pick([1, 1, 1, 1, 2])
+    for dim in reversed(order):
+        strides[dim] = step
+        step = step * shape[dim] + draw.pick([0, 0, 0, 1, 4, 8])
+    if broadcast and draw.pick([False] * 7 + [True]):
+        strides[draw.pick(range(len(shape)))] = 0
+    return {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
+
+
+def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
+    """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
+    if draw.pick([True, True, False]):
+        found = _strided(draw, shape, broadcast=False)
+    else:
+        extents: list[int] = []
+        for extent in shape:
+            split = draw.pick([1, 1, 1, 2, 4, 8])
+            extents += [extent // split, split] if extent % split == 0 and split < extent else [extent]
+        order = shuffled(draw, range(len(extents)))
+        strides, step = [0] * len(extents), 1
+        for dim in reversed(order):
+            strides[dim] = step
+            step = step * extents[dim] + draw.pick([0, 0, 0, 1, 4, 8])
+        found = {"iters": tuple((e, s, "m") for e, s in zip(extents, strides, strict=True))}
+    found["swizzle"] = draw.pick([None, None, None, None, *SWIZZLES])
+    offset = draw.pick([0, 0, 0, 0, 1, 4, 8, 16])
+    found["offset"] = (("m", offset),) if offset else ()
+    return found
+
+
+def _memory(
+    draw: Draw,
+    space: str,
+    extents: Sequence[int],
+    counts: dict[str, int],
+    size: int,
+    *,
+    lead: bool,
+    overhang: bool,
+    source: bool,
+) -> Operand:
+    """An operand in global or shared memory; with ``lead`` each CTA and group has a part of its own."""
+    grain = draw.pick([1, max(1, 16 // size), max(1, 16 // size)])
+    starts, shape = [], []
+    for extent in extents:
+        start, needed = _start(draw, counts, extent, grain, overhang=overhang)
+        starts.append(start)
+        shape.append(needed)
+    box = list(extents)
+    if lead:
+        for name in ("unit", "block") if space == "global" else ("unit",):
+            if counts[name] > 1:
+                starts.insert(0, Start(0, (Term(name, 1),)))
+                shape.insert(0, counts[name])
+                box.insert(0, 1)
+    if space == "global" and draw.pick([True, True, True, False]):
+        layout = _strided(draw, shape, broadcast=source)
+    else:
+        layout = _layout(draw, shape)
+    align = draw.pick([16, 16, 16, 16, 8, 4]) if space == "global" else draw.pick([128, 128, 16, 8])
+    own = draw.pick([0, 0, 0, 0, 2, 4, 8])
+    return Operand(
+        space, tuple(shape), tuple(box), tuple(starts), align_bytes=max(align, min(16, size)), own_start=own, **layout
+    )
+
+
+def _outside(draw: Draw, ranges: Ranges, dtype: str) -> Any:
+    if not ranges.variant.edges:
+        return None
+    kind = tc.dtype_of(dtype).kind
+    return draw.pick([None, None, None, "zero", "keep", True if kind == "b" else 1])
+
+
+def _whole(description: dict[str, Any], counts: dict[str, int]) -> Description:
+    return Description(
+        blocks=counts["block"],
+        turns=counts["turn"],
+        n=counts["n"] * counts["multiple_of"],
+        multiple_of=counts["multiple_of"],
+        **description,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- kinds of copies
+
+
+def _staged(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """Between global and shared memory, by all threads of a scope."""
+    scope = draw.pick(["cta", "cta", "warp", "thread", "warpgroup"])
+    threads = draw.pick(
+        {
+            "cta": [32, 1, 2, 5, 24, 48, 64],
+            "warp": [32, 64],
+            "thread": [1, 2, 3],
+            "warpgroup": [128],
+        }[scope]
+    )
+    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": 1}[scope]
+    each = threads // units
+    dtype = draw.pick(ranges.dtypes)
+    dims = draw.pick([2, 1, 2, 3])
+    box = [draw.pick([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
+    most = draw.pick([48, 48, 48, 192]) if threads < 8 else 48  # past 64 rounds loops are rolled
+    while prod(box) > most:
+        box[draw.pick(range(dims))] = 1
+    if draw.pick([True] * 7 + [False]):
+        box[draw.pick(range(dims))] *= each
+    counts = _variables(draw, units) | {"multiple_of": draw.pick([1, 1, 2, 4, 8])}
+    outside = _outside(draw, ranges, dtype)
+    size = tc.dtype_of(dtype).bytes
+    src, dst = (
+        _memory(draw, space, box, counts, size, lead=space == "shared" or not source, overhang=over, source=source)
+        for space, source, over in zip(
+            pair, (True, False), (outside is not None, outside is not None and draw.pick([True, False])), strict=True
+        )
+    )
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": scope,
+            "threads": threads,
+            "target": draw.pick(ranges.targets),
+            "dst": dst,
+            "src": src,
+            "outside": outside,
+        },
+        counts,
+    )
+
+
+def _primes(value: int) -> list[int]:
+    found, step = [], 2
+    while value > 1:
+        while value % step == 0:
+            found.append(step)
+            value //= step
+        step += 1
+    return found
+
+
+def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], *, store: bool) -> dict[str, Any]:
+    """A layout of a shape in which factors of 2 lie along thread axes and the rest in registers.
+
+    Args:
+        draw: chooses.
+        shape: extents.
+        axes: ``(axis, factors of 2)``.
+        store: whether the fragment is the source: then each element has one owner.
+    """
+    factors = [(dim, factor) for dim, extent in enumerate(shape) for factor in _primes(extent)]
+    twos = [place for place, (_, factor) in enumerate(factors) if factor == 2]
+    along = [axis for axis, bits in axes for _ in range(bits)]
+    if draw.pick([True, True, True, False]):
+        first = draw.pick(range(len(twos) - len(along) + 1))
+        chosen = twos[first : first + len(along)]
+    else:
+        chosen = sorted(shuffled(draw, twos)[: len(along)])
+    labels = dict(zip(chosen, along, strict=True))
+    fused: list[list[Any]] = []  # dim, extent, axis
+    for place, (dim, factor) in enumerate(factors):
+        axis = labels.get(place, "m")
+        if fused and fused[-1][0] == dim and fused[-1][2] == axis:
+            fused[-1][1] *= factor
+        else:
+            fused.append([dim, factor, axis])
+    strides = [0] * len(fused)
+    for axis in {axis for _, _, axis in fused}:
+        own = [place for place, part in enumerate(fused) if part[2] == axis]
+        if draw.pick([False, False, True]):
+            own = shuffled(draw, own)
+        step = 1
+        for place in reversed(own):
+            strides[place] = step
+            step = step * fused[place][1] + (draw.pick([0, 0, 0, 0, 2]) if axis == "m" else 0)
+    iters = tuple((extent, stride, axis) for (_, extent, axis), stride in zip(fused, strides, strict=True))
+    offset = draw.pick([0, 0, 0, 0, 4])
+    return {"iters": iters or ((1, 1, "m"),), "offset": (("m", offset),) if offset else ()}
+
+
+def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """Between registers and memory, or registers and registers."""
+    scope = draw.pick(["warp", "warp", "cta", "warpgroup", "thread"])
+    threads = draw.pick({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": [128], "thread": [1, 2]}[scope])
+    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": 1}[scope]
+    axes = {
+        "warp": [("laneid", 5)],
+        "warpgroup": draw.pick([[("wid_in_wg", 2), ("laneid", 5)], [("tid_in_wg", 7)]]),
+        "cta": draw.pick([[("warpid", threads.bit_length() - 6), ("laneid", 5)], [("tx", threads.bit_length() - 1)]]),
+        "thread": [],
+    }[scope]
+    dtype = draw.pick(ranges.dtypes)
+    if tc.dtype_of(dtype).bits > 64:
+        dtype = "float64"
+    own = draw.pick([4, 1, 2, 8, 16, 3, 6])
+    shape = _split(draw, _primes(threads // units * own))
+    counts = _variables(draw, units) | {"multiple_of": draw.pick([1, 1, 2, 4, 8])}
+    extents, begin = list(shape), [0] * len(shape)
+    if draw.pick([False, False, False, True]):
+        dim = draw.pick(range(len(shape)))
+        begin[dim] = draw.pick(range(shape[dim]))
+        extents[dim] = draw.pick(range(1, shape[dim] - begin[dim] + 1))
+    outside = None if pair == ("local", "local") else _outside(draw, ranges, dtype)
+    if outside not in (None, "keep") and pair[0] == "local":
+        outside = "keep"
+    size = tc.dtype_of(dtype).bytes
+    sides = []
+    for source, space in ((True, pair[0]), (False, pair[1])):
+        if space == "local":
+            layout = _fragment(draw, shape, axes, store=source)
+            sides.append(Operand(space, tuple(shape), tuple(extents), tuple(Start(b) for b in begin), **layout))
+        else:
+            lead = space == "shared" or not source
+            found = _memory(draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source)
+            sides.append(found)
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": scope,
+            "threads": threads,
+            "target": draw.pick(ranges.targets),
+            "dst": sides[1],
+            "src": sides[0],
+            "outside": outside,
+        },
+        counts,
+    )
+
+
+def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
+    """A shape of one or two dimensions with these prime factors."""
+    if draw.pick([False, False, False, True]):
+        return [prod(factors)]
+    at = draw.pick(range(len(factors) + 1))
+    order = shuffled(draw, factors) if draw.pick([False, True]) else list(factors)
+    return [prod(order[:at]), prod(order[at:])]
+
+
+def _bulk(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """By one thread, in runs of whole 16 bytes."""
+    dtype = draw.pick(ranges.dtypes)
+    size = tc.dtype_of(dtype).bytes
+    unit = max(1, 16 // size)
+    remote = any(option.name == "remote_cta_id" for option in ranges.variant.options)
+    rows, columns = draw.pick([4, 1, 2, 8, 3, 16]), unit * draw.pick([2, 1, 4, 8, 3])
+    if draw.pick([False] * 9 + [True]):
+        columns += draw.pick([1, unit // 2 or 1])
+    counts = _variables(draw, 1, blocks=False) | {"multiple_of": draw.pick([1, 2, 4, 8])}
+    cluster = draw.pick([2, 2, 4]) if remote else 1
+    counts["block"] = cluster * draw.pick([1, 1, 2]) if remote else draw.pick([1, 1, 2])
+    if pair[1] == "global":  # the emulator wants a fence between two bulk writes of one place
+        counts["turn"] = 1
+    swizzle = draw.pick([None, None, None, *(tuple(_parts(mode, dtype)) for mode in ("32B", "64B", "128B"))])
+    sides = []
+    for source, space in ((True, pair[0]), (False, pair[1])):
+        starts, shape, box = [], [], [rows, columns]
+        for extent, grain in ((rows, 1), (columns, draw.pick([unit, unit, unit, unit, 1]))):
+            varying = counts if draw.pick([True, False]) else counts | {"block": 1, "turn": 1, "n": 0}
+            if remote and not source:  # where it arrives is the same for every CTA that sends
+                varying = varying | {"block": 1}
+            start, needed = _start(draw, varying, extent, grain, overhang=False)
+            starts.append(start)
+            shape.append(needed)
+        if space == "global" and not source and counts["block"] > 1:
+            starts.insert(0, Start(0, (Term("block", 1),)))
+            shape.insert(0, counts["block"])
+            box.insert(0, 1)
+        shape[-1] = -(-shape[-1] // unit) * unit if draw.pick([True] * 7 + [False]) else shape[-1]
+        pad = draw.pick([0, 0, unit, 2 * unit, 1]) if draw.pick([True, True, False]) else 0
+        strides, step = [0] * len(shape), 1
+        for place in reversed(range(len(shape))):
+            strides[place] = step
+            step = step * shape[place] + (pad if place == len(shape) - 1 else 0)
+        layout: dict[str, Any] = {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
+        if space == "shared":
+            layout["swizzle"] = swizzle if draw.pick([True, True, True, False]) else None
+        sides.append(
+            Operand(
+                space,
+                tuple(shape),
+                tuple(box),
+                tuple(starts),
+                own_start=draw.pick([0, 0, 0, unit, 2 * unit]),
+                align_bytes=16 if space == "global" else 1024,
+                **layout,
+            )
+        )
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": "thread",
+            "threads": draw.pick([32, 64]),
+            "target": draw.pick(ranges.targets),
+            "dst": sides[1],
+            "src": sides[0],
+            "issuers": "one",
+            "cluster": cluster,
+            "hop": draw.pick(range(1, cluster)) if cluster > 1 else 0,
+        },
+        counts,
+    )
+
+
+def _parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
+    found = tc.swizzle(mode or "none", dtype)
+    return found.per_element, found.swizzle_len, found.atom_len
+
+
+def _tensor(draw: Draw, ranges: Ranges) -> Description:
+    """From shared to tensor memory, in rows that a matrix descriptor can name."""
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
+    size = tc.dtype_of(dtype).bytes
+    unit = 16 // size
+    row_bytes = draw.pick([16, 32, 64, 128, 16])
+    middle = draw.pick([1, 2, 4, 3]) if row_bytes == 16 else draw.pick([1, 1, 2])
+    per_row = row_bytes // size
+    extra = draw.pick([0, 0, 8, 32])  # rows of the buffer before and after the box
+    rows = 32 + extra
+    counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    width = middle * per_row
+    iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
+    mode = MODES[row_bytes]
+    swizzle = _parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
+    first = draw.pick([0, extra, 8]) if extra else 0
+    if first + 32 > rows:
+        first = 0
+    src = Operand(
+        "shared",
+        (rows, width),
+        (32, width),
+        (Start(first), Start(0)),
+        iters,
+        swizzle=swizzle,
+        own_start=draw.pick([0, 0, 0, 8 * per_row]),
+        align_bytes=draw.pick([1024, 1024, 1024, 128]),
+    )
+    columns: tuple[tuple[int, int, str], ...] = ((width, 1, "TCol"),)
+    if width // unit % 2 == 0 and draw.pick([False, False, True]):  # the halves change places
+        half = width // 2
+        columns = ((2, half, "TCol"), (half // unit, unit, "TCol"), (unit, 1, "TCol"))
+        if half // unit % 2 == 0:
+            columns = ((2, unit, "TCol"), (half // unit, 2 * unit, "TCol"), (unit, 1, "TCol"))
+    dst = Operand(
+        "tmem",
+        (32, width),
+        (32, width),
+        (Start(0), Start(0)),
+        ((32, 1, "TLane"), *columns),
+        replica=((4, 32, "TLane"),),
+    )
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": "thread",
+            "threads": 128,
+            "target": draw.pick(ranges.targets),
+            "dst": dst,
+            "src": src,
+            "issuers": "one",
+            "options": (("cta_group", 1),) if any(o.name == "cta_group" for o in ranges.variant.options) else (),
+        },
+        counts,
+    )

@@ -1,0 +1,418 @@
+"""The kernel around a copy: both memories filled byte by byte, the copy and what completes it, both memories shown.
+
+Nothing but the copy itself is lowered by a variant: what surrounds it are loads and stores of single elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+import tilecopy_core as tc
+
+from .completion import COMPLETIONS, Step
+from .description import Description, Operand
+from .oracle import consistent, memory_shape, read_places
+
+OptionMaker = Callable[["Around"], Any]
+
+
+def _mbarrier_of(around: Around) -> Any:
+    return around.barrier[0]
+
+
+def _next_rank(around: Around) -> Any:
+    return (around.rank + around.description.hop) % around.description.cluster
+
+
+OPTIONS: dict[str, OptionMaker] = {"mbar": _mbarrier_of, "remote_cta_id": _next_rank}
+"""Options that only a kernel has, by name."""
+
+
+@attrs.frozen
+class Surroundings:
+    """How the kit makes kernels for one variant.
+
+    Attributes:
+        variant: its record.
+        registry: where it is looked up; ``None`` is the process's.
+        steps: what completes a copy.
+        options: makes each option that only a kernel has.
+    """
+
+    variant: tc.Variant
+    registry: tc.Registry | None
+    steps: tuple[Step, ...]
+    options: Mapping[str, OptionMaker]
+
+    @classmethod
+    def of(
+        cls,
+        variant: tc.Variant,
+        registry: tc.Registry | None = None,
+        steps: Sequence[Step] | None = None,
+        options: Mapping[str, OptionMaker] | None = None,
+    ) -> Surroundings:
+        """Those that follow from a record."""
+        known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
+        return cls(variant, registry, known, OPTIONS | dict(options or {}))
+
+
+def element_storage(dtype: str) -> tuple[str, int]:
+    """The integer type that holds an element's bytes, and how many of them it takes."""
+    bits = tc.dtype_of(dtype).bits
+    return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
+
+
+class Around:
+    """A kernel in the making, as completions and options see it.
+
+    Args:
+        description: of the copy.
+        surroundings: of its variant.
+        skip: a step that is not done.
+        left_out: options that are not given.
+        unread: elements of a global source that no box has: one more CTA writes them meanwhile, so that who reads them
+            races with it.
+
+    Attributes:
+        kernel: the builder.
+        description: of the copy.
+        turn: the loop's index, or 0.
+        rank: the CTA's rank in its cluster.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        surroundings: Surroundings,
+        skip: str | None = None,
+        left_out: Collection[str] = (),
+        *,
+        unread: int = 0,
+    ) -> None:
+        self.description, self._with, self._skip, self._left_out = description, surroundings, skip, left_out
+        self.kernel = tc.KernelBuilder("around", threads=description.threads)
+        k, d = self.kernel, description
+        self.turn: Any = 0
+        self._word, self._words = element_storage(d.dtype)
+        self.decoy = k.param("decoy", (16,), "uint32")
+        self._given = {name: self._param(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self._mask = None
+        if d.src.space == "shared":
+            self._mask = k.param("mask", memory_shape(d, d.src)[:2], "uint8")
+        self._unread = k.param("unread", (unread,), "int32") if unread else None
+        self.scalar: Any = 0
+        if self._uses("n"):
+            self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
+        self.block: Any = k.block_id() if d.blocks > 1 else 0
+        self.rank: Any = k.cluster_rank() if d.cluster > 1 else 0
+        self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
+        self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self._buffers = {name: self._buffer(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self._mbarrier = k.mbarrier("mbar") if self._needs_mbarrier() else None
+
+    # ------------------------------------------------------------------------------------------- for completions
+
+    @property
+    def barrier(self) -> tc.Mbarrier:
+        """The mbarrier that the copy's option ``mbar`` names."""
+        assert self._mbarrier is not None
+        return self._mbarrier
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the kernel has clusters."""
+        return self.description.cluster > 1
+
+    def synchronize(self) -> None:
+        """A barrier of the CTA, or of the cluster where there is one."""
+        if self.clustered:
+            self.kernel.cluster_sync()
+        else:
+            self.kernel.cta_sync()
+
+    def expect_bytes(self) -> None:
+        """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
+        self.barrier.arrive_expect_tx(self.description.count * self.description.elem_bytes)
+
+    # ------------------------------------------------------------------------------------------- operands
+
+    def region(self, side: str) -> tc.Region:
+        """The box of ``dst`` or ``src``."""
+        operand = getattr(self.description, side)
+        return self._buffers[side][operand.box(self._values())]
+
+    def options(self) -> dict[str, Any]:
+        """The options of the copy."""
+        made = dict(self.description.options)
+        for option in self._with.variant.options:
+            if option.name in self._with.options and option.name not in made:
+                made[option.name] = self._with.options[option.name](self)
+        return {name: value for name, value in made.items() if name not in self._left_out}
+
+    def request(self, **changes: Any) -> tc.CopyRequest:
+        """The request of the copy, as the kernel would make it."""
+        d = self.description
+        active = tc.ActiveThreads(d.threads)
+        if d.issuers == "one" and d.threads > 1:
+            only_the_first: Any = self.kernel.thread_id() == 0
+            active = active.narrowed_by(only_the_first)
+        made: dict[str, Any] = {
+            "op": d.op,
+            "dst": self.region("dst"),
+            "src": self.region("src"),
+            "scope": tc.cta(d.threads) if d.scope == "cta" else getattr(tc, d.scope)(),
+            "target": d.target,
+            "active": active,
+            "options": self.options(),
+            "outside": d.outside,
+        }
+        return tc.CopyRequest(**(made | changes))
+
+    def _values(self) -> dict[str, Any]:
+        d, tid = self.description, self.kernel.thread_id()
+        unit: Any = 0
+        if d.units > 1:
+            unit = {"warp": tid // 32, "warpgroup": tid // 128, "thread": tid}[d.scope]
+        return {"block": self.block, "turn": self.turn, "unit": unit, "n": self.scalar}
+
+    def _uses(self, variable: str) -> bool:
+        sides = (self.description.dst, self.description.src)
+        return any(t.variable == variable for o in sides for s in o.starts for t in s.terms)
+
+    def _needs_mbarrier(self) -> bool:
+        named = {option.name for option in self._with.variant.options}
+        return "mbar" in named or self._with.variant.completion in ("mbarrier", "tcgen05_commit")
+
+    def _param(self, name: str, operand: Operand) -> tc.Buffer:
+        *shape, size = memory_shape(self.description, operand)
+        if operand.space == "tmem":
+            return self.kernel.param(name, (*shape[:2], shape[2] * size // 4), "uint32")
+        if operand.space == "shared" and name == "dst":
+            return self.kernel.param(name, (shape[0], shape[1] * size // 8), "uint64")
+        shape[-1] *= self._words
+        align = max(size, operand.align_bytes) if operand.space == "global" else 16
+        return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
+
+    def _pool(self, name: str, operand: Operand) -> tc.Buffer | None:
+        elems, k = operand.memory_elems * self._words, self.kernel
+        if operand.space == "global":
+            return self._given[name]
+        if operand.space == "shared":
+            _, elems, size = memory_shape(self.description, operand)
+            align = max(operand.align_bytes, size, 8 if name == "dst" else 1)
+            word, count = ("uint64", elems * size // 8) if name == "dst" else (self._word, elems * self._words)
+            return k.shared(count, word, name=f"{name}_tile", align_bytes=align)
+        return k.local(elems, self._word, name=f"{name}_fragment") if operand.space == "local" else None
+
+    def _buffer(self, name: str, operand: Operand) -> tc.Buffer:
+        pool = self._pools[name]
+        if pool is None:
+            shape, dtype = operand.shape, self.description.dtype
+            return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
+        return tc.Buffer(
+            operand.shape,
+            self.description.dtype,
+            space=operand.space,
+            name=pool.name,
+            layout=operand.layout,
+            memory=pool.memory,
+            align_bytes=pool.align_bytes,
+            elem_offset=operand.own_start,
+        )
+
+    # ------------------------------------------------------------------------------------------- the kernel
+
+    def build(self) -> tc.BuiltKernel:
+        """The whole kernel.
+
+        Raises:
+            NoVariantError: the variant declines the copy.
+            TilecopyError: its emit hook failed.
+        """
+        k, d = self.kernel, self.description
+        if self._unread is None:
+            self._whole()
+        else:
+            unread, elements, extra = self._unread, self._given["src"], k.block_id() == d.blocks
+            with k.if_(extra):
+                self._each(unread.shape[0], lambda i: self._write_unread(elements, k.load(unread[i])))
+            with k.if_(~extra):
+                self._whole()
+        return k.build(
+            target=d.target,
+            grid=d.blocks + (self._unread is not None),
+            cluster=d.cluster if self.clustered else None,
+            registry=self._with.registry,
+        )
+
+    def _write_unread(self, elements: tc.Buffer, place: tc.Value) -> None:
+        at = self.kernel.index(place, upper=elements.shape[0] - 1)
+        self.kernel.store(elements[at], 0)
+
+    def _whole(self) -> None:
+        """All that a CTA of the copies does."""
+        k, d = self.kernel, self.description
+        if self._mbarrier is not None:
+            with k.if_(k.thread_id() == 0):
+                self._mbarrier.init(1)
+                if d.target not in ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89"):
+                    k.fence_mbarrier_init()
+        if d.dst.space == "tmem":
+            with k.if_(k.warp_id() == 0):
+                k.tcgen05_alloc(self._buffers["dst"], columns=self._columns())
+        self._fill("src", d.src, self._mask)
+        self._fill("dst", d.dst, None)
+        self._steps("before", "all")
+        if d.turns > 1:
+            for turn in k.range(d.turns):
+                self.turn = turn
+                self._copy()
+        else:
+            self._copy()
+        self._show(d.dst)
+        if d.dst.space == "tmem":
+            k.tcgen05_fence_before()
+            k.cta_sync()
+            with k.if_(k.warp_id() == 0):
+                k.tcgen05_dealloc(self._buffers["dst"], columns=self._columns())
+        elif self.clustered:
+            k.cluster_sync()
+
+    def _columns(self) -> int:
+        _, _, elems, size = memory_shape(self.description, self.description.dst)
+        columns = 32
+        while columns < elems * size // 4:
+            columns *= 2
+        return columns
+
+    def _copy(self) -> None:
+        k, d = self.kernel, self.description
+        if d.dst.space == "tmem" and d.turns > 1:
+            k.tcgen05_fence_before()
+        self.synchronize()
+        scope = getattr(k, d.scope)
+        if d.issuers == "one":
+            with k.if_(k.thread_id() == 0):
+                if d.dst.space == "tmem" and d.turns > 1:
+                    k.tcgen05_fence_after()
+                self._steps("before", "issuer")
+                self._issue(scope)
+                self._steps("after", "issuer")
+        else:
+            self._steps("before", "issuer")
+            self._issue(scope)
+            self._steps("after", "issuer")
+        self._steps("after", "all")
+
+    def _issue(self, scope: Any) -> None:
+        copy = getattr(scope, self.description.op)
+        dst, src = self.region("dst"), self.region("src")
+        copy(dst, src, variant=self._with.variant.name, outside=self.description.outside, **self.options())
+
+    def _steps(self, when: str, who: str) -> None:
+        for step in self._with.steps:
+            meant = (step.when, step.who) == (when, who) and self.description.dst.space in step.spaces
+            if meant and step.name != self._skip:
+                step.write(self)
+
+    def _each(self, count: int, move: Callable[[Any], None]) -> None:
+        """``move(i)`` for every ``i`` below a count, dealt out to the threads."""
+        k, threads = self.kernel, self.description.threads
+        if count <= threads:
+            with k.if_(k.thread_id() < count):
+                move(k.thread_id())
+            return
+        with k.range(-(-count // threads)) as turn, k.if_(turn * threads + k.thread_id() < count):
+            move(turn * threads + k.thread_id())
+
+    def _fill(self, name: str, operand: Operand, mask: tc.Buffer | None) -> None:
+        """The memory of an operand holds what the caller gave."""
+        k, given, pool, words = self.kernel, self._given[name], self._pools[name], self._words
+        if operand.space == "shared":
+            assert pool is not None
+
+            def move(i: Any) -> None:
+                if mask is None:
+                    k.store(pool[i], k.load(given[self.block, i]))
+                    return
+                with k.if_(k.load(mask[self.block, i // words]) != 0):  # what is not read stays poison
+                    k.store(pool[i], k.load(given[self.block, i]))
+
+            self._each(pool.shape[0], move)
+        elif operand.space == "local":
+            assert pool is not None
+            for register in range(pool.shape[0]):
+                k.store(pool[register], k.load(given[self.block, k.thread_id(), register]))
+
+    def _show(self, operand: Operand) -> None:
+        """What the memory of the destination holds goes back to the caller's array."""
+        k, given, pool = self.kernel, self._given["dst"], self._pools["dst"]
+        if operand.space == "shared":
+            assert pool is not None
+            self._each(pool.shape[0], lambda i: k.store(given[self.block, i], k.load(pool[i])))
+        elif operand.space == "local":
+            assert pool is not None
+            for register in range(pool.shape[0]):
+                k.store(given[self.block, k.thread_id(), register], k.load(pool[register]))
+        elif operand.space == "tmem":
+            k.tcgen05_fence_after()
+            first, words = 0, given.shape[2]
+            while first < words:
+                count = 1 << (words - first).bit_length() - 1
+                fragment = k.local(count, "uint32", name=f"shown{first}")
+                k.tcgen05_ld(fragment, self._buffers["dst"], column=first)
+                k.tcgen05_wait_ld()
+                for word in range(count):
+                    k.store(given[self.block, k.thread_id(), first + word], k.load(fragment[word]))
+                first += count
+
+
+def arrays_of(description: Description, seed: int = 0) -> tuple[Any, Any]:
+    """Random bytes for the memories of source and destination (:mod:`.oracle` says in what shape)."""
+    rng = np.random.default_rng(seed)
+    source, target = (
+        rng.integers(0, 256, memory_shape(description, operand), np.uint8)
+        for operand in (description.src, description.dst)
+    )
+    return consistent(description, source), target
+
+
+def unread_places(description: Description) -> Any:
+    """The words of a global source that no box reads."""
+    _, words = element_storage(description.dtype)
+    return np.flatnonzero(~np.repeat(read_places(description), words)).astype(np.int32)
+
+
+def arguments_of(description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
+    """The arguments of the kernel, over the memories themselves: a launch changes ``target``.
+
+    Args:
+        description: of the copies.
+        source: bytes of the source's memory.
+        target: bytes of the destination's.
+        unread: the places that one more CTA writes.
+    """
+    word, words = element_storage(description.dtype)
+
+    def seen(memory: Any, operand: Operand) -> Any:
+        if operand.space == "tmem":
+            return memory.reshape(*memory.shape[:2], -1).view(np.uint32)
+        if operand.space == "shared" and operand is description.dst:
+            return memory.reshape(memory.shape[0], -1).view(np.uint64)
+        flat = memory.reshape(*memory.shape[:-2], -1).view(word)
+        return flat.reshape(*memory.shape[:-2], memory.shape[-2] * words)
+
+    arguments = [np.zeros(16, np.uint32), seen(source, description.src), seen(target, description.dst)]
+    if description.src.space == "shared":
+        arguments.append(read_places(description).astype(np.uint8))
+    if unread is not None:
+        arguments.append(unread)
+    sides = (description.dst, description.src)
+    if any(t.variable == "n" for o in sides for s in o.starts for t in s.terms):
+        arguments.append(description.n)
+    return arguments

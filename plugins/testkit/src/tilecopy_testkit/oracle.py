@@ -1,0 +1,229 @@
+"""What a copy means, from the definition of a layout alone and in plain NumPy: knows nothing of the lowering.
+
+Arrays hold the memories behind the operands as bytes, the last axis being those of one element or register:
+
+=========  =====================================
+global     ``(elements, bytes)``
+shared     ``(CTAs, elements, bytes)``
+local      ``(CTAs, threads, elements, bytes)``
+tmem       ``(CTAs, 128 lanes, elements, bytes)``
+=========  =====================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import tilecopy_core as tc
+
+from .description import Description, Operand
+
+TMEM_LANES = 128
+
+
+def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
+    """Element address of each flat index: split across the extents, last fastest, times the strides."""
+    flat = np.arange(prod(extents))
+    total = np.full(len(flat), offset)
+    for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
+        total += flat % extent * stride
+        flat = flat // extent
+    return total
+
+
+def swizzled(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
+    """XOR of bits [S, S+B) of ``address >> M`` into bits [0, B)."""
+    high = address >> per_element
+    low = address & ((1 << per_element) - 1)
+    return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
+
+
+def coordinates(extents: Sequence[int]) -> Any:
+    """``(elements, dimensions)``: the coordinates of a box from its start, row-major."""
+    grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
+    return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
+
+
+def box_flat(shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -> Any:
+    """Flat indices, in the shape, of the elements of a box in row-major order."""
+    flat = np.zeros(prod(extents), np.int64)
+    for column, start, size in zip(coordinates(extents).T, starts, shape, strict=True):
+        flat = flat * size + column + start
+    return flat
+
+
+def random_array(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
+    """Random bytes as an array of any dtype."""
+    dtype = np.dtype(dtype)
+    raw = np.random.default_rng(seed).integers(0, 256, prod(shape) * dtype.itemsize, np.uint8)
+    return raw.view(dtype).reshape(shape)
+
+
+def same_bytes(left: Any, right: Any) -> bool:
+    """Whether two arrays hold the same bytes (NaNs and all)."""
+    return bool(left.tobytes() == right.tobytes())
+
+
+def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any], Any]:
+    """Where each element of the box lies, and whether it is inside the buffer's shape.
+
+    Returns:
+        By axis an array ``(replicas, elements)`` (of no meaning outside), and ``(elements,)`` of bool.
+    """
+    begin = [start.at(values) for start in operand.starts]
+    at = coordinates(operand.extents) + np.array(begin, np.int64)
+    inside = np.logical_and.reduce([(c >= 0) & (c < n) for c, n in zip(at.T, operand.shape, strict=True)])
+    flat = np.zeros(len(at), np.int64)
+    for column, size in zip(at.T, operand.shape, strict=True):
+        flat = flat * size + np.clip(column, 0, size - 1)
+    copies = coordinates([extent for extent, _, _ in operand.replica])
+    found: dict[str, Any] = {}
+    for axis in {"m", *(a for _, _, a in (*operand.iters, *operand.replica)), *(a for a, _ in operand.offset)}:
+        strides = [stride if a == axis else 0 for _, stride, a in operand.iters]
+        own = addresses([e for e, _, _ in operand.iters], strides, dict(operand.offset).get(axis, 0))[flat]
+        along = np.array([stride if a == axis else 0 for _, stride, a in operand.replica], np.int64)
+        found[axis] = own[None, :] + (copies @ along)[:, None]
+    if operand.swizzle is not None:
+        found["m"] = swizzled(found["m"], *operand.swizzle)
+    found["m"] = found["m"] + operand.own_start
+    return found, inside
+
+
+def axis_of_threads(axis: str, tid: Any) -> Any:
+    """Where threads lie along a thread axis."""
+    return {
+        "laneid": tid % 32,
+        "warpid": tid // 32,
+        "wid_in_wg": tid // 32 % 4,
+        "wgid": tid // 128,
+        "tid_in_wg": tid % 128,
+        "tx": tid,
+    }[axis]
+
+
+def threads_of(description: Description, unit: int) -> Any:
+    """The indices of the threads of one group of the CTA."""
+    each = description.threads // description.units if description.issuers == "all" else 1
+    return np.arange(unit * each, unit * each + each)
+
+
+def owned(description: Description, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
+    """Who has what of a box of registers: parallel arrays of thread, register, element and replica."""
+    found, inside = places(operand, values)
+    tids = threads_of(description, values["unit"])
+    mine = np.broadcast_to(inside, found["m"].shape)[..., None]
+    for axis, at in found.items():
+        if axis != "m":
+            mine = mine & (at[..., None] == axis_of_threads(axis, tids))
+    mine = np.broadcast_to(mine, (*found["m"].shape, len(tids)))
+    replica, element, which = np.nonzero(mine)
+    return tids[which], found["m"][replica, element], element, replica
+
+
+def memory_shape(description: Description, operand: Operand) -> tuple[int, ...]:
+    """Shape of the bytes of the memory behind an operand."""
+    size, elems = description.elem_bytes, operand.memory_elems
+    if operand.space == "global":
+        return elems, size
+    if operand.space == "shared":  # whole words of 64 bits
+        per_word = max(1, 8 // size)
+        return description.blocks, -(-elems // per_word) * per_word, size
+    if operand.space == "local":
+        return description.blocks, description.threads, elems, size
+    columns = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)
+    per_column = max(1, 4 // size)
+    return description.blocks, TMEM_LANES, -(-columns // per_column) * per_column, size
+
+
+def index_of(
+    description: Description, operand: Operand, values: Mapping[str, int], *, hop: int = 0
+) -> tuple[tuple[Any, ...], Any]:
+    """The index into a memory's bytes of every place of a box, and the element that lies there.
+
+    A place of registers is one for each thread that has it, one of tensor memory for each replica.
+    """
+    block = values["block"]
+    if hop:
+        rank = block % description.cluster
+        block = block - rank + (rank + hop) % description.cluster
+    if operand.space == "local":
+        thread, register, element, _ = owned(description, operand, values)
+        return (np.full_like(thread, block), thread, register), element
+    found, inside = places(operand, values)
+    keep = np.flatnonzero(np.broadcast_to(inside, found["m"].shape).ravel())
+    element = np.broadcast_to(np.arange(len(inside)), found["m"].shape).ravel()[keep]
+    if operand.space == "tmem":
+        lane, column = (found[axis].ravel()[keep] for axis in ("TLane", "TCol"))
+        return (np.full_like(lane, block), lane, column), element
+    place = found["m"].ravel()[keep]
+    return ((place,) if operand.space == "global" else (np.full_like(place, block), place)), element
+
+
+def fill_bytes(description: Description) -> Any:
+    """The bytes of one element that stands for source elements outside, or None where they are left as they are."""
+    outside = description.outside
+    if outside is None or outside == "keep":
+        return None
+    size = description.elem_bytes
+    if outside == "zero":
+        return np.zeros(size, np.uint8)
+    element = np.array(outside).astype(tc.dtype_of(description.dtype).numpy())
+    return np.frombuffer(element.tobytes(), np.uint8)
+
+
+def expected(description: Description, arrays: Sequence[Any]) -> Any:
+    """The destination's memory after the kernel.
+
+    Args:
+        description: the copies.
+        arrays: bytes of the source's memory and of the destination's, before.
+
+    Returns:
+        The destination's bytes; the source does not change.
+    """
+    source, result = arrays[0], arrays[1].copy()
+    fill = fill_bytes(description)
+    for values in description.values():
+        places_of_source, element = index_of(description, description.src, values)
+        tile = np.zeros((description.count, description.elem_bytes), np.uint8)
+        known = np.zeros(description.count, bool)
+        if fill is not None:
+            tile[:], known[:] = fill, True
+        # of registers that several threads have, the first: they hold the same (see consistent)
+        tile[element[::-1]] = source[tuple(part[::-1] for part in places_of_source)]
+        known[element] = True
+        where, element = index_of(description, description.dst, values, hop=description.hop)
+        moved = known[element]
+        result[tuple(part[moved] for part in where)] = tile[element[moved]]
+    return result
+
+
+def written(description: Description) -> int:
+    """Places of the destination that the copies write, counted as often as they are written."""
+    return sum(
+        len(index_of(description, description.dst, values, hop=description.hop)[1]) for values in description.values()
+    )
+
+
+def read_places(description: Description) -> Any:
+    """Whether a place of the source's memory is read; of the shape of its bytes without the last axis."""
+    found = np.zeros(memory_shape(description, description.src)[:-1], bool)
+    for values in description.values():
+        found[index_of(description, description.src, values)[0]] = True
+    return found
+
+
+def consistent(description: Description, memory: Any) -> Any:
+    """Registers of a source such that all threads that have one element hold the same; other memories as they are."""
+    if description.src.space != "local":
+        return memory
+    for values in description.values():
+        where, element = index_of(description, description.src, values)
+        firsts = np.full(description.count, -1)
+        firsts[element[::-1]] = np.arange(len(element))[::-1]
+        memory[where] = memory[tuple(part[firsts[element]] for part in where)]
+    return memory

@@ -1,0 +1,103 @@
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.process`` is asked on standard input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tilecopy_core as tc
+
+from .description import Description
+from .kernels import OPTIONS
+from .rules import Meaningless, built, request_of
+from .subject import Subject, reference_of, referred
+from .watching import snapshot
+
+
+def answer(subject: Subject, description: Description) -> dict[str, str]:
+    """What each hook makes of a description, as texts: verdict, partition, digest of the PTX."""
+    try:
+        _, request = request_of(subject, description)
+    except Meaningless:
+        return {}
+    call, plugin = subject.registry.call, subject.registered
+    verdict = call(plugin, "tilecopy_predicate", request=request)
+    if isinstance(verdict, tc.Decline):
+        return {"verdict": str(verdict)}
+    partition = call(plugin, "tilecopy_partition", request=request)
+    found = {"verdict": str(verdict), "partition": _plain(snapshot(partition))}
+    kernel = built(subject, description)
+    if kernel is not None:
+        found["text"] = hashlib.blake2b(kernel.ptx.encode(), digest_size=8).hexdigest()
+    return found
+
+
+def _plain(value: Any) -> str:
+    """A snapshot as text that does not depend on where objects lie in memory."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_plain, value))})"
+    return str(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
+
+
+def answers(subject: Subject, descriptions: Sequence[Description]) -> dict[str, dict[str, str]]:
+    """The answers by the key of each description, asked in this order."""
+    return {description.key: answer(subject, description) for description in descriptions}
+
+
+def answers_elsewhere(
+    subject: Subject, descriptions: Sequence[Description], hash_seeds: Sequence[int]
+) -> list[dict[str, dict[str, str]]] | None:
+    """The answers of other processes with other hash seeds, asked in reverse order; None where they cannot find the plugin.
+
+    Raises:
+        PluginError: such a process fails.
+    """
+    reference = reference_of(subject.plugin)
+    if reference is None:
+        return None
+    own = {name: make for name, make in subject.surroundings.options.items() if name not in OPTIONS}
+    try:
+        options = pickle.dumps(own).hex()
+    except Exception:
+        return None
+    asked = {
+        "plugin": reference,
+        "path": sys.path,
+        "options": options,
+        "descriptions": [description.to_json() for description in reversed(descriptions)],
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tilecopy_testkit.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+        )
+        for hash_seed in hash_seeds
+    ]
+    told = [process.communicate(json.dumps(asked), timeout=120) for process in started]
+    for process, (_, errors) in zip(started, told, strict=True):
+        if process.returncode:
+            raise tc.PluginError(f"another process cannot ask {reference}: {errors.strip().splitlines()[-1]}")
+    return [json.loads(output.splitlines()[-1]) for output, _ in told]
+
+
+def main() -> None:
+    """Answer what standard input asks."""
+    asked: Mapping[str, Any] = json.load(sys.stdin)
+    sys.path[:] = asked["path"]
+    options = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
+    subject = Subject.of(referred(asked["plugin"]), options=options)
+    print(json.dumps(answers(subject, [Description.from_json(text) for text in asked["descriptions"]])))
+
+
+if __name__ == "__main__":
+    main()

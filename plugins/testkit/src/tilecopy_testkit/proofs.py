@@ -1,0 +1,291 @@
+"""What is proved over several copies at once: steps that are needed, targets, processes, options, reads, the GPU."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from tilecopy_emulator.executor import EmulatorExecutor
+
+import tilecopy_core as tc
+from tilecopy_core.assemblers import assemble, available_assemblers
+from tilecopy_core.executors import executor_named
+
+from . import oracle
+from .description import Description
+from .drawing import seeded
+from .finding import Finding
+from .kernels import arguments_of, arrays_of
+from .process import answers, answers_elsewhere
+from .rules import Meaningless, built, request_of, results_are_right
+from .subject import Subject
+
+NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
+DECLARED = "the record says what completes a copy"
+ASSEMBLES = "the text assembles for every target that is claimed"
+SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
+OPTIONS = "a copy without an option is declined, or lowered, and never an error"
+ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
+ON_GPU = "the GPU gives what the oracle gives"
+
+
+def accepted(subject: Subject, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Description]:
+    """So many copies that the variant lowers, or as many as are found."""
+    return list(itertools.islice(_accepted(subject, seed, tries * count), count))
+
+
+def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
+    for number in range(tries):
+        description = seeded(subject.ranges, f"{seed} {number}")
+        if built(subject, description) is not None:
+            yield description
+
+
+def accepts_every_pair(subject: Subject) -> None:
+    """Every declared pair of memories has copies that are lowered, and right.
+
+    Raises:
+        Finding: one has none among hundreds, or a wrong one.
+    """
+    for pair in subject.ranges.spaces:
+        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=(pair,)))
+        found = accepted(one, 3, seed=f"pair {pair}", tries=100)
+        if not found:
+            raise Finding(ACCEPTS, f"none of 300 copies {pair[0]} -> {pair[1]} is lowered")
+        for description in found:
+            results_are_right(one, description)
+
+
+def completion_is_declared(subject: Subject) -> None:
+    """The record names a completion whose steps are known.
+
+    Raises:
+        Finding: it does not.
+    """
+    record = subject.record
+    if record.completion == "undeclared":
+        raise Finding(DECLARED, "completion is undeclared: name one of tilecopy_core.plugin.COMPLETIONS, or your own")
+    if not subject.completion_is_known:
+        raise Finding(
+            DECLARED,
+            f"completion {record.completion!r} is the variant's own word: give the suite its steps "
+            "(VariantSuite.steps, a tuple of tilecopy_testkit.Step)",
+        )
+    if record.op == "copy" and record.completion != "barrier":
+        raise Finding(DECLARED, f"a copy is done when its instructions are, and completes by {record.completion!r}")
+
+
+def steps_are_needed(subject: Subject, count: int = 12) -> None:
+    """For each step, some copy that is a hazard (or wrong) without it.
+
+    Raises:
+        Finding: a step can be left out of every copy that was tried.
+    """
+    wide = [d for d in accepted(subject, count, seed="steps") if d.dst.space in ("shared", "tmem", "global")]
+    for step in subject.steps:
+        tried = [description for description in wide if description.dst.space in step.spaces]
+        if tried and all(_right_without(subject, description, step.name) for description in tried):
+            raise Finding(
+                NEEDED,
+                f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
+                f"(completion {subject.record.completion!r})",
+                tried[0],
+            )
+
+
+def _right_without(subject: Subject, description: Description, step: str) -> bool:
+    kernel = built(subject, description, skip=step)
+    if kernel is None:
+        return True
+    source, target = arrays_of(description)
+    wanted = oracle.expected(description, (source, target))
+    try:
+        EmulatorExecutor().launch(kernel, arguments_of(description, source, target))
+    except tc.HazardError:
+        return False
+    return bool(np.array_equal(wanted, target))
+
+
+def assembles(subject: Subject) -> int:
+    """The text of a copy for each claimed target, assembled; how many were.
+
+    Raises:
+        Finding: an assembler refuses one, or no copy is lowered for a target.
+    """
+    if not available_assemblers():
+        return 0
+    done = 0
+    for target in subject.ranges.targets:
+        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, targets=(target,)))
+        for description in accepted(one, 1, seed="targets", tries=200):
+            kernel = built(one, description)
+            assert kernel is not None
+            try:
+                assemble(kernel.ptx, kernel.target)
+            except tc.AssemblerError as error:
+                raise Finding(ASSEMBLES, f"{target}: {error}", description) from error
+            done += 1
+            break
+        else:
+            raise Finding(ASSEMBLES, f"the record claims {target}, and none of 200 copies is lowered for it")
+    return done
+
+
+def same_elsewhere(subject: Subject, count: int = 12) -> bool:
+    """The same answers in two other processes; False where another process cannot find the plugin.
+
+    Raises:
+        Finding: an answer differs.
+    """
+    descriptions = [seeded(subject.ranges, f"elsewhere {number}") for number in range(count)]
+    here = answers(subject, descriptions)
+    found = answers_elsewhere(subject, descriptions, (1, 2))
+    if found is None:
+        return False
+    for there in found:
+        for description in descriptions:
+            own, other = here[description.key], there[description.key]
+            for what in own.keys() | other.keys():
+                if own.get(what) != other.get(what):
+                    raise Finding(
+                        SAME_ELSEWHERE,
+                        f"the {what} is {_short(own.get(what))} here and {_short(other.get(what))} there",
+                        description,
+                    )
+    return True
+
+
+def _short(value: str | None) -> str:
+    return "none" if value is None else value if len(value) < 200 else f"{value[:200]}..."
+
+
+class _Fallback:
+    """A variant that takes what no other does."""
+
+    def __init__(self, record: tc.Variant) -> None:
+        self.variant = tc.Variant(
+            name="tilecopy_testkit_fallback",
+            op=record.op,
+            priority=record.priority - 1,
+            summary="takes everything",
+            spaces=record.spaces,
+            options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),
+            completion=record.completion,
+            completion_steps=record.completion_steps,
+            threads="any",
+            edges=True,
+        )
+
+    @tc.hookimpl
+    def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
+        """Always."""
+        return tc.Accept()
+
+    @tc.hookimpl
+    def tilecopy_partition(self, request: tc.CopyRequest) -> str:
+        """Nothing to say."""
+        return "fallback"
+
+    @tc.hookimpl
+    def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None:
+        """Only plans are made of it."""
+
+
+def falls_back(subject: Subject, count: int = 10) -> None:
+    """Without its options, a copy goes to the next variant or is lowered all the same.
+
+    Raises:
+        Finding: an exception, or a decline where the record says that the option may be left out.
+    """
+    registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
+    registry.register(_Fallback(subject.record), name="tilecopy_testkit_fallback")
+    for description in accepted(subject, count, seed="options"):
+        try:
+            around, request = request_of(subject, description)
+        except Meaningless:
+            continue
+        for active in (request.active, tc.ActiveThreads()):
+            for left_out in [*({name} for name in around.options()), set(around.options())]:
+                _without(subject, registry, description, request, active, left_out)
+
+
+def _without(
+    subject: Subject,
+    registry: tc.Registry,
+    description: Description,
+    request: tc.CopyRequest,
+    active: tc.ActiveThreads,
+    left_out: set[str],
+) -> None:
+    options = {name: value for name, value in request.options.items() if name not in left_out}
+    try:
+        plan = tc.plan(
+            request.dst,
+            request.src,
+            op=request.op,
+            scope=request.scope,
+            target=request.target,
+            active=active,
+            registry=registry,
+            outside=request.outside,
+            **options,
+        )
+    except tc.TilecopyError as error:
+        where = "in a kernel" if active.cta_threads is not None else "with no kernel around it"
+        named = ", ".join(sorted(left_out)) or "any option"
+        raise Finding(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", description) from error
+    needed = [
+        option.name
+        for option in subject.record.options
+        if option.name in left_out and (option.required is True or (option.required and active.cta_threads is not None))
+    ]
+    if plan.variant != subject.name and not needed and active.cta_threads is not None:
+        raise Finding(
+            OPTIONS,
+            f"without {', '.join(sorted(left_out)) or 'any option'}, which the record does not require, it declines: "
+            f"{plan.declined.get(subject.name, '')}",
+            description,
+        )
+    if plan.variant == subject.name and not needed and active.cta_threads is not None:
+        built(subject, description, left_out=left_out)  # what a plan does without, instructions must do without
+
+
+def why_no_gpu() -> str:
+    """Why copies cannot be run on a GPU here, or ""."""
+    return executor_named("cuda").why_unavailable() or ""
+
+
+def right_on_gpu(subject: Subject, count: int = 20) -> int:
+    """Copies on the GPU of this machine against the oracle; how many there were.
+
+    Raises:
+        Finding: a byte differs, or the launch fails.
+    """
+    executor: Any = executor_named("cuda")
+    major, minor = executor.devices()[0].capability
+    targets = [t for t in subject.ranges.targets if tc.target_of(t).runs_on(major, minor)]
+    if not targets:
+        return 0
+    one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, targets=tuple(targets)))
+    descriptions = accepted(one, count, seed="gpu")
+    for description in descriptions:
+        kernel = built(one, description)
+        assert kernel is not None
+        source, target = arrays_of(description)
+        wanted = oracle.expected(description, (source, target))
+        try:
+            kernel(*arguments_of(description, source, target), executor="cuda")
+        except tc.TilecopyError as error:
+            raise Finding(ON_GPU, f"{type(error).__name__}: {error}", description) from error
+        if not np.array_equal(wanted, target):
+            where = tuple(int(i) for i in np.argwhere(wanted != target)[0])
+            raise Finding(ON_GPU, f"byte {where} is 0x{target[where]:02x}, not 0x{wanted[where]:02x}", description)
+    return len(descriptions)
+
+
+def sample(subject: Subject, seed: str, count: int) -> Sequence[Description]:
+    """So many descriptions, whether or not the variant takes them."""
+    return [seeded(subject.ranges, f"{seed} {number}") for number in range(count)]

@@ -1,0 +1,519 @@
+"""The rules that a variant keeps, each a function that raises a :class:`Finding` for a copy that breaks it.
+
+Every rule takes a subject and a description and answers whether the variant takes such a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from tilecopy_emulator.executor import EmulatorExecutor
+
+import tilecopy_core as tc
+from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
+from tilecopy_core.expr import evaluate, only_symbol, symbols_of
+from tilecopy_core.plugin import VectorPartition
+from tilecopy_core.request import check_request
+
+from . import oracle
+from .description import Description
+from .finding import Finding
+from .kernels import Around, arguments_of, arrays_of, unread_places
+from .subject import Subject
+from .watching import QUICK_SECONDS, Watcher, snapshot
+from .widths import brute_force
+
+RESULT = "the destination holds what the layouts say, and no other byte is touched"
+PURE = "hooks are pure: same request, same answer; nothing printed, looked up or changed"
+ANSWERS = "the predicate answers Accept or Decline with a reason, and never raises"
+QUICK = "hooks are quick"
+PARTITION = "a partition is data: the same at every call, with a summary of one line, and it can be pickled"
+EXACTLY_ONCE = "every element is moved exactly once"
+AGREES = "the partition moves each element to the place that the layouts say"
+WIDE = "vectors are as wide as brute force finds, or the copy is listed as known to be narrower"
+DETERMINISTIC = "same request, same text"
+OWN_OPERANDS = "the text uses what the hook was given and nothing else"
+DEFINED = "nothing is executed that the hardware leaves undefined (latest landing, strict emulator)"
+EMITS = "what was accepted and partitioned is emitted"
+ONLY_THE_BOX = "only elements of the box are read"
+_MOVES = re.compile(r"\s*(?:@!?\S+\s+)?(st|ld|cp|mov|tcgen05|prmt|shfl|movmatrix|ldmatrix|stmatrix|red|atom)\b")
+
+
+class Meaningless(Exception):  # noqa: N818 - not an error: such a copy is passed over
+    """No variant could give this request a meaning; it is not asked of any."""
+
+
+def request_of(subject: Subject, description: Description) -> tuple[Around, tc.CopyRequest]:
+    """The request of a description, and the kernel that its symbols belong to.
+
+    Raises:
+        Meaningless: core refuses it whatever the variant, or it does not fit the record.
+    """
+    around = Around(description, subject.surroundings)
+    if description.turns > 1:
+        around.turn = tc.symbol("turn", upper=description.turns - 1)
+    try:
+        request = around.request()
+        check_request(request)
+    except (tc.RequestError, tc.LayoutError) as error:
+        raise Meaningless(str(error)) from error
+    record = subject.record
+    if why := of_another_kind(record, request) or not_as_declared(record, request) or option_missing(record, request):
+        raise Meaningless(why)
+    return around, request
+
+
+# ------------------------------------------------------------------------------------------------- hooks
+
+
+def hooks_are_pure(subject: Subject, description: Description) -> bool:
+    """Predicate and partition: pure, quick, never raising; a reason with every decline; partitions that are data."""
+    watcher = Watcher()
+    watched = subject.with_wrapper(watcher)
+    try:
+        _, request = request_of(watched, description)
+    except Meaningless:
+        return False
+    for odd in _odd(subject, request):
+        _judge_answer(_ask(watched, "tilecopy_predicate", odd, description, ANSWERS), description)
+    answers = [_ask(watched, "tilecopy_predicate", request, description, ANSWERS) for _ in range(2)]
+    _judge_answer(answers[0], description)
+    if answers[0] != answers[1]:
+        raise Finding(PURE, f"tilecopy_predicate answers {answers[0]}, then {answers[1]}", description)
+    partitions: list[Any] = []
+    if isinstance(answers[0], tc.Accept):
+        partitions = [_ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
+    for hook in [hook for hook, took in watcher.seconds.items() if took > QUICK_SECONDS[hook]]:
+        for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
+            _ask(watched, hook, request, description, QUICK)
+    _complain(watcher, description)
+    if not partitions:
+        return False
+    first, second = partitions
+    if isinstance(first, tc.Decline) or isinstance(second, tc.Decline):
+        if first != second:
+            raise Finding(PURE, f"tilecopy_partition answers {first}, then {second}", description)
+        _judge_answer(first, description)
+        return False
+    _judge_partition(first, second, description)
+    return True
+
+
+def _odd(subject: Subject, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
+    """Requests like one that may well be declined: elements of 4 bits, a source with replicas, a single element."""
+    dst, src = request.dst.buffer, request.src.buffer
+    changes: list[dict[str, Any]] = []
+    with contextlib.suppress(tc.TilecopyError):
+        changes.append({"dst": _region(request.dst, dtype="int4"), "src": _region(request.src, dtype="int4")})
+    with contextlib.suppress(tc.TilecopyError):
+        shard = getattr(src.layout, "shard", ())
+        changes.append({"src": _region(request.src, layout=tc.TileLayout.of(shard, (tc.Iter(2, 1 << 12),)))})
+    with contextlib.suppress(tc.TilecopyError):
+        changes.append({"dst": dst[(0,) * len(dst.shape)], "src": src[(0,) * len(src.shape)]})
+    for change in changes:
+        odd = attrs.evolve(request, **change)
+        with contextlib.suppress(tc.TilecopyError):
+            check_request(odd)
+            if not (not_as_declared(subject.record, odd) or option_missing(subject.record, odd)):
+                yield odd
+
+
+def _region(region: tc.Region, **changes: Any) -> tc.Region:
+    """The same box of a buffer that differs in its dtype or layout."""
+    buffer = region.buffer
+    given = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
+    other = tc.Buffer(
+        buffer.shape, space=buffer.space, name=buffer.name, align_bytes=buffer.align_bytes,
+        elem_offset=buffer.elem_offset, allocated_addr=buffer.allocated_addr, **given,
+    )  # fmt: skip
+    return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
+
+
+def _ask(subject: Subject, hook: str, request: tc.CopyRequest, description: Description, rule: str) -> Any:
+    try:
+        return subject.registry.call(subject.registered, hook, request=request)
+    except (Exception, SystemExit) as error:
+        raise Finding(rule, f"{hook} raised {type(error).__name__}: {error}", description) from error
+
+
+def _judge_answer(answer: Any, description: Description) -> None:
+    if not isinstance(answer, (tc.Accept, tc.Decline)):
+        raise Finding(ANSWERS, f"tilecopy_predicate answered {answer!r}", description)
+    if isinstance(answer, tc.Decline) and len(answer.reason.split()) < 2:
+        raise Finding(
+            ANSWERS, f"it declines with {answer.reason!r}: a reason names operand, value and rule", description
+        )
+
+
+def _complain(watcher: Watcher, description: Description) -> None:
+    for complaint in watcher.complaints:
+        raise Finding(PARTITION if "pickled" in complaint else PURE, complaint, description)
+    for hook, took in watcher.seconds.items():
+        if took > QUICK_SECONDS[hook]:
+            raise Finding(QUICK, f"{hook} takes {took:.2f} s; {QUICK_SECONDS[hook]} s are allowed", description)
+
+
+def _judge_partition(first: Any, second: Any, description: Description) -> None:
+    if first is None:
+        raise Finding(PARTITION, "tilecopy_partition returned None", description)
+    if snapshot(first) != snapshot(second):
+        raise Finding(PARTITION, f"two calls partition differently: {_told(first)}, then {_told(second)}", description)
+    if callable(getattr(first, "summary", None)):
+        told = _told(first)
+        if not isinstance(told, str) or "\n" in told or not told.strip():
+            raise Finding(PARTITION, f"summary() gives {told!r}: one line of text is wanted", description)
+
+
+def _told(partition: Any) -> Any:
+    summary = getattr(partition, "summary", None)
+    try:
+        return summary() if callable(summary) else repr(partition)
+    except Exception as error:
+        return f"summary() raised {type(error).__name__}: {error}\n"
+
+
+# ------------------------------------------------------------------------------------------------- partitions
+
+
+def partition_agrees(subject: Subject, description: Description) -> bool:
+    """Every element exactly once, at the places of the layouts, in vectors as wide as can be."""
+    try:
+        around, request = request_of(subject, description)
+    except Meaningless:
+        return False
+    partition = partition_of(subject, request)
+    if partition is None or request.overhangs:
+        return False
+    for values in description.values():
+        found = _moves(subject, request, partition, _environment(around, values))
+        if found is None:
+            break
+        _compare_moves(description, values, found)
+    _judge_width(subject, description, request, partition)
+    return True
+
+
+def partition_of(subject: Subject, request: tc.CopyRequest) -> Any | None:
+    """What the variant partitions a request into, or None where it declines or fails (that is another rule's)."""
+    with contextlib.suppress(Exception, SystemExit):
+        call = subject.registry.call
+        if isinstance(call(subject.registered, "tilecopy_predicate", request=request), tc.Accept):
+            partition = call(subject.registered, "tilecopy_partition", request=request)
+            return None if isinstance(partition, tc.Decline) else partition
+    return None
+
+
+def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
+    """The value of every symbol of a request, for values of the variables."""
+    d, found = around.description, dict[Any, int]()
+    first = int(oracle.threads_of(d, values["unit"])[0])
+    for symbolic, value in (
+        (around.block, values["block"]),
+        (around.turn, values["turn"]),
+        (around.scalar, values["n"]),
+        (around.rank, values["block"] % d.cluster),
+        (around.kernel.thread_id(), first),
+    ):
+        if symbols_of(symbolic):
+            found[only_symbol(symbolic)] = value
+    return found
+
+
+def vector_moves(
+    request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
+) -> Iterable[tuple[int, int]] | None:
+    """``(destination, source)`` of every element that a partition of vectors moves, or None for one of another kind."""
+    partition = getattr(partition, "rounds", partition) if not isinstance(partition, VectorPartition) else partition
+    if not isinstance(partition, VectorPartition) or partition.threads > request.scope.threads:
+        return None
+    found: list[tuple[int, int]] = []
+    part: VectorPartition | None = partition
+    while part is not None:
+        for turn in range(part.outer):
+            for thread in range(part.threads):
+                found += _vector(part, turn, thread, environment)
+        part = part.rest
+    return found
+
+
+def _vector(part: VectorPartition, turn: int, thread: int, environment: Mapping[Any, int]) -> list[tuple[int, int]]:
+    flat = (turn * part.threads + thread) * part.vec
+    for guard in part.guards:
+        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(
+            guard.size, environment
+        ):
+            return []
+    sides = []
+    for side in (part.dst, part.src):
+        at = np.arange(part.vec) + int(evaluate(side.offset(turn, thread, part.shape), environment))
+        if side.swizzle is not None:
+            at = oracle.swizzled(at, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
+        sides.append((at + side.region.buffer.elem_offset).tolist())
+    return list(zip(*sides, strict=True))
+
+
+def _moves(
+    subject: Subject, request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
+) -> list[Any] | None:
+    moves = subject.moves or vector_moves
+    found = moves(request, partition, environment)
+    return None if found is None else list(found)
+
+
+def _compare_moves(description: Description, values: Mapping[str, int], found: list[Any]) -> None:
+    d = description
+    sides = []
+    for operand in (d.dst, d.src):
+        index, element = oracle.index_of(d, operand, values)
+        where = np.full(d.count, -1)
+        where[element] = index[-1]
+        sides.append(where)
+    wanted = Counter(zip(*(side.tolist() for side in sides), strict=True))
+    moved = Counter((int(dst), int(src)) for dst, src in found)
+    if extra := sorted((moved - wanted).elements()):
+        dst, src = extra[0]
+        again = " once more" if extra[0] in wanted else ""
+        raise Finding(AGREES, f"the partition moves source element {src} to {dst}{again}; {_variables(values)}", d)
+    if missing := sorted((wanted - moved).elements()):
+        dst, src = missing[0]
+        raise Finding(AGREES, f"the partition leaves out source element {src} to {dst}; {_variables(values)}", d)
+
+
+def _variables(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _judge_width(subject: Subject, description: Description, request: tc.CopyRequest, partition: Any) -> None:
+    found = getattr(partition, "vec_bits", None)
+    if not isinstance(found, int) or not subject.widths_bits or "tmem" in description.spaces:
+        return
+    if getattr(partition, "guards", ()) or getattr(partition, "rest", None) is not None:
+        return  # the last vectors are left out or others: what the threads do not divide has no one width
+    wanted = brute_force(description, request.scope.threads, subject.widths_bits)
+    if wanted == found:
+        return
+    if wanted is not None and found < wanted:
+        if any(applies(description) for applies in subject.known_narrower.values()):
+            return
+        raise Finding(WIDE, f"vectors of {found} bits; {wanted} fit ({_told(partition)})", description)
+    raise Finding(WIDE, f"vectors of {found} bits; no more than {wanted} fit every start", description)
+
+
+# ------------------------------------------------------------------------------------------------- text and runs
+
+
+def built(
+    subject: Subject, description: Description, *, skip: str | None = None, left_out: Collection[str] = ()
+) -> tc.BuiltKernel | None:
+    """The kernel of a description (without a step, or options), or None where the variant declines.
+
+    Raises:
+        Finding: a hook failed.
+    """
+    try:
+        return Around(description, subject.surroundings, skip, left_out).build()
+    except tc.NoVariantError:
+        return None
+    except (tc.RequestError, tc.LayoutError) as error:
+        if subject.name in str(error):
+            raise Finding(EMITS, str(error), description) from error
+        return None
+    except (tc.TilecopyError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise Finding(EMITS, f"{type(error).__name__}: {error}", description) from error
+
+
+def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:
+    """The lines of the PTX that a variant's copy emitted, by number."""
+    lines = kernel.ptx.split("\n")
+    return {
+        number: line
+        for number, line in enumerate(lines, 1)
+        if kernel.origin_of(number).startswith(f"{name}: ") and not line.strip().startswith("//")
+    }
+
+
+def text_is_own(subject: Subject, description: Description) -> bool:
+    """The text is the same at every build, of hooks that change nothing, and names only the copy's operands."""
+    watcher = Watcher()
+    kernels = [built(subject, description), built(subject.with_wrapper(watcher), description)]
+    first, second = kernels
+    if first is None or second is None:
+        if first is not second:
+            raise Finding(DETERMINISTIC, "it declines one time and emits another", description)
+        return False
+    _complain(watcher, description)
+    if first.ptx != second.ptx:
+        pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)
+        number, (one, other) = next(
+            ((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]), (0, ("one text is longer", ""))
+        )
+        raise Finding(
+            DETERMINISTIC,
+            f"at a second build the line is {other.strip()!r}",
+            description,
+            line=number,
+            text=one,
+        )
+    for number, line in copy_lines(first, subject.name).items():
+        if "decoy" in line:
+            raise Finding(
+                OWN_OPERANDS, "it names memory that is no operand of the copy", description, line=number, text=line
+            )
+    return True
+
+
+def results_are_right(subject: Subject, description: Description, seed: int = 0) -> bool:
+    """The emulator's results are the oracle's, byte for byte, and each element is moved once."""
+    kernel = built(subject, description)
+    if kernel is None:
+        return False
+    source, target = arrays_of(description, seed)
+    wanted = oracle.expected(description, (source, target))
+    report = _run(subject, description, kernel, source, target)
+    wrong = np.argwhere(wanted != target)
+    if len(wrong):
+        _blame(subject, description, kernel, seed, wanted, target, tuple(int(i) for i in wrong[0]))
+    _count(subject, description, kernel, report)
+    return True
+
+
+def _run(subject: Subject, description: Description, kernel: tc.BuiltKernel, source: Any, target: Any) -> Any:
+    held = source.copy()
+    try:
+        report = EmulatorExecutor().launch(kernel, arguments_of(description, source, target))
+    except tc.HazardError as error:
+        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        first = str(error).split("\n")[0]
+        raise Finding(DEFINED, first, description, line=error.line, text=text) from error
+    except tc.TilecopyError as error:
+        raise Finding(DEFINED, f"{type(error).__name__}: {error}", description) from error
+    if not np.array_equal(held, source):
+        raise Finding(RESULT, "the source's memory has changed", description)
+    return report
+
+
+def _blame(
+    subject: Subject,
+    description: Description,
+    kernel: tc.BuiltKernel,
+    seed: int,
+    wanted: Any,
+    result: Any,
+    at: tuple[int, ...],
+) -> None:
+    """Raise a finding for a byte that is wrong, with the line that writes it."""
+    axes = {
+        "global": ("element", "byte"),
+        "shared": ("CTA", "element", "byte"),
+        "local": ("CTA", "thread", "register", "byte"),
+        "tmem": ("CTA", "lane", "element", "byte"),
+    }[description.dst.space]
+    where = ", ".join(f"{name} {index}" for name, index in zip(axes, at, strict=True))
+    before = arrays_of(description, seed)[1]
+    kept = result[at] == before[at]
+    line, text = _writer(subject, description, kernel, seed, result, at)
+    found = f"{where} of {description.dst.space} memory is 0x{result[at]:02x}, 0x{wanted[at]:02x} is expected"
+    if kept and not line:
+        found += ": no instruction of the copy writes it"
+    elif wanted[at] == before[at]:
+        found += ": it is no part of the destination's box"
+    raise Finding(RESULT, found, description, line=line, text=text)
+
+
+def _writer(
+    subject: Subject, description: Description, kernel: tc.BuiltKernel, seed: int, result: Any, at: tuple[int, ...]
+) -> tuple[int, str]:
+    """The line of the copy without which a byte is another one."""
+    lines = kernel.ptx.split("\n")
+    candidates = [n for n, line in copy_lines(kernel, subject.name).items() if _MOVES.match(line)]
+    for number in candidates[:200]:
+        shortened = [line if n != number else "" for n, line in enumerate(lines, 1)]
+        source, target = arrays_of(description, seed)
+        try:
+            EmulatorExecutor().launch(
+                attrs.evolve(kernel, ptx="\n".join(shortened)), arguments_of(description, source, target)
+            )
+        except tc.TilecopyError:
+            continue
+        if target[at] != result[at]:
+            return number, lines[number - 1]
+    return 0, ""
+
+
+def only_the_box_is_read(subject: Subject, description: Description) -> bool:
+    """What no box has is written by another CTA meanwhile; of shared memory it is left without a value by every rule."""
+    unread = unread_places(description) if description.src.space == "global" and description.cluster == 1 else []
+    if not len(unread):
+        return False
+    try:
+        kernel = Around(description, subject.surroundings, unread=len(unread)).build()
+    except tc.TilecopyError:
+        return False  # declined, or told by another rule
+    source, target = arrays_of(description)
+    try:
+        EmulatorExecutor().launch(kernel, arguments_of(description, source, target, unread))
+    except tc.HazardError as error:
+        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        found = str(error).split("\n")[0]
+        raise Finding(ONLY_THE_BOX, found, description, line=error.line, text=text) from error
+    return True
+
+
+_VECTOR = re.compile(r"\.v(\d)\b")
+_WIDTH = re.compile(r"\.[busf](8|16|32|64|128)\b")
+
+
+def _bytes_of(line: str, source: str, space: str) -> int | None:
+    """Bytes that one execution of a line moves into a space: 0 where it moves none, None where that is not known.
+
+    Registers are written by the loads from the source.
+    """
+    words = line.split("//", maxsplit=1)[0].replace(";", "").split()
+    words = words[1:] if words and words[0].startswith("@") else words
+    if not words:
+        return 0
+    opcode, operands = words[0], " ".join(words[1:])
+    if opcode.startswith(("cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait")):
+        return 0
+    if opcode.startswith("cp.async.bulk"):
+        size = re.search(r"\]\s*,\s*\[[^]]*\]\s*,\s*(\d+)", operands)
+        return int(size[1]) if size and "tensor" not in opcode else None
+    if opcode.startswith("cp.async"):
+        size = re.search(r"\]\s*,\s*\[[^]]*\]\s*,\s*(\d+)", operands)
+        return int(size[1]) if size else None
+    if opcode.startswith("tcgen05.cp"):
+        return 32 * 16 * 4 if "32x128b.warpx4" in opcode else None
+    if opcode.startswith(f"st.{space}") or (space == "local" and opcode.startswith(f"ld.{source}")):
+        vector, width = _VECTOR.search(opcode), _WIDTH.findall(opcode)
+        return int(width[-1]) // 8 * (int(vector[1]) if vector else 1) if width else None
+    known = opcode.startswith(("st.", "ld.")) and opcode.split(".")[1] in ("global", "shared", "param")
+    return None if opcode.split(".")[0] in ("st", "stmatrix", "ldmatrix", "red", "atom", "shfl") and not known else 0
+
+
+def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, report: Any) -> None:
+    """The bytes that the executed instructions write are those of the copy, neither more nor fewer."""
+    if kernel.plans[0].request.overhangs or description.spaces == ("local", "local"):
+        return
+    total, worst = 0, (0, 0)
+    lines = copy_lines(kernel, subject.name)
+    for number, line in lines.items():
+        each = _bytes_of(line, *description.spaces)
+        if each is None:
+            return
+        written = each * report.lines.get(number, 0)
+        total, worst = total + written, max(worst, (written, number))
+    wanted = oracle.written(description) * description.elem_bytes
+    if total > wanted:
+        raise Finding(
+            EXACTLY_ONCE,
+            f"{total} bytes are written where the copies have {wanted}: by the wrong number of threads, or twice",
+            description,
+            line=worst[1],
+            text=lines.get(worst[1], ""),
+        )

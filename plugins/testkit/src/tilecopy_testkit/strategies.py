@@ -1,0 +1,55 @@
+"""Hypothesis strategies of whole kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+import tilecopy_core as tc
+
+from .description import Description
+from .drawing import Ranges, describe
+from .subject import Subject
+
+T = TypeVar("T")
+
+
+class _Drawn:
+    """Choices of hypothesis."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of some; the first is the simplest."""
+        return options[self._draw(st.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
+
+
+@st.composite
+def _descriptions(draw: st.DrawFn, ranges: Ranges) -> Description:
+    found = describe(_Drawn(draw), ranges)
+    assume(found is not None)
+    assert found is not None
+    return found
+
+
+def requests(
+    variant: Any,
+    *,
+    spaces: Sequence[tuple[str, str]] | None = None,
+    dtypes: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+) -> st.SearchStrategy[Description]:
+    """Copies, and the kernels around them, that fit the record of a variant; not all of them are accepted.
+
+    Args:
+        variant: a record, a module or object with the hooks, or the name of an installed variant.
+        spaces: ``(source, destination)`` pairs; by default those of the record.
+        dtypes: element types.
+        targets: architectures; by default every one that the record claims.
+    """
+    record = variant if isinstance(variant, tc.Variant) else Subject.of(variant).record
+    return _descriptions(Ranges.of(record, spaces, dtypes, targets))

@@ -1,0 +1,147 @@
+"""The variant that is being proved."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+import tilecopy_core as tc
+from tilecopy_core.hookcalls import Plugin
+from tilecopy_core.hookspecs import VARIANTS_GROUP
+from tilecopy_core.loading import Source, installed
+
+from .completion import COMPLETIONS, Step
+from .description import Description
+from .drawing import Ranges
+from .kernels import OptionMaker, Surroundings
+
+Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[tuple[Any, int]] | None"]
+WIDTHS_BITS = (128, 64, 32, 16, 8)
+
+
+def source_of(plugin: Any) -> Source:
+    """Where a plugin comes from: an installed variant's name, or a module or object with the hooks.
+
+    Raises:
+        PluginError: no installed variant has that name, or the object has no record.
+    """
+    if isinstance(plugin, str):
+        found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
+        if not found:
+            raise tc.PluginError(f"no installed variant is named {plugin!r}; pip install the package that has it")
+        return found[0]
+    name = getattr(getattr(plugin, "variant", None), "name", None)
+    if not isinstance(name, str):
+        raise tc.PluginError(f"{plugin!r} has no attribute 'variant' (a tilecopy_core.Variant with a name)")
+    return Source(name, "this process", "0", lambda: plugin)
+
+
+def reference_of(plugin: Any) -> str | None:
+    """How another process finds a plugin: ``entry:NAME``, ``module:NAME`` or ``object:MODULE:NAME``; None if it cannot."""
+    if isinstance(plugin, str):
+        return f"entry:{plugin}"
+    if isinstance(plugin, types.ModuleType):
+        return f"module:{plugin.__name__}"
+    module = sys.modules.get(type(plugin).__module__)
+    for name, value in vars(module).items() if module is not None else ():
+        if value is plugin:
+            return f"object:{type(plugin).__module__}:{name}"
+    return None
+
+
+def referred(reference: str) -> Any:
+    """The plugin that :func:`reference_of` named."""
+    from importlib import import_module
+
+    kind, _, rest = reference.partition(":")
+    if kind == "entry":
+        return rest
+    module, _, name = rest.partition(":")
+    return getattr(import_module(module), name) if kind == "object" else import_module(module)
+
+
+@attrs.frozen(eq=False)
+class Subject:
+    """A variant, how its copies are drawn, and what surrounds them.
+
+    Attributes:
+        plugin: as it was given.
+        source: where it comes from.
+        record: what it says of itself.
+        ranges: what is drawn.
+        surroundings: what completes its copies.
+        widths_bits: vector widths that its instructions have, widest first; () where vectors are not compared.
+        known_narrower: by reason, copies for which a narrower vector than brute force finds is known and right.
+        moves: for a partition of the variant's own, which source element goes to which place; None: only the emitted text
+            is judged.
+    """
+
+    plugin: Any
+    source: Source
+    record: tc.Variant
+    ranges: Ranges
+    surroundings: Surroundings
+    widths_bits: tuple[int, ...] = WIDTHS_BITS
+    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(factory=dict)
+    moves: Moves | None = None
+
+    @classmethod
+    def of(
+        cls,
+        plugin: Any,
+        *,
+        spaces: Sequence[tuple[str, str]] | None = None,
+        dtypes: Sequence[str] | None = None,
+        targets: Sequence[str] | None = None,
+        steps: Sequence[Step] | None = None,
+        options: Mapping[str, OptionMaker] | None = None,
+        **more: Any,
+    ) -> Subject:
+        """The subject of a plugin.
+
+        Raises:
+            PluginError: it cannot be loaded, or is no variant; the message says why.
+        """
+        source = source_of(plugin)
+        registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
+        record = registry.plugins()[0].record
+        surroundings = Surroundings.of(record, registry, steps, options)
+        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets), surroundings, **more)
+
+    @property
+    def name(self) -> str:
+        """The variant's name."""
+        return self.record.name
+
+    @property
+    def registry(self) -> tc.Registry:
+        """A registry with this variant and no other."""
+        assert self.surroundings.registry is not None
+        return self.surroundings.registry
+
+    @property
+    def registered(self) -> Plugin:
+        """The plugin as the registry has it."""
+        found = self.registry.table().named(self.name)
+        assert found is not None
+        return found
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What completes a copy."""
+        return self.surroundings.steps
+
+    @property
+    def completion_is_known(self) -> bool:
+        """Whether the kit knows what completes its copies."""
+        return bool(self.steps) or self.record.completion in COMPLETIONS
+
+    def with_wrapper(self, wrapper: Any) -> Subject:
+        """The same variant with a plugin that wraps its hooks."""
+        registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
+        registry.register(wrapper, name="tilecopy_testkit_watcher")
+        return attrs.evolve(self, surroundings=attrs.evolve(self.surroundings, registry=registry))

@@ -1,0 +1,209 @@
+"""The suite: a class of pytest tests that the author of a variant subclasses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+
+from . import proofs, rules
+from .completion import Step
+from .description import Description
+from .finding import Finding
+from .kernels import OptionMaker
+from .strategies import requests
+from .subject import WIDTHS_BITS, Moves, Subject
+
+Rule = Callable[[Subject, Description], bool]
+
+
+def for_all(
+    subject: Subject,
+    rule: Rule,
+    examples: int,
+    *,
+    seeded_by: int = 0,
+    strategies: Sequence[st.SearchStrategy[Description]] = (),
+    least: int = 1,
+    shrink: bool = True,
+) -> int:
+    """Hold a rule against drawn copies; the smallest that breaks it is what is raised.
+
+    Args:
+        subject: the variant.
+        rule: one of :mod:`.rules`.
+        examples: copies to draw.
+        seeded_by: the same seed draws the same copies.
+        strategies: further ones.
+        least: how many of the copies the variant must take.
+        shrink: look for the smallest; else the first that is found is raised.
+
+    Returns:
+        How many it took.
+
+    Raises:
+        Finding: a copy breaks the rule, or the variant does not do the same every time.
+    """
+    taken = 0
+    ranges = subject.ranges
+    drawn = requests(subject.record, spaces=ranges.spaces, dtypes=ranges.dtypes, targets=ranges.targets)
+
+    @seed(seeded_by)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+        report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.one_of(drawn, *strategies))
+    def hold(description: Description) -> None:
+        nonlocal taken
+        taken += bool(rule(subject, description))
+
+    try:
+        hold()
+    except Flaky as error:
+        raise Finding(rules.PURE, f"a copy that breaks a rule keeps it when it is tried again: {error}") from error
+    if taken < least:
+        raise Finding(proofs.ACCEPTS, f"{taken} of {examples} drawn copies are lowered; {least} are wanted")
+    return taken
+
+
+def first_finding(subject: Subject, examples: int = 60, *, seeded_by: int = 0) -> Finding | None:
+    """What the suite finds first, not made smaller; None where it finds nothing. The GPU is not asked.
+
+    Args:
+        subject: the variant.
+        examples: copies that each rule is held against.
+        seeded_by: the same seed draws the same copies.
+    """
+    try:
+        proofs.completion_is_declared(subject)
+        proofs.accepts_every_pair(subject)
+        for rule in (rules.hooks_are_pure, rules.results_are_right, rules.partition_agrees):
+            for_all(subject, rule, examples * 2, seeded_by=seeded_by, shrink=False)
+        for_all(subject, rules.text_is_own, examples, seeded_by=seeded_by, shrink=False)
+        if any(source == "global" for source, _ in subject.ranges.spaces):
+            for_all(subject, rules.only_the_box_is_read, examples // 2, seeded_by=seeded_by, shrink=False)
+        proofs.steps_are_needed(subject)
+        proofs.falls_back(subject)
+        proofs.same_elsewhere(subject)
+        proofs.assembles(subject)
+    except Finding as finding:
+        return finding
+    return None
+
+
+class VariantSuite:
+    """Subclass it as ``class TestMine(VariantSuite): plugin = "mine"`` and run pytest.
+
+    Attributes:
+        plugin: the variant: a module or object with the hooks, or the name of an installed one.
+        spaces: ``(source, destination)`` pairs to draw; by default those of the record.
+        dtypes: element types to draw.
+        targets: architectures; by default every one that the record claims.
+        strategies: further strategies of descriptions.
+        widths_bits: vector widths of its instructions, widest first; () where vectors are not to be compared.
+        known_narrower: reason -> for which copies a narrower vector than brute force finds is right.
+        steps: what completes a copy, for a completion of the variant's own.
+        options: makes the options that only a kernel has, by name, from the :class:`~tilecopy_testkit.kernels.Around`.
+        moves: which element goes where, for a partition of the variant's own.
+        examples: copies that each rule is held against.
+        seed: what is drawn; the same seed draws the same. By default what ``TILECOPY_TESTKIT_SEED`` says, or 0.
+    """
+
+    plugin: ClassVar[Any] = None
+    spaces: ClassVar[Sequence[tuple[str, str]] | None] = None
+    dtypes: ClassVar[Sequence[str] | None] = None
+    targets: ClassVar[Sequence[str] | None] = None
+    strategies: ClassVar[Sequence[st.SearchStrategy[Description]]] = ()
+    widths_bits: ClassVar[tuple[int, ...]] = WIDTHS_BITS
+    known_narrower: ClassVar[Mapping[str, Callable[[Description], bool]]] = {}
+    steps: ClassVar[Sequence[Step] | None] = None
+    options: ClassVar[Mapping[str, OptionMaker]] = {}
+    moves: ClassVar[Moves | None] = None
+    examples: ClassVar[int] = 60
+    seed: ClassVar[int] = int(os.environ.get("TILECOPY_TESTKIT_SEED", "0"))
+
+    @classmethod
+    def subject(cls) -> Subject:
+        """The variant with what this class says of it."""
+        moves = cls.__dict__.get("moves", cls.moves)
+        return Subject.of(
+            cls.plugin,
+            spaces=cls.spaces,
+            dtypes=cls.dtypes,
+            targets=cls.targets,
+            steps=cls.steps,
+            options=cls.options,
+            widths_bits=cls.widths_bits,
+            known_narrower=cls.known_narrower,
+            moves=moves.__func__ if isinstance(moves, staticmethod) else moves,
+        )
+
+    def _hold(self, rule: Rule, examples: int) -> None:
+        for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies)
+
+    def test_the_record_says_what_completes_a_copy(self) -> None:
+        """The completion is declared and known."""
+        proofs.completion_is_declared(self.subject())
+
+    def test_every_declared_pair_of_memories_is_taken(self) -> None:
+        """No pair is declared in vain."""
+        proofs.accepts_every_pair(self.subject())
+
+    def test_hooks_are_pure_and_quick_and_answer(self) -> None:
+        """Predicate and partition: the same at every call, never raising, a reason with every decline."""
+        self._hold(rules.hooks_are_pure, self.examples * 2)
+
+    def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
+        """Every element once, at its place, in vectors as wide as brute force finds."""
+        self._hold(rules.partition_agrees, self.examples * 2)
+
+    def test_the_text_is_the_same_at_every_build(self) -> None:
+        """And has the copy's own operands alone."""
+        self._hold(rules.text_is_own, self.examples)
+
+    def test_results_are_those_of_the_oracle(self) -> None:
+        """On the strict emulator, where everything lands as late as it may; no other byte is touched."""
+        self._hold(rules.results_are_right, self.examples * 2)
+
+    def test_only_elements_of_the_box_are_read(self) -> None:
+        """Another CTA writes the others meanwhile."""
+        if all(source != "global" for source, _ in self.subject().ranges.spaces):
+            pytest.skip("its sources are not global: what is not read has no value there, in every test")
+        self._hold(rules.only_the_box_is_read, self.examples // 2)
+
+    def test_each_step_of_the_completion_is_needed(self) -> None:
+        """Left out, it is a hazard."""
+        proofs.steps_are_needed(self.subject())
+
+    def test_the_text_assembles_for_every_claimed_target(self) -> None:
+        """By nvJitLink or ptxas."""
+        if not proofs.assembles(self.subject()):
+            pytest.skip("no assembler: pip install nvidia-nvjitlink")
+
+    def test_other_processes_give_the_same_answers(self) -> None:
+        """With other hash seeds, asked in another order."""
+        if not proofs.same_elsewhere(self.subject()):
+            pytest.skip("another process cannot import this plugin: give a module, a module's attribute or a name")
+
+    def test_a_copy_without_options_falls_back(self) -> None:
+        """In a kernel and in a plan alone."""
+        proofs.falls_back(self.subject())
+
+    def test_the_gpu_gives_the_same(self) -> None:
+        """Where there is one that a claimed target runs on."""
+        if why := proofs.why_no_gpu():
+            pytest.skip(f"no GPU: {why}")
+        if not proofs.right_on_gpu(self.subject()):
+            pytest.skip("no claimed target runs on this GPU")

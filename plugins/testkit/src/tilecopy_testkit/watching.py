@@ -1,0 +1,126 @@
+"""Wrappers of hooks that note what a hook does besides answering."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import time
+from collections.abc import Generator, Iterator, MutableMapping
+from typing import Any
+
+import attrs
+
+import tilecopy_core as tc
+from tilecopy_core.expr import key_of
+
+QUICK_SECONDS = {"tilecopy_predicate": 0.05, "tilecopy_partition": 0.5, "tilecopy_emit": 2.0}
+"""A hook that takes longer, every time that it is asked, is too slow: the core's share of a copy is a millisecond."""
+
+
+class _Environment(MutableMapping[str, str]):
+    """The environment, and what was asked of it."""
+
+    def __init__(self, real: MutableMapping[str, str]) -> None:
+        self._real, self.asked = real, set[str]()
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.add(name)
+        return self._real[name]
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self.asked.add(name)
+        self._real[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self.asked.add(name)
+        del self._real[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._real)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+
+def snapshot(value: Any) -> Any:
+    """The contents of a record, deeply: what two moments can be compared by."""
+    if attrs.has(type(value)):
+        fields = (f for f in attrs.fields(type(value)) if f.eq and f.init)
+        return type(value).__name__, tuple(snapshot(getattr(value, f.name)) for f in fields)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(snapshot, value))
+    if hasattr(value, "items"):
+        return tuple(sorted((str(name), snapshot(each)) for name, each in value.items()))
+    try:
+        return key_of(value)
+    except TypeError:
+        return repr(value)
+
+
+class Watcher:
+    """Wraps every hook: notes what it prints, changes or looks up, and how long it takes.
+
+    Attributes:
+        complaints: what was noted, a sentence each.
+        requests: the requests that were asked about.
+        partitions: what the variant partitioned them into.
+        seconds: the shortest call of each hook.
+    """
+
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+        self.requests: list[tc.CopyRequest] = []
+        self.partitions: list[Any] = []
+        self.seconds: dict[str, float] = {}
+
+    def _watch(self, hook: str, given: dict[str, Any]) -> Generator[None, Any, Any]:
+        before = {name: snapshot(value) for name, value in given.items()}
+        printed, real = io.StringIO(), os.environ
+        environment = _Environment(real)
+        started = time.perf_counter()
+        os.environ = environment  # type: ignore[assignment]  # noqa: B003
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                answer = yield
+        finally:
+            os.environ = real  # noqa: B003
+            took = time.perf_counter() - started
+            self.seconds[hook] = min(took, self.seconds.get(hook, took))
+            if printed.getvalue():
+                self.complaints.append(f"{hook} prints {printed.getvalue().strip()!r}")
+            for name in sorted(environment.asked):
+                self.complaints.append(f"{hook} reads the environment variable {name}")
+            for name, value in given.items():
+                if snapshot(value) != before[name]:
+                    self.complaints.append(f"{hook} changes the {name} that it is given")
+        return answer
+
+    @tc.hookimpl(wrapper=True)
+    def tilecopy_predicate(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
+        """Note and pass on."""
+        self.requests.append(request)
+        return (yield from self._watch("tilecopy_predicate", {"request": request}))
+
+    @tc.hookimpl(wrapper=True)
+    def tilecopy_partition(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
+        """Note and pass on: what a plan holds can be pickled."""
+        answer = yield from self._watch("tilecopy_partition", {"request": request})
+        if isinstance(answer, tc.Decline) or answer is None:
+            return answer
+        self.partitions.append(answer)
+        try:
+            pickle.loads(pickle.dumps((request, answer)))  # noqa: S301 - our own bytes
+        except Exception as error:
+            self.complaints.append(f"its partition cannot be pickled: {type(error).__name__}: {error}")
+        return answer
+
+    @tc.hookimpl(wrapper=True)
+    def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> Generator[None, Any, Any]:
+        """Note and pass on."""
+        depth = len(ptx.blocks)
+        answer = yield from self._watch("tilecopy_emit", {"request": request, "partition": partition})
+        if len(ptx.blocks) != depth:
+            self.complaints.append("tilecopy_emit leaves a block of the builder open")
+        return answer

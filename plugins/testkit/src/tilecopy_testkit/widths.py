@@ -1,0 +1,106 @@
+"""The widest vector of a copy, by trying: every width over every element of every box that a start can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+import numpy as np
+
+from .description import Description, Operand
+from .oracle import owned, places
+
+
+def fits(sides: Sequence[Any], vec: int) -> bool:
+    """Whether elements fall into aligned runs of ``vec`` that are contiguous on every side, whatever their order.
+
+    Args:
+        sides: the places of the elements on each side; no two on the first are equal.
+        vec: elements of a run.
+    """
+    if len(sides[0]) % vec:
+        return False
+    order = np.argsort(sides[0], kind="stable")
+    for side in sides:
+        runs = np.asarray(side)[order].reshape(-1, vec)
+        if (runs[:, 0] % vec).any() or (runs != runs[:, :1] + np.arange(vec)).any():
+            return False
+    return True
+
+
+def widest(
+    places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, each: int, widths_bits: Sequence[int]
+) -> int | None:
+    """Bits of the widest vector for every value of the starts, or None.
+
+    Args:
+        places_at: for each value, the places on each side.
+        elem_bits: of an element.
+        most_elems: that one vector may have.
+        each: threads that share the elements; 1 where each thread's own are given.
+        widths_bits: widths to try, widest first.
+    """
+    for bits in widths_bits:
+        vec = bits // elem_bits
+        if not vec or vec > most_elems:
+            continue
+        if all(len(sides[0]) % (vec * each) == 0 and fits(sides, vec) for sides in places_at):
+            return bits
+    return None
+
+
+def reached(description: Description) -> Iterator[dict[str, int]]:
+    """Values of the variables that stand for all that a start can have: it is affine in them, or in what they are divided by."""
+    d = description
+    used = {t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms}
+    ranges = {
+        "block": range(d.blocks) if "block" in used else range(1),
+        "turn": range(d.turns) if "turn" in used else range(1),
+        "unit": range(min(d.units, 4)) if "unit" in used else range(1),
+        "n": range(0, d.n + 1, d.multiple_of) if "n" in used else range(1),
+    }
+    for values in product(*ranges.values()):
+        yield dict(zip(ranges, values, strict=True))
+
+
+def _plain(operand: Operand) -> Operand:
+    """The operand before its swizzle, from its buffer's first element."""
+    return attrs.evolve(operand, swizzle=None, own_start=0)
+
+
+def brute_force(description: Description, threads: int, widths_bits: Sequence[int]) -> int | None:
+    """Bits of the widest vector of a copy, or None where there is none.
+
+    A vector may not reach over what a swizzle keeps together, even where that changes nothing.
+
+    Args:
+        description: the copy.
+        threads: of its scope.
+        widths_bits: widths that the instructions have.
+    """
+    d = description
+    sides = (d.dst, d.src)
+    memories = [o for o in sides if o.space in ("global", "shared")]
+    allowed = [bits for bits in widths_bits if all(bits <= max(o.align_bytes, d.elem_bytes) * 8 for o in memories)]
+    chunk = min((1 << o.swizzle[0] for o in sides if o.swizzle is not None), default=128)
+    elem_bits = d.elem_bytes * 8
+    if "local" not in d.spaces:
+        judged = [*sides, *(_plain(o) for o in sides if o.swizzle is not None)]
+        at = [[places(o, values)[0]["m"][0] for o in judged] for values in reached(d)]
+        return widest(at, elem_bits, chunk, threads, allowed)
+    by_thread = [each for values in reached(d) for each in _by_thread(d, values)]
+    return widest(by_thread, elem_bits, chunk, 1, allowed)
+
+
+def _by_thread(description: Description, values: Mapping[str, int]) -> Iterator[list[Any]]:
+    """For each thread, the places of its own elements: in registers, and on the other side."""
+    d = description
+    fragment, other = (d.src, d.dst) if d.src.space == "local" else (d.dst, d.src)
+    thread, register, element, replica = owned(d, fragment, values)
+    judged = [other, *([_plain(other)] if other.swizzle is not None else [])]
+    at = [places(o, values)[0]["m"][0] for o in judged]
+    for tid in np.unique(thread):
+        mine = (thread == tid) & (replica == replica[thread == tid][0])
+        yield [register[mine], *(place[element[mine]] for place in at)]

@@ -1,0 +1,603 @@
+"""A corpus of broken variants: each is a correct design with one fault, and a fault is a row of data.
+
+A row changes the record, one of the hooks, or what the builder does when the design's emit hook asks it for something.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import attrs
+import thirdparty
+
+import tilecopy_core as tc
+from tilecopy_core.expr import substitute, symbols_of
+from tilecopy_core.hookspecs import VARIANTS_GROUP
+from tilecopy_core.loading import installed
+from tilecopy_core.plugin import CopyRequest, TileLayout, Variant, hookimpl
+
+Emit = Callable[[Any, CopyRequest, Any, Any], None]
+
+
+def design(name: str) -> Any:
+    """A correct variant: a third-party one of this folder, or an installed one."""
+    if hasattr(thirdparty, name):
+        return getattr(thirdparty, name)
+    return next(source for source in installed(VARIANTS_GROUP) if source.name == name).load()
+
+
+@attrs.frozen
+class Fault:
+    """One broken variant.
+
+    Attributes:
+        name: what is wrong.
+        base: the design that it is made from.
+        record: what becomes of the record.
+        predicate: given the design and a request, the verdict.
+        partition: given the request and the design's partition, another.
+        emit: given the design, request, partition and builder, writes.
+        builder: methods of the builder that do something else: given the builder and the arguments.
+    """
+
+    name: str
+    base: str
+    record: Callable[[Variant], Variant] = lambda record: record
+    predicate: Callable[[Any, CopyRequest], Any] = lambda base, request: base.tilecopy_predicate(request)
+    partition: Callable[[CopyRequest, Any], Any] = lambda request, partition: partition
+    emit: Emit = lambda base, request, partition, ptx: base.tilecopy_emit(request, partition, ptx)
+    builder: dict[str, Callable[..., Any]] = attrs.field(factory=dict)
+
+
+class Builder:
+    """The PTX builder with some methods replaced."""
+
+    def __init__(self, ptx: Any, replaced: dict[str, Callable[..., Any]]) -> None:
+        self._ptx, self._replaced = ptx, replaced
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._replaced:
+            return lambda *given, **named: self._replaced[name](self._ptx, *given, **named)
+        return getattr(self._ptx, name)
+
+
+class Broken:
+    """The plugin of a fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault, self._base = fault, design(fault.base)
+        self.variant = fault.record(self._base.variant)
+
+    @hookimpl
+    def tilecopy_predicate(self, request: CopyRequest) -> Any:
+        return self._fault.predicate(self._base, request)
+
+    @hookimpl
+    def tilecopy_partition(self, request: CopyRequest) -> Any:
+        partition = self._base.tilecopy_partition(request)
+        return partition if isinstance(partition, tc.Decline) else self._fault.partition(request, partition)
+
+    @hookimpl
+    def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: Any) -> None:
+        self._fault.emit(self._base, request, partition, Builder(ptx, self._fault.builder))
+
+
+# ------------------------------------------------------------------------------------------------- ways of going wrong
+
+evolve = attrs.evolve
+
+
+def records(**changes: Any) -> Callable[[Variant], Variant]:
+    """The record with other fields; completion steps follow the completion."""
+    if "completion" in changes:
+        changes.setdefault("completion_steps", ("wait for it",))
+    return lambda record: evolve(record, **changes)
+
+
+def rounds_of(partition: Any, change: Callable[[Any], Any]) -> Any:
+    """A partition with its rounds changed, whether it is one of vectors or holds one."""
+    return (
+        evolve(partition, rounds=change(partition.rounds))
+        if hasattr(partition, "rounds") and not isinstance(partition.rounds, int)
+        else change(partition)
+    )
+
+
+def side(which: str, change: Callable[[Any], Any]) -> Callable[[CopyRequest, Any], Any]:
+    """One operand of the rounds changed."""
+    return lambda request, partition: rounds_of(
+        partition, lambda rounds: evolve(rounds, **{which: change(getattr(rounds, which))})
+    )
+
+
+def without_swizzle(operand: Any) -> Any:
+    return evolve(operand, layout=operand.layout.unswizzled)
+
+
+def without_offset(operand: Any) -> Any:
+    layout = operand.layout
+    return evolve(operand, layout=TileLayout.of(layout.shard, layout.replica, {}, layout.swizzle))
+
+
+def without_variables(operand: Any) -> Any:
+    layout = operand.layout
+    offset = {axis: substitute(v, dict.fromkeys(symbols_of(v), 0)) for axis, v in layout.offset.items()}
+    return evolve(operand, layout=TileLayout.of(layout.shard, layout.replica, offset, layout.swizzle))
+
+
+def shifted(operand: Any) -> Any:
+    layout = operand.layout
+    offset = {tc.m: layout.offset_on(tc.m) + 1}
+    return evolve(operand, layout=TileLayout.of(layout.shard, layout.replica, offset, layout.swizzle))
+
+
+def fewer_rounds(request: CopyRequest, partition: Any) -> Any:
+    return rounds_of(partition, lambda rounds: evolve(rounds, outer=rounds.outer - 1) if rounds.outer > 1 else rounds)
+
+
+def narrow(request: CopyRequest, partition: Any) -> Any:
+    elem = request.dst.buffer.dtype.bits
+    if partition.vec == 1 or partition.guards or partition.rest:
+        return partition
+    return evolve(partition, outer=partition.outer * partition.vec, vec=1, vec_bits=elem)
+
+
+def single_words(request: CopyRequest, partition: Any) -> Any:
+    times = partition.vec_bits // 32
+    if times < 2 or request.dst.buffer.dtype.bits > 32:
+        return partition
+    return evolve(partition, outer=partition.outer * times, vec=partition.vec // times, vec_bits=32)
+
+
+def wide(request: CopyRequest, partition: Any) -> Any:
+    if partition.outer % 2 or partition.vec_bits >= 128:
+        return partition
+    return evolve(partition, outer=partition.outer // 2, vec=partition.vec * 2, vec_bits=partition.vec_bits * 2)
+
+
+def first_thread(ptx: Any, scope: Any) -> Any:
+    return 0
+
+
+def first_thread_alone(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    with ptx.if_(ptx.predicate(ptx.tid == 0)):
+        base.tilecopy_emit(request, partition, ptx)
+
+
+def twice(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    base.tilecopy_emit(request, partition, ptx)
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def then(*opcodes: str) -> Emit:
+    """The design's instructions, then some more."""
+
+    def emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+        base.tilecopy_emit(request, partition, ptx)
+        for opcode in opcodes:
+            name, _, operand = opcode.partition(" ")
+            ptx.instr(name, *([int(operand)] if operand else []))
+
+    return emit
+
+
+def reads_on(space: str) -> Callable[..., Any]:
+    """Each load is followed by one of the next bytes, where the immediate allows it."""
+
+    def load(ptx: Any, source: Any, bits: int, into: Any = None, **more: Any) -> Any:
+        found = ptx.load(source, bits, into, **more)
+        address = getattr(source, "address", source)
+        if address.space == space and bits <= 64:
+            ptx.load(address + bits // 8, bits, ptx.regs("b64", 1) if bits == 64 else None, **more)
+        return found
+
+    return load
+
+
+def forgets_own_start(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
+    start = buffer.elem_offset
+    return ptx.address(buffer, offset - start if isinstance(start, int) else offset, *more, **named)
+
+
+def forgets_swizzle(ptx: Any, buffer: Any, offset: Any = 0, swizzle: Any = None, **named: Any) -> Any:
+    return ptx.address(buffer, offset, None, **named)
+
+
+def one_element_on(space: str) -> Callable[..., Any]:
+    def address(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
+        return ptx.address(buffer, offset + 1 if buffer.space == space else offset, *more, **named)
+
+    return address
+
+
+def raises_for(bits: int) -> Emit:
+    def emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+        base.tilecopy_emit(request, partition, {64: None}[bits] if request.dst.buffer.dtype.bits == bits else ptx)
+
+    return emit
+
+
+def without_edge(request: CopyRequest, partition: Any) -> Any:
+    return evolve(partition, edge=None)
+
+
+def edge_one_off(request: CopyRequest, partition: Any) -> Any:
+    if partition.edge is None:
+        return partition
+    guards = tuple(evolve(g, size=g.size + 1) if g.dim is not None else g for g in partition.edge.guards)
+    return evolve(partition, edge=evolve(partition.edge, guards=guards))
+
+
+def fills(words: tuple[int, ...]) -> Emit:
+    """Another fill than the request's."""
+
+    def emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+        if request.outside is not None and request.outside.kind == "fill":
+            request = evolve(request, outside=evolve(request.outside, words=words))
+        base.tilecopy_emit(request, partition, ptx)
+
+    return emit
+
+
+def keeps_nothing(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    if request.outside is not None and request.outside.kind == "keep":
+        request = evolve(request, outside=0)
+    base.tilecopy_emit(request, partition, ptx)
+
+
+_COUNTER = count()
+
+
+def alternates(base: Any, request: CopyRequest) -> Any:
+    return tc.Decline("not this time, perhaps next") if next(_COUNTER) % 2 else base.tilecopy_predicate(request)
+
+
+def dear(base: Any, request: CopyRequest) -> Any:
+    time.sleep(0.2)
+    return base.tilecopy_predicate(request)
+
+
+def chatty(base: Any, request: CopyRequest) -> Any:
+    print("asked")
+    return base.tilecopy_predicate(request)
+
+
+def curious(base: Any, request: CopyRequest) -> Any:
+    return tc.Decline("it is off today") if os.environ.get("BROKEN_OFF") else base.tilecopy_predicate(request)
+
+
+def monosyllabic(base: Any, request: CopyRequest) -> Any:
+    answer = base.tilecopy_predicate(request)
+    return answer if answer else tc.Decline("no")
+
+
+def literal(base: Any, request: CopyRequest) -> Any:
+    int(request.src.starts[-1])  # of a symbolic start there is no int
+    return base.tilecopy_predicate(request)
+
+
+def meddles(base: Any, request: CopyRequest) -> Any:
+    object.__setattr__(request, "outside", None)
+    object.__setattr__(request, "overhangs", False)
+    return base.tilecopy_predicate(request)
+
+
+@attrs.frozen
+class Numbered:
+    """A partition that is another at every call."""
+
+    number: int
+
+    def summary(self) -> str:
+        return f"number {self.number}"
+
+
+@attrs.frozen
+class Untold:
+    """A partition whose summary fails, or has two lines."""
+
+    kept: Any
+    text: str
+
+    def summary(self) -> str:
+        return self.text if self.text else {}["nothing"]
+
+
+@attrs.frozen
+class Closure:
+    """A partition that cannot be pickled."""
+
+    kept: Callable[[], Any] = attrs.field(eq=False)
+
+
+def kept_emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    kept = partition.kept
+    base.tilecopy_emit(request, kept() if callable(kept) else kept, ptx)
+
+
+def numbered_emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    base.tilecopy_emit(request, base.tilecopy_partition(request), ptx)
+
+
+def counting(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.comment(f"copy number {next(_COUNTER)}")
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def hashing(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    for name in set(map(str, range(5))):  # the order of a set is that of hashes
+        ptx.comment(name)
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def chatty_emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    print(partition)
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def rewrites(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    base.tilecopy_emit(request, partition, ptx)
+    object.__setattr__(partition, "narrowed", ("emitted",))
+
+
+def uses_another_tile(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.raw("{ .reg .b32 at; mov.u32 at, smem_decoy_tile; st.shared.u32 [at], at; }")
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def nothing(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.instr("mov.b32", ptx.reg("b32"), 0)
+
+
+def answers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> Any:
+    base.tilecopy_emit(request, partition, ptx)
+    raise KeyError("done")
+
+
+def half_of_cp_async(ptx: Any, dst: Any, src: Any, nbytes: int, **more: Any) -> None:
+    ptx.cp_async(dst, src, nbytes // 2 if nbytes > 4 else nbytes, **more)
+
+
+def inverted_ignore(ptx: Any, dst: Any, src: Any, nbytes: int, ignore: Any = None) -> None:
+    ptx.cp_async(dst, src, nbytes, ignore=ptx.opposite(ignore) if ignore is not None else None)
+
+
+def by_registers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    from tilecopy_core.plugin import at_edges, through_registers
+
+    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
+
+
+def backwards_registers(request: CopyRequest, partition: Any) -> Any:
+    if partition.outer < 2:
+        return partition
+    registers, iters = partition.registers, list(partition.registers.shard)
+    last = sum((it.extent - 1) * it.stride for it in iters) + 1 - partition.vec
+    mirrored = [evolve(it, stride=-it.stride) if it.stride >= partition.vec else it for it in iters]
+    moved = TileLayout.of(tuple(mirrored), (), {tc.m: registers.offset_on(tc.m) + last})
+    return evolve(partition, registers=moved)
+
+
+def digits_changed(change: Callable[[Any], Any]) -> Callable[[CopyRequest, Any], Any]:
+    return lambda request, partition: evolve(partition, digits=change(partition.digits))
+
+
+def memory(change: Callable[[TileLayout], TileLayout]) -> Callable[[CopyRequest, Any], Any]:
+    return lambda request, partition: evolve(partition, memory=change(partition.memory))
+
+
+def register_on(request: CopyRequest, partition: Any) -> Any:
+    registers = partition.registers
+    moved = TileLayout.of(registers.shard, (), {tc.m: registers.offset_on(tc.m) + partition.vec})
+    return evolve(partition, registers=moved)
+
+
+def rank(change: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+    return {"mapa": lambda ptx, address, rank: ptx.mapa(address, change(rank))}
+
+
+def own_barrier(ptx: Any, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
+    ptx.bulk_copy_to_cluster(dst, src, nbytes, dst)
+
+
+def half_chunk(ptx: Any, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
+    ptx.bulk_copy_to_cluster(dst, src, nbytes - 16 if nbytes > 16 else nbytes, barrier)
+
+
+def descriptor(**changes: Callable[[Any], Any]) -> Callable[[CopyRequest, Any], Any]:
+    """Fields of the matrix descriptor changed."""
+    return lambda request, partition: evolve(
+        partition,
+        descriptor=evolve(
+            partition.descriptor,
+            **{name: change(getattr(partition.descriptor, name)) for name, change in changes.items()},
+        ),
+    )
+
+
+def atoms(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[CopyRequest, Any], Any]:
+    return lambda request, partition: evolve(partition, atoms=change(partition.atoms))
+
+
+def undeclared_option(base: Any, request: CopyRequest) -> Any:
+    return base.tilecopy_predicate(request) if request.options["hint"] else tc.Decline("no hint was given")
+
+
+def optional(*names: str) -> Callable[[Variant], Variant]:
+    return lambda record: evolve(
+        record,
+        options=tuple(evolve(option, required=False) if option.name in names else option for option in record.options),
+    )
+
+
+def guard_too_far(ptx: Any, condition: Any) -> Any:
+    return (
+        ptx.predicate(type(condition)("<=", *condition.operands())) if condition.op == "<" else ptx.predicate(condition)
+    )
+
+
+def _true(ptx: Any) -> Any:
+    found = ptx.reg("pred")
+    ptx.instr("setp.eq.s32", found, ptx.value(ptx.tid, 32), ptx.value(ptx.tid, 32))
+    return found
+
+
+def raw(*lines: str) -> Emit:
+    """The design's instructions, then some text."""
+
+    def emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+        base.tilecopy_emit(request, partition, ptx)
+        for line in lines:
+            ptx.raw(line)
+
+    return emit
+
+
+COMMIT_AND_WAIT = raw("cp.async.commit_group;", "cp.async.wait_group 0;")
+BULK_WAIT = raw("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;")
+
+FAULTS = (
+    # what the hooks answer, over one design
+    Fault("predicate raises at symbolic starts", "gmem_smem", predicate=literal),
+    Fault("predicate alternates", "gmem_smem", predicate=alternates),
+    Fault("predicate is slow", "gmem_smem", predicate=dear),
+    Fault("predicate prints", "gmem_smem", predicate=chatty),
+    Fault("predicate reads the environment", "gmem_smem", predicate=curious),
+    Fault("predicate declines with one word", "gmem_smem", predicate=monosyllabic),
+    Fault("predicate answers True", "gmem_smem", predicate=lambda base, request: True),
+    Fault("predicate declines everything", "gmem_smem", predicate=lambda b, r: tc.Decline("it takes no such copy")),
+    Fault("predicate changes the request", "gmem_smem", predicate=meddles),
+    Fault("partition is None", "gmem_smem", partition=lambda request, partition: None),
+    Fault(
+        "partition differs at every call",
+        "gmem_smem",
+        partition=lambda r, p: Numbered(next(_COUNTER)),
+        emit=numbered_emit,
+    ),
+    Fault("summary raises", "gmem_smem", partition=lambda r, p: Untold(p, ""), emit=kept_emit),
+    Fault("summary has two lines", "gmem_smem", partition=lambda r, p: Untold(p, "one\ntwo"), emit=kept_emit),
+    Fault("partition cannot be pickled", "gmem_smem", partition=lambda r, p: Closure(lambda: p), emit=kept_emit),
+    Fault("emit counts its calls", "gmem_smem", emit=counting),
+    Fault("emit follows the order of hashes", "gmem_smem", emit=hashing),
+    Fault("emit prints", "gmem_smem", emit=chatty_emit),
+    Fault("emit changes the partition", "gmem_smem", emit=rewrites),
+    Fault("emit writes a tile that is not its own", "gmem_smem", emit=uses_another_tile),
+    Fault("emit copies nothing", "gmem_smem", emit=nothing),
+    Fault("emit raises", "gmem_smem", emit=answers),
+    Fault("emit raises for elements of 64 bits", "gmem_smem", emit=raises_for(64)),
+    Fault("emit ends the kernel", "gmem_smem", emit=raw("ret;")),
+    # what the record claims
+    Fault(
+        "claims a pair that it cannot copy", "reg", record=lambda r: evolve(r, spaces=(*r.spaces, ("shared", "shared")))
+    ),
+    Fault("claims an older architecture", "ldgsts", record=records(min_arch=75)),
+    Fault("claims edges and ignores them", "gmem_smem", partition=without_edge),
+    Fault("completion is undeclared", "ldgsts", record=records(completion="undeclared")),
+    Fault("completion is a word without steps", "ldgsts", record=records(completion="in_due_time")),
+    Fault("completion of cp.async is a barrier", "ldgsts", record=records(completion="barrier")),
+    Fault("completion of a bulk group is a barrier", "bulk_store", record=records(completion="barrier")),
+    Fault("completion of an mbarrier is a bulk group", "dsmem", record=records(completion="bulk_group")),
+    Fault("claims architectures without tensor memory", "tcgen05_cp", record=records(min_arch=90)),
+    # gmem_smem
+    Fault("last round is missing", "gmem_smem", partition=fewer_rounds),
+    Fault("swizzle of the destination is forgotten", "gmem_smem", partition=side("dst", without_swizzle)),
+    Fault("swizzle of the source is forgotten", "gmem_smem", partition=side("src", without_swizzle)),
+    Fault("offset of the destination is forgotten", "gmem_smem", partition=side("dst", without_offset)),
+    Fault("variables of the source are forgotten", "gmem_smem", partition=side("src", without_variables)),
+    Fault("source is one element on", "gmem_smem", partition=side("src", shifted)),
+    Fault("own start is forgotten", "gmem_smem", builder={"address": forgets_own_start}),
+    Fault("vectors are single elements", "gmem_smem", partition=narrow),
+    Fault("vectors are twice as wide", "gmem_smem", partition=wide),
+    Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
+    Fault("the first thread alone copies", "gmem_smem", emit=first_thread_alone),
+    Fault("everything is copied twice", "gmem_smem", emit=twice),
+    Fault("a vector more is read", "gmem_smem", builder={"load": reads_on("global")}),
+    Fault("a vector more of shared memory is read", "gmem_smem", builder={"load": reads_on("shared")}),
+    Fault("edge is one off", "gmem_smem", partition=edge_one_off),
+    Fault("fill is zero whatever is asked", "gmem_smem", emit=fills((0,))),
+    Fault("keep fills", "gmem_smem", emit=keeps_nothing),
+    # ldgsts
+    Fault("it waits itself", "ldgsts", emit=COMMIT_AND_WAIT),
+    Fault("it copies through registers", "ldgsts", emit=by_registers),
+    Fault("half of each vector is copied", "ldgsts", builder={"cp_async": half_of_cp_async}),
+    Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
+    Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
+    Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
+    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words),
+    # ragged
+    Fault("rest is forgotten", "ragged", partition=lambda r, p: evolve(p, rest=None) if hasattr(p, "rest") else p),
+    Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),
+    Fault(
+        "last element of a fragment is forgotten",
+        "ragged",
+        partition=lambda r, p: evolve(p, elements=p.elements[:-1]) if hasattr(p, "elements") else p,
+    ),
+    # reg
+    Fault("registers are in reverse", "reg", partition=backwards_registers),
+    Fault("first register is skipped", "reg", partition=register_on),
+    Fault(
+        "digits are swapped",
+        "reg",
+        partition=digits_changed(lambda ds: tuple(evolve(d, step=o.step) for d, o in zip(ds, ds[::-1], strict=True))),
+    ),
+    Fault("a digit is forgotten", "reg", partition=digits_changed(lambda ds: ds[1:])),
+    Fault("swizzle of a fragment's memory is forgotten", "reg", partition=memory(lambda layout: layout.unswizzled)),
+    Fault("fragment's vectors are twice as wide", "reg", partition=wide),
+    Fault("fragment's edge is forgotten", "reg", partition=without_edge),
+    Fault("own start of a fragment's memory is forgotten", "reg", builder={"address": forgets_own_start}),
+    Fault("shared memory is one element on", "reg", builder={"address": one_element_on("shared")}),
+    # dsmem
+    Fault("a chunk is missing", "dsmem", partition=fewer_rounds),
+    Fault("chunks are 16 bytes short", "dsmem", builder={"bulk_copy_to_cluster": half_chunk}),
+    Fault("it always sends to rank 0", "dsmem", builder=rank(lambda rank: 0)),
+    Fault("the barrier is somewhere else", "dsmem", builder={"bulk_copy_to_cluster": own_barrier}),
+    Fault("variables of the destination are forgotten", "dsmem", partition=side("dst", without_variables)),
+    Fault("swizzle of a run is forgotten", "dsmem", partition=side("dst", without_swizzle)),
+    Fault("it reads an option that nobody declares", "dsmem", predicate=undeclared_option),
+    Fault("it needs an option that it calls optional", "dsmem", record=optional("remote_cta_id")),
+    # tcgen05_cp
+    Fault("an atom is missing", "tcgen05_cp", partition=atoms(lambda found: found[:-1] or found)),
+    Fault(
+        "atoms go to one column", "tcgen05_cp", partition=atoms(lambda found: tuple(evolve(a, column=0) for a in found))
+    ),
+    Fault(
+        "atoms come from one place",
+        "tcgen05_cp",
+        partition=atoms(lambda found: tuple(evolve(a, step_16_bytes=0) for a in found)),
+    ),
+    Fault("atoms are copied twice", "tcgen05_cp", partition=atoms(lambda found: (*found, found[-1]))),
+    Fault("descriptor has no swizzle", "tcgen05_cp", partition=descriptor(swizzle=lambda code: 0)),
+    Fault("descriptor's groups are too near", "tcgen05_cp", partition=descriptor(sdo=lambda sdo: sdo // 2)),
+    Fault("start is forgotten", "tcgen05_cp", partition=lambda r, p: evolve(p, start_elems=0)),
+    # elementwise, of a third party
+    Fault("the guard lets one thread more", "elementwise", builder={"predicate": guard_too_far}),
+    Fault("the last round is not guarded", "elementwise", builder={"predicate": lambda ptx, condition: _true(ptx)}),
+    Fault("swizzles are forgotten", "elementwise", builder={"address": forgets_swizzle}),
+    Fault("the first element is left out", "elementwise", partition=lambda r, p: evolve(p, count=p.count - 1)),
+    Fault(
+        "elements of 16 bits go as 8",
+        "elementwise",
+        builder={
+            "store": lambda ptx, at, bits, values, **more: ptx.store(at, 8 if bits == 16 else bits, values, **more)
+        },
+    ),
+    # bulk_store, of a third party
+    Fault("bulk store waits itself", "bulk_store", emit=BULK_WAIT),
+    Fault("a row is missing", "bulk_store", partition=fewer_rounds),
+    Fault("rows are 16 bytes long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=16)),
+    Fault("rows are 16 bytes too long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=p.nbytes + 16)),
+    Fault("any thread may issue", "bulk_store", record=records(threads="any")),
+    Fault("source's own start is forgotten", "bulk_store", builder={"address": forgets_own_start}),
+)
+
+
+def load() -> dict[str, Broken]:
+    """Every broken variant by the name of its fault."""
+    return {fault.name: Broken(fault) for fault in FAULTS}
+
+
+globals().update({f"broken_{number}": broken for number, broken in enumerate(load().values())})  # found by reference
