@@ -13,6 +13,7 @@ import pickle
 import re
 import resource
 import signal
+import tempfile
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,6 +290,11 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Mbarrier.wait": lambda w: call(w.mbar.wait, 0, 1, cluster=True),
     "NoVariantError": lambda w: call(tc.NoVariantError, "none", {"reg": "not global"}),
     "Plan.emit": lambda w: call(w.plan.emit, w.ptx, tc.default_registry()),
+    "Plan.cuda": lambda w: call(w.plan.cuda, "load_tile", tc.default_registry()),
+    "cuda_header": lambda w: call(tc.cuda_header, [w.plan.cuda("load_tile")]),
+    "BuiltKernel.save": lambda w: call(launchable().save, a_folder()),
+    "load_kernel": lambda w: call(tc.load_kernel, launchable().save(a_folder())),
+    "PtxBuilder.declarations": lambda w: call(w.ptx.declarations),
     "Plan.explain": lambda w: call(w.plan.explain),
     "BuiltKernel.check_bounds": lambda w: call(w.kernel.check_bounds, (1, 1, 1), {"n": 3}),
     "BuiltKernel.cubin": lambda w: call(tc.KernelBuilder("empty", threads=1).build(target=TARGET).cubin, "nvjitlink"),
@@ -557,6 +563,16 @@ def with_plugin() -> tc.Registry:
     registry = tc.Registry([], {})
     registry.register(object(), name="mine")
     return registry
+
+
+def a_folder() -> str:
+    """A new folder, removed when the tests end."""
+    made = tempfile.TemporaryDirectory()
+    FOLDERS.append(made)
+    return made.name
+
+
+FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def launchable() -> tc.BuiltKernel:

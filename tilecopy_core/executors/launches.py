@@ -94,10 +94,12 @@ class ReadyLaunch:
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             bits = 0
             try:
-                for address in addresses:
-                    bits |= address
-                good = not bits & mask and 0 <= bits < 1 << 64 and len(addresses) == count
-            except TypeError:
+                good = len(addresses) == count
+                if good:
+                    for address in addresses:
+                        bits |= address
+                    good = not bits & mask and 0 <= bits < 1 << 64
+            except (TypeError, OverflowError):
                 good = False
             if not good:
                 self.check_addresses(addresses)

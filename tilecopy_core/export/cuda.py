@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import LayoutError, RequestError
+from ..errors import LayoutError, RequestError, shown
 from ..expr import Int
 from ..memory import Buffer, Region
 from ..target import Target
@@ -65,12 +65,12 @@ def cuda_header(functions: Sequence[str]) -> str:
         RequestError: something else, or two functions of one name.
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
-        raise RequestError("cuda_header takes a list of the texts that plan.cuda(name) gives")
+        raise RequestError(f"cuda_header: functions {shown(functions)} is not a list of the texts that plan.cuda(name) gives")
     names: list[str] = []
     for text in functions:
         found = _TITLE.search(text)
         if found is None:
-            raise RequestError(f"cuda_header takes the texts that plan.cuda(name) gives; this is none: {text[:60]!r}")
+            raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {shown(text)}")
         names.append(found[1])
     for name in names:
         if names.count(name) > 1:

@@ -153,8 +153,9 @@ class BuiltKernel:
             RequestError: a parameter is of a kind that only this package's launch can fill.
             LaunchError: the folder cannot be written.
         """
-        from .saving import save_kernel
+        from .saving import FOLDER, save_kernel
 
+        FOLDER.check(folder, "BuiltKernel.save", "folder", LaunchError)
         return save_kernel(self, folder)
 
     @checked(ptx_line=ANY_INTEGER)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from ..dtypes import dtype_of
-from ..errors import LaunchError, TilecopyError
+from ..errors import LaunchError, TilecopyError, checked
 from ..expr import Int, Symbol, of_atom
 from ..memory import Buffer, Region
 from ..target import target_of
@@ -18,7 +18,7 @@ from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, NumberParameter, Parameter, ScalarParameter, SizeParameter
-from .saving import FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
+from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
 
 
 @attrs.frozen
@@ -44,6 +44,7 @@ class SavedPlan:
         return self.text
 
 
+@checked(LaunchError, folder=FOLDER)
 def load_kernel(folder: str | Path) -> BuiltKernel:
     """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
 
@@ -64,7 +65,7 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         raise LaunchError(f"{where} holds no kernel of kernel.save: {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise LaunchError(f"{where} holds no kernel of kernel.save: {error}") from error
-    return _checked(record, text, str(where / RECORD_FILE))
+    return _of_record(record, text, str(where / RECORD_FILE))
 
 
 def unpacked(data: bytes) -> BuiltKernel:
@@ -77,10 +78,10 @@ def unpacked(data: bytes) -> BuiltKernel:
         record, text = json.loads(data)
     except (TypeError, ValueError) as error:
         raise LaunchError(f"{len(data)} bytes are no packed kernel: {error}") from error
-    return _checked(record, text, "a packed kernel")
+    return _of_record(record, text, "a packed kernel")
 
 
-def _checked(record: Any, text: str, where: str) -> BuiltKernel:
+def _of_record(record: Any, text: str, where: str) -> BuiltKernel:
     """The kernel of a record that may be anything."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {FORMAT!r})")

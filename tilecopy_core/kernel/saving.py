@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LaunchError, RequestError
+from ..errors import Kind, LaunchError, RequestError
 from ..expr import Expr, Int, Symbol
 from ..version import __version__
 from ..written import as_python
@@ -25,6 +25,7 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
+FOLDER = Kind("a folder's path", lambda value: isinstance(value, (str, Path)) and bool(str(value)) and "\0" not in str(value))
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
