@@ -21,6 +21,9 @@ from .hookspecs import HOOKS, PROJECT, hookimpl
 from .loading import Source, said
 from .request import Accept, Decline, Variant
 
+_WORTH_READING_SECONDS = 0.05
+"""Time after which the thread's own clock is read again; far below what counts as slow."""
+
 
 class Hooks:
     """The hook implementations of a plugin object, compared by identity whatever the object's own ``==`` says.
@@ -105,12 +108,33 @@ class HookCall:
     blamed: list[Plugin] = attrs.field(factory=list)
 
 
+class _Clock(threading.local):
+    """CPU time of the running thread. Reading it can cost more than a hook, so it is read when time was spent."""
+
+    wall = -1.0
+    cpu = 0.0
+
+    def start(self) -> float:
+        """A start, for :meth:`seconds_since`."""
+        now = time.perf_counter()
+        if now - self.wall > _WORTH_READING_SECONDS:
+            self.cpu, self.wall = time.thread_time(), now
+        return now
+
+    def seconds_since(self, started: float) -> float:
+        """CPU time since a start, or less; where next to no time has passed, that."""
+        passed = time.perf_counter() - started
+        if passed < _WORTH_READING_SECONDS:
+            return passed
+        return max(0.0, time.thread_time() - self.cpu - (started - self.wall))
+
+
 class Stage:
     """One variant's hooks with every wrapper around them, and nobody else's."""
 
     def __init__(self, plugin: Plugin, wrappers: list[Plugin]) -> None:
         self._wrappers = sorted(wrappers, key=lambda w: w.name)
-        self._calls = threading.local()
+        self._calls, self._clock = threading.local(), _Clock()
         watcher = Hooks(None)
         for hook in filter(self.wrapping, HOOKS):
             setattr(watcher, hook, self._watcher())
@@ -130,7 +154,7 @@ class Stage:
         @hookimpl(wrapper=True, trylast=True)
         def watch() -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            started = time.thread_time()
+            started = self._clock.start()
             try:
                 call.value = yield
                 call.done = True
@@ -139,7 +163,7 @@ class Stage:
                 call.error = error
                 raise
             finally:
-                call.own_seconds = time.thread_time() - started
+                call.own_seconds = self._clock.seconds_since(started)
 
         return watch
 
@@ -148,14 +172,14 @@ class Stage:
         call, wrappers = HookCall(), self.wrapping(hook)
         stack = self._calls.__dict__.setdefault("stack", [])
         stack.append(call)
-        started = time.thread_time()
+        started = self._clock.start()
         try:
             call.result = self._callers[hook](**arguments)
         except (Exception, SystemExit) as error:
             call.cause = error
         finally:
             stack.pop()
-            call.seconds = time.thread_time() - started
+            call.seconds = self._clock.seconds_since(started)
         if not wrappers:  # nobody watched, and what came of it is the variant's own
             call.error, call.own_seconds = call.cause, call.seconds
         elif call.error is None:

@@ -1,6 +1,7 @@
 """Whole-array relayouts: tilecopy-relayout beside torch, torch.compile, JAX and cuTENSOR, in one run on one GPU.
 
     python tests/benchmarks/bench_relayout.py [--quick] [--json FILE] [--no-compile] [--no-jax]
+    python tests/benchmarks/bench_relayout.py --table FILE
 
 2 GiB in and 2 GiB out (1.5 to 2 where the shape asks) of random bytes, the result compared with torch's; ten launches a
 measurement, medians of five. Then small float16 transposes by CUDA graph, the host's time of one call, and the first call
@@ -267,15 +268,51 @@ def first(torch: Any) -> dict[str, float]:
     return table
 
 
+PEERS = ("torch", "torch.compile", "JAX", "cuTENSOR")
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The tables of a report for the README."""
+    large, small = report["large TB/s"], report["small us"]
+    lines = [
+        f"TB/s read and written on one {report['GPU']}; a plain `copy_` of the same bytes: {large['copy_']['torch']:.2f}.",
+        "",
+        f"| case | shape, axes | {' | '.join(PEERS)} | tilecopy | over the best | of `copy_` |",
+        "|---|---|" + "---|" * (len(PEERS) + 3),
+    ]
+    for name, (shape, axes, _) in CASES.items():
+        row = large[name]
+        peers = " | ".join(f"{row[p]:.2f}" if p in row else "–" for p in PEERS)
+        lines.append(
+            f"| {name} | {' x '.join(map(str, shape))}, {' '.join(map(str, axes))} | {peers} | **{row['tilecopy']:.2f}** "
+            f"| {row['over best peer']:.2f} | {row['of copy_']:.2f} |"
+        )
+    lines += [
+        "",
+        f"Geometric mean over the best of them: {large['geometric mean over best peer']:.2f}. Small float16 transposes, "
+        "microseconds a call, launch included:",
+        "",
+        f"| bytes | {' | '.join(key for key in next(iter(small.values())) if key != 'equal')} |",
+        "|---|" + "---|" * (len(next(iter(small.values()))) - 1),
+    ]
+    for name, row in small.items():
+        lines.append(f"| {name} | {' | '.join(f'{value:.1f}' for key, value in row.items() if key != 'equal')} |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run and print; 1 where a result differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three cases of the table")
     parser.add_argument("--only", default="", help="parts of names of cases, by commas")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path, help="print the tables of an earlier --json, and run nothing")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-jax", action="store_true")
     chosen = parser.parse_args(arguments)
+    if chosen.table:
+        print(markdown(json.loads(chosen.table.read_text())))
+        return 0
     try:
         import torch
     except ImportError:
