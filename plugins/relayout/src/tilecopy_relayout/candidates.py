@@ -17,7 +17,7 @@ THREADS = (128, 256, 512, 1024)
 TILE_BYTES = (4096, 65536)
 """Of boxes in shared memory; smaller ones where the array does not fill the machine otherwise."""
 SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 1024
-THREAD_BYTES = (16, 256)
+THREAD_BYTES, SMALL_THREAD_BYTES = (16, 256), (16, 64)
 DIRECT_TILE_BYTES = (4096, 8192, 16384, 2048)
 DIRECT_THREAD_BYTES = (8, 64)
 SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (512, 1024), (512, 256)
@@ -57,7 +57,8 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
         if (SMALL_TILE_BYTES if small else TILE_BYTES[0]) <= prod(tile) * problem.elem_bytes <= most:
             tiles.append(tile)
     tiles = tiles or [_grown(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
-    yield from _walked(problem, tiles, ("scatter", "gather"), (32, 64, *THREADS), THREAD_BYTES)
+    threads = (32, 64, *THREADS)
+    yield from _walked(problem, tiles, ("scatter", "gather"), threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
     a, b, early = by_src[0], by_dst[0], margin(problem)
     far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
     if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:

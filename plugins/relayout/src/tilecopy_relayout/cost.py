@@ -86,7 +86,7 @@ class Cost:
     @property
     def total(self) -> float:
         """The product."""
-        return float(prod(attrs.astuple(self)))
+        return self.sectors * self.runs * self.threads * self.accesses * self.edges * self.tail
 
     @property
     def share(self) -> float:
