@@ -40,12 +40,16 @@ def main() -> None:
     if find_spec("numba") is not None:
         files.append(str(TESTS.parent / "plugins" / "numba" / "tests"))
     results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
+    files = [str(TESTS / "test_cache.py"), str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")]
+    results.append(run("GPU tests of the module cache and of relayouts", [*pytest, *files, "-k", "gpu"], 200, 10))
     suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
     results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
-    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
+    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export", "cache")
     for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
+    relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]
+    results.append(run("bench_relayout, beside torch alone", relayouts, 120, 25))
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
     if shutil.which("ncu") is not None:
         results.append(run("profile and ncu agree", [python, str(TESTS / "profile_agreement.py")], 150, 26))
