@@ -40,7 +40,10 @@ def main() -> None:
     if find_spec("numba") is not None:
         files.append(str(TESTS.parent / "plugins" / "numba" / "tests"))
     results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
-    files = [str(TESTS / "test_cache.py"), str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")]
+    files = [
+        str(TESTS / "test_cache.py"),
+        str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py"),
+    ]
     results.append(run("GPU tests of the module cache and of relayouts", [*pytest, *files, "-k", "gpu"], 200, 10))
     suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
     results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))

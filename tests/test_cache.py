@@ -18,10 +18,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_testkit import oracle
 import pytest
 from click.testing import CliRunner, Result
 from fake_driver import FakeDriver, FakeTensor, machine_code
+from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc

@@ -11,10 +11,10 @@ from pathlib import Path
 import drawn_exports
 import exported
 import numpy as np
-from tilecopy_testkit import oracle
 import pytest
 from cuda_cpp import compiled, run_on_gpu
 from tilecopy_emulator import run_ptx
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -279,7 +279,7 @@ def test_a_header_takes_texts_of_functions_alone() -> None:
     for wrong, match in (
         (text, "a list"),
         (3, "a list"),
-        (["int x;"], "this is none"),
+        (["int x;"], "gives, not 'int x;'"),
         ([text, text], "two functions are called load"),
         ([1], "a list"),
     ):

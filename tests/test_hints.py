@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tilecopy_testkit import oracle
 import pytest
 from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_emulator.executor import EmulatorExecutor
+from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 

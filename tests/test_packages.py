@@ -62,7 +62,10 @@ def test_the_extra_all_brings_every_plugin_but_numba_s_and_the_testkit() -> None
     """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
     extras = dict(PROJECTS[ROOT]["optional-dependencies"])
     brought = {entry.split(">")[0] for entry in extras.pop("all")}
-    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} - {"tilecopy-numba", TESTKIT} <= brought
+    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} - {
+        "tilecopy-numba",
+        TESTKIT,
+    } <= brought
     assert f"tilecopy-core[{','.join(sorted(extras))}]" in brought
 
 

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilecopy_testkit import demos
-from tilecopy_testkit import programs as kernels
 import numpy as np
-from tilecopy_testkit import oracle
 import pytest
 from tilecopy_emulator import run_ptx
+from tilecopy_testkit import demos, oracle
+from tilecopy_testkit import programs as kernels
 
 import tilecopy_core as tc
 

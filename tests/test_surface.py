@@ -565,6 +565,12 @@ def with_plugin() -> tc.Registry:
     return registry
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes a folder's name may make one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def a_folder() -> str:
     """A new folder, removed when the tests end."""
     made = tempfile.TemporaryDirectory()

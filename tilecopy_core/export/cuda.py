@@ -65,7 +65,9 @@ def cuda_header(functions: Sequence[str]) -> str:
         RequestError: something else, or two functions of one name.
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
-        raise RequestError(f"cuda_header: functions {shown(functions)} is not a list of the texts that plan.cuda(name) gives")
+        raise RequestError(
+            f"cuda_header: functions {shown(functions)} is not a list of the texts that plan.cuda(name) gives"
+        )
     names: list[str] = []
     for text in functions:
         found = _TITLE.search(text)

@@ -62,9 +62,11 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         record = json.loads((where / RECORD_FILE).read_text(encoding="utf-8"))
         text = (where / PTX_FILE).read_text(encoding="utf-8")
     except OSError as error:
-        raise LaunchError(f"{where} holds no kernel of kernel.save: {error.filename}: {error.strerror}") from error
+        raise LaunchError(
+            f"folder {where} holds no kernel of kernel.save: {error.filename}: {error.strerror}"
+        ) from error
     except ValueError as error:
-        raise LaunchError(f"{where} holds no kernel of kernel.save: {error}") from error
+        raise LaunchError(f"folder {where} holds no kernel of kernel.save: {error}") from error
     return _of_record(record, text, str(where / RECORD_FILE))
 
 

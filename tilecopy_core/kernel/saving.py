@@ -25,7 +25,9 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
-FOLDER = Kind("a folder's path", lambda value: isinstance(value, (str, Path)) and bool(str(value)) and "\0" not in str(value))
+FOLDER = Kind(
+    "a folder's path", lambda value: isinstance(value, (str, Path)) and bool(str(value)) and "\0" not in str(value)
+)
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:

@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 import attrs
-from tilecopy_testkit import programs as kernels
 import numpy as np
-from tilecopy_testkit import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit import oracle
+from tilecopy_testkit import programs as kernels
 from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc

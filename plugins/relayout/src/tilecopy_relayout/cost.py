@@ -19,7 +19,6 @@ from .tilings import (
     LINE_BYTES,
     SCATTERS,
     SECTOR_BYTES,
-    WORD_BYTES,
     Side,
     Tiling,
     along,
