@@ -450,7 +450,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "operands": lambda w: call(plugin.operands, w.fragment_request),
     "owners": lambda w: call(plugin.owners, [w.digit], w.k.thread_id(), 64, store=True),
     "thread_axes": lambda w: call(plugin.thread_axes, w.fragment_request.dst),
-    "through_registers": lambda w: call(plugin.through_registers, w.ptx, w.edge_request, w.edge, streaming=True),
+    "through_registers": lambda w: call(plugin.through_registers, w.ptx, w.edge_request, w.edge),
     "why_no_owners": lambda w: call(plugin.why_no_owners, w.fragment_request, w.layout),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(

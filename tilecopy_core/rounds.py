@@ -159,9 +159,7 @@ class Masks:
         return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
 
 
-def through_registers(
-    ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, *, streaming: bool = False
-) -> None:
+def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
     """The rounds of a partition as batches of vector loads, then their stores.
 
     Elements are read where the source is inside, and stand for what the request says where it is not; they are written
@@ -171,24 +169,21 @@ def through_registers(
         ptx: where the instructions go.
         request: the copy.
         partition: its partition, or that of its edge.
-        streaming: whether global accesses leave no line in L1.
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     if not partition.guards:
         for batch in batches(ptx, partition.outer, bits // 32):
-            values = [ptx.load(src.address(turn), bits, streaming=streaming) for turn in batch]
+            values = [ptx.load(src.address(turn), bits) for turn in batch]
             for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.address(turn), bits, registers, streaming=streaming)
+                ptx.store(dst.address(turn), bits, registers)
     else:
-        _guarded(ptx, request, partition, src, dst, streaming=streaming)
+        _guarded(ptx, request, partition, src, dst)
     if partition.rest is not None:
-        through_registers(ptx, request, partition.rest, streaming=streaming)
+        through_registers(ptx, request, partition.rest)
 
 
-def _guarded(
-    ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk, *, streaming: bool
-) -> None:
+def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk) -> None:
     """The rounds of a partition with guards."""
     bits, outside = partition.vec_bits, request.outside
     masks = Masks(ptx, partition, ptx.thread_index(request.scope))
@@ -207,10 +202,10 @@ def _guarded(
                 registers = ptx.constant(outside.words, bits)
             else:
                 fill = None if keep or outside is None else outside.words
-                registers = ptx.load(masked(src.address(turn), read, fill), bits, streaming=streaming)
+                registers = ptx.load(masked(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            ptx.store(masked(dst.address(turn), write), bits, registers, streaming=streaming)
+            ptx.store(masked(dst.address(turn), write), bits, registers)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:

@@ -282,7 +282,7 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     for name, (shape, axes, _) in CASES.items():
         row = large[name]
-        peers = " | ".join(f"{row[p]:.2f}" if p in row else "–" for p in PEERS)
+        peers = " | ".join(f"{row[p]:.2f}" if p in row else "-" for p in PEERS)
         lines.append(
             f"| {name} | {' x '.join(map(str, shape))}, {' '.join(map(str, axes))} | {peers} | **{row['tilecopy']:.2f}** "
             f"| {row['over best peer']:.2f} | {row['of copy_']:.2f} |"

@@ -20,7 +20,6 @@ from tilecopy_core.plugin import (
     first_failure,
     hookimpl,
     no_replica,
-    same,
     scope_in,
     synthesize,
     through_registers,
@@ -65,22 +64,8 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Batches of loads, then their stores. Vectors of 16 bytes that neighbouring threads continue stream past L1."""
-
-    def rounds(part: VectorPartition) -> None:
-        streaming = part.vec_bits == 128 and _neighbours_continue(request, part)
-        through_registers(ptx, request, part, streaming=streaming)
-
-    at_edges(ptx, partition, request.scope, rounds)
-
-
-def _neighbours_continue(request: CopyRequest, partition: VectorPartition) -> bool:
-    """Whether the next thread's vector follows in global memory."""
-    if partition.threads == 1:
-        return False
-    side = partition.src if partition.src.region is request.side_in("global") else partition.dst
-    first, second = (side.offset(0, thread, partition.shape) for thread in (0, 1))
-    return same(second - first, partition.vec)
+    """Batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
+    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

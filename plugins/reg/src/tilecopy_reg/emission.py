@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import Address, CopyRequest, Outside, PtxBuilder, Register, choose, masked, same
+from tilecopy_core.plugin import Address, CopyRequest, Outside, PtxBuilder, Register, choose, masked
 
 from .partition import FragmentPartition
 
@@ -28,8 +28,6 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
     other = partition.other.buffer
     shape = (partition.outer, partition.vec)
     memory = partition.memory.unswizzled
-    # vectors of 16 bytes that neighbouring threads continue stream past L1, loads and stores alike (docs/performance.md)
-    streaming = partition.vec_bits == 128 and partition.threads > 1 and same(partition.offset(1), partition.vec)
     for turn in range(partition.outer):
         register = int(partition.registers.apply(turn, 0, shape=shape)["m"])
         mask = ptx.all_of(
@@ -40,10 +38,10 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
         )
         address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
         if request.src.buffer.space != "local":
-            _load(ptx, partition, register, address, mask, request.outside, streaming=streaming)
+            _load(ptx, partition, register, address, mask, request.outside)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
-            ptx.store(masked(address, mask), partition.vec_bits, values, streaming=streaming)
+            ptx.store(masked(address, mask), partition.vec_bits, values)
 
 
 def _load(
@@ -53,8 +51,6 @@ def _load(
     address: Address,
     mask: Register | bool,
     outside: Outside | None,
-    *,
-    streaming: bool,
 ) -> None:
     """A vector into the fragment; where it lies outside, what the request says."""
     fragment, bits = partition.fragment.buffer, partition.vec_bits
@@ -66,7 +62,7 @@ def _load(
         elif fill is not None:
             ptx.write_local(fragment, register, bits, ptx.constant(fill, bits))
         return
-    loaded = ptx.load(masked(address, mask, fill), bits, whole, streaming=streaming)
+    loaded = ptx.load(masked(address, mask, fill), bits, whole)
     if whole is None:
         kept = mask if isinstance(mask, Register) and fill is None else None
         ptx.write_local(fragment, register, bits, loaded, guard=kept)
