@@ -14,7 +14,7 @@ from tilecopy_core import S, TileLayout, tx
 
 HERE = Path(__file__).parent
 THREADS = 256
-ROWS, COLUMNS, SIDE = 32, 128, 4
+ROWS, COLUMNS, SIDE = 32, 256, 4
 
 
 def copies(n_multiple: int) -> dict[str, tc.Plan]:
@@ -27,7 +27,7 @@ def copies(n_multiple: int) -> dict[str, tc.Plan]:
     )
     tile = tc.Buffer((ROWS + 2, COLUMNS + 2 * SIDE), "float32", space="shared", name="tile")
     # each warp has four rows, its lanes neighbouring columns
-    layout = TileLayout(S[(8, 4, 4, 32) : (32 @ tx, 4, 1, 1 @ tx)])
+    layout = TileLayout(S[(8, 4, 8, 32) : (32 @ tx, 8, 1, 1 @ tx)])
     part = tc.Buffer((ROWS, COLUMNS), "float32", space="local", name="part", layout=layout)
     row, column = by * ROWS, bx * COLUMNS
     scope = tc.cta(THREADS)
