@@ -49,7 +49,8 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
     aligned = vector(problem, by_src[0], "src") > 1 or vector(problem, by_dst[0], "dst") > 1
     small = problem.size_bytes < SMALL_BYTES
     runs = SHORT_RUN_BYTES + RUN_BYTES if small else RUN_BYTES
-    longer = [*product(LONG_RUN_BYTES, RUN_BYTES), *product(RUN_BYTES, LONG_RUN_BYTES)]
+    short = min(problem.dims[by_src[0]].extent, problem.dims[by_dst[0]].extent) * problem.elem_bytes < RUN_BYTES[0]
+    longer = [*product(LONG_RUN_BYTES, RUN_BYTES), *product(RUN_BYTES, LONG_RUN_BYTES)] if short or not aligned else []
     tiles = []
     for src_run, dst_run in [*product(runs, runs), *longer]:
         tile = _grown(problem, (by_src, src_run), (by_dst, dst_run))
@@ -57,8 +58,11 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
         if (SMALL_TILE_BYTES if small else TILE_BYTES[0]) <= prod(tile) * problem.elem_bytes <= most:
             tiles.append(tile)
     tiles = tiles or [_grown(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
+    kinds: tuple[Kind, ...] = ("scatter", "gather")
+    if small and aligned:  # what tells them apart is the vector that global memory sees from registers
+        kinds = kinds[:1] if vector(problem, by_src[0], "src") >= vector(problem, by_dst[0], "dst") else kinds[1:]
     threads = (32, 64, *THREADS)
-    yield from _walked(problem, tiles, ("scatter", "gather"), threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
+    yield from _walked(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
     a, b, early = by_src[0], by_dst[0], margin(problem)
     far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
     if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
