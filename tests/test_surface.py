@@ -500,7 +500,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.fragment": lambda w: call(w.ptx.fragment, w.frag),
     "PtxBuilder.if_": lambda w: call(lambda predicate: using(w.ptx.if_(predicate)), w.pred),
     "PtxBuilder.instr": lambda w: call(w.ptx.instr, "mov.b32", w.r32, 3, guard=w.pred, unless=True),
-    "PtxBuilder.load": lambda w: call(w.ptx.load, w.at, 32, [w.r32], streaming=True),
+    "PtxBuilder.load": lambda w: call(w.ptx.load, w.at, 32, [w.r32]),
     "PtxBuilder.local_words": lambda w: call(w.ptx.local_words, w.frag, 1, 32),
     "PtxBuilder.loop": lambda w: call(
         lambda index, count, start: using(w.ptx.loop(index, count, start)), next(iter(tc.symbol("i").symbols)), 4, 0
@@ -535,7 +535,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.read_local": lambda w: call(w.ptx.read_local, w.frag, 0, 32),
     "PtxBuilder.reg": lambda w: call(w.ptx.reg, "b32"),
     "PtxBuilder.regs": lambda w: call(w.ptx.regs, "b32", 2),
-    "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32], streaming=True),
+    "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32]),
     "PtxBuilder.thread_index": lambda w: call(w.ptx.thread_index, tc.warp()),
     "PtxBuilder.value": lambda w: call(w.ptx.value, w.k.thread_id(), 32),
     "PtxBuilder.write_local": lambda w: call(w.ptx.write_local, w.frag, 0, 32, [w.r32], guard=w.pred),

@@ -66,7 +66,6 @@ _KINDS = {
     "tid": INT,
     "cta_threads": whole(1, 1024),
     "store": FLAG,
-    "streaming": FLAG,
     "ptx": a("a PtxBuilder", PtxBuilder),
     "partition": _PARTITION,
     "guards": many(a("a Guard", Guard)),

@@ -75,13 +75,10 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- loads and stores
 
-    def load(
-        self, source: Access | Address, bits: int, into: Sequence[Register] | None = None, *, streaming: bool = False
-    ) -> list[Register]:
+    def load(self, source: Access | Address, bits: int, into: Sequence[Register] | None = None) -> list[Register]:
         """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into 32-bit registers, or into ``into``.
 
-        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. A
-        ``streaming`` access of global memory leaves no line in L1 (``.L1::no_allocate``): for bytes touched once.
+        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``.
         Threads that a predicate leaves out keep what the registers hold, or get the access's fill.
 
         Raises:
@@ -89,18 +86,16 @@ class PtxBuilder(IndexEmitter):
         """
         address, predicate, fill = parts_of(source)
         registers = into if into is not None else self.regs("b32", self._check_width(bits))
-        opcode = self._checked("ld", address, bits, registers, streaming)
+        opcode = self._checked("ld", address, bits, registers)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
         self.instr(opcode, _braced(registers), address, guard=predicate)
         return list(registers)
 
-    def store(
-        self, destination: Access | Address, bits: int, registers: Sequence[Register], *, streaming: bool = False
-    ) -> None:
+    def store(self, destination: Access | Address, bits: int, registers: Sequence[Register]) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
         address, predicate, _ = parts_of(destination)
-        opcode = self._checked("st", address, bits, registers, streaming)
+        opcode = self._checked("st", address, bits, registers)
         self.instr(opcode, address, _braced(registers), guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
@@ -128,7 +123,7 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register], streaming: bool) -> str:
+    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
         """The opcode of an access that there is."""
         count = self._check_width(bits)
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
@@ -140,16 +135,13 @@ class PtxBuilder(IndexEmitter):
             )
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
-        if streaming is not False and streaming is not True:
-            FLAG.check(streaming, name, "streaming", PtxError)
         held = {TYPE_BITS[type] for type in {register.type for register in registers}}
         if held not in ({32}, {64}):
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
         if len(registers) * held.pop() != max(bits, 32):
             raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
-        hint = ".L1::no_allocate" if streaming and address.space == "global" else ""
         vector = f".v{len(registers)}" if len(registers) > 1 else ""
-        return f"{name}.{address.space}{hint}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
+        return f"{name}.{address.space}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
