@@ -47,7 +47,7 @@ def timed(times: dict[str, list[float]], name: str, work: Callable[[], Any]) -> 
 
 def built(dtype: str, tile: tuple[int, int], threads: int, target: str) -> Any:
     """The round trip of two tiles."""
-    from kernels import round_trip
+    from tilecopy_testkit.programs import round_trip
 
     return round_trip((2 * tile[0], tile[1]), tile, dtype, threads=threads, target=target)
 
