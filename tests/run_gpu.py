@@ -37,7 +37,7 @@ def main() -> None:
     files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
     files = [str(TESTS / f"test_{name}.py") for name in ("export", "export_examples", "launchers")]
-    if find_spec("numba") is not None:
+    if find_spec("numba_cuda") is not None:
         files.append(str(TESTS.parent / "plugins" / "numba" / "tests"))
     results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
     files = [
