@@ -553,3 +553,45 @@ def test_copies_land_while_several_threads_have_read_other_bytes() -> None:
     a, b = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
     run_ptx(text, [a, b], grid=1, block=64)
     assert np.array_equal(b, a + 2)
+
+
+TWO_BULK_STORES = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry stores(.param .u64 B)
+{
+ .reg .b64 %rd<2>; .reg .b32 %r<5>; .reg .pred %p<2>;
+ .shared .align 128 .b8 s[128];
+ ld.param.u64 %rd1, [B]; cvta.to.global.u64 %rd1, %rd1;
+ mov.u32 %r1, s; mov.u32 %r2, %tid.x;
+ shl.b32 %r3, %r2, 2; add.u32 %r4, %r1, %r3;
+ st.shared.u32 [%r4], %r2;
+ fence.proxy.async.shared::cta;
+ bar.sync 0;
+ setp.ne.u32 %p1, %r2, 0;
+ @%p1 bra DONE;
+ cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 128;
+ cp.async.bulk.commit_group;
+ WAIT
+ cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 128;
+ cp.async.bulk.commit_group;
+ cp.async.bulk.wait_group 0;
+DONE:
+ ret;
+}
+"""
+
+
+def test_bulk_stores_to_the_same_bytes_need_a_wait_between_and_no_fence() -> None:
+    b = np.zeros(32, np.uint32)
+    run_ptx(TWO_BULK_STORES.replace("WAIT", "cp.async.bulk.wait_group 0;"), [b], grid=1, block=32)
+    assert (b == np.arange(32)).all()
+    with pytest.raises(HazardError):
+        run_ptx(TWO_BULK_STORES.replace("WAIT", ""), [b], grid=1, block=32)
+
+
+def test_a_bulk_store_after_an_ordinary_one_needs_the_fence_still() -> None:
+    text = TWO_BULK_STORES.replace("WAIT", "cp.async.bulk.wait_group 0;\n st.global.u32 [%rd1], %r2;")
+    with pytest.raises(HazardError, match=r"fence\.proxy\.async"):
+        run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=32)

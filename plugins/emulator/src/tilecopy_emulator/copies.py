@@ -15,7 +15,7 @@ from .engines import ASYNC_GLOBAL, Operation, complete
 from .memory import fetch, put
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
 from .program import REGISTER_BITS, Instruction, Memory, Negated, Program, Vector
-from .shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, time_of
+from .shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -361,7 +361,8 @@ def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, acti
     if stamps is None:
         stamps = array.shadow.writer[cells]
     actor = actor_of(stamps)
-    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR))[0]
+    own = by_engine(stamps) & (actor == machine.grid_thread[int(one[0])])  # the same proxy, and it has waited
+    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
     if not len(plain):
         return
     machine.demand_single()

@@ -15,7 +15,7 @@ import numpy as np
 
 from .mbarrier import Mbarrier
 from .order import Clock, join
-from .shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, actor_of, stamp, time_of
+from .shadow import BARRIER_ACTOR, ENGINE, FLIGHT_ACTOR, WEAK, actor_of, stamp, time_of
 
 if TYPE_CHECKING:
     from .machine import Lanes, Machine
@@ -416,7 +416,7 @@ class Engines:
                 machine.shared.shadow.land(operation.actor, None, stamps)
             if not read:
                 array, cells, threads = operation.array_write
-                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, WEAK, threads))
+                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, ENGINE, threads))
                 self.flying.pop(operation.number)
         machine.launch.version += 1
 

@@ -23,6 +23,8 @@ WEAK, CTA, CLUSTER, GPU, SYS = range(5)
 """Scopes: none for an ordinary access; those of strong ones."""
 SIZES = 6
 """A strength is 0, or ``1 + (scope - 1) * 6 + log2 of the bytes``: strong accesses that overlap in part are not alike."""
+ENGINE = 31
+"""In a strength's place: an ordinary write that the asynchronous engine did, and the thread of the stamp waited for."""
 COMPACT = 1 << 14
 
 
@@ -48,7 +50,12 @@ def time_of(stamps: Any) -> Any:
 
 def strength_of(stamps: Any) -> Any:
     """How."""
-    return (stamps >> STRENGTH_SHIFT) & 31
+    return ((stamps >> STRENGTH_SHIFT) & 31) % ENGINE
+
+
+def by_engine(stamps: Any) -> Any:
+    """Whether the asynchronous engine wrote for the thread that waited."""
+    return (stamps >> STRENGTH_SHIFT) & 31 == ENGINE
 
 
 def strength(scope: int, size: int) -> int:
