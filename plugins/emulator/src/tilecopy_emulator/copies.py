@@ -361,7 +361,8 @@ def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, acti
     if stamps is None:
         stamps = array.shadow.writer[cells]
     actor = actor_of(stamps)
-    own = by_engine(stamps) & (actor == machine.grid_thread[int(one[0])])  # the same proxy, and it has waited
+    threads = machine.grid_thread[int(one[0])]
+    own = by_engine(stamps) & (actor == np.repeat(threads, len(cells) // len(threads)))  # this proxy, and it has waited
     plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
     if not len(plain):
         return

@@ -84,9 +84,12 @@ def steps_are_needed(subject: Subject, count: int = 12) -> None:
     Raises:
         Finding: a step can be left out of every copy that was tried.
     """
-    wide = [d for d in accepted(subject, count, seed="steps") if d.dst.space in ("shared", "tmem", "global")]
     for step in subject.steps:
-        tried = [description for description in wide if description.dst.space in step.spaces]
+        pairs = tuple(pair for pair in subject.ranges.spaces if pair[1] in step.spaces)
+        if not pairs:
+            continue
+        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=pairs))
+        tried = accepted(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, description, step.name) for description in tried):
             raise Finding(
                 NEEDED,
