@@ -10,17 +10,18 @@ from .problem import Problem
 from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, vector
 
 SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
-"""Contiguous bytes that a box has on a side."""
+"""Contiguous bytes that a box has on a side; the short ones for small arrays."""
 LONG_RUN_BYTES, LONG_TILE_BYTES = (1024, 2048, 4096), 16384
 """For boxes that would be small: where the other side's innermost dimension is."""
 THREADS = (128, 256, 512, 1024)
-TILE_BYTES = (4096, 65536)
-"""Of boxes in shared memory; smaller ones where the array does not fill the machine otherwise."""
-SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 1024
-THREAD_BYTES, SMALL_THREAD_BYTES = (16, 256), (16, 64)
-DIRECT_TILE_BYTES = (4096, 8192, 16384, 2048)
-DIRECT_THREAD_BYTES = (8, 64)
+TILE_BYTES, THREAD_BYTES = (4096, 65536), (16, 256)
+"""Least and most of a box in shared memory, and of its part that one thread moves."""
+SMALL_BYTES, SMALL_TILE_BYTES, SMALL_THREAD_BYTES = 1 << 25, 1024, (16, 64)
+"""Arrays below this do not fill the machine with large boxes: theirs may be smaller, by fewer bytes a thread."""
+DIRECT_TILE_BYTES, DIRECT_THREAD_BYTES = (4096, 8192, 16384, 2048), (8, 64)
+"""The same where nothing is staged; the first of equals is taken."""
 SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (512, 1024), (512, 256)
+"""Boxes of rows that begin anywhere: large ones, since each row brings a margin."""
 LEAST_BYTES = LANES * CHUNK_BYTES
 """Of a box with work for a warp; below it an element a thread does as well."""
 ELEMENT_THREADS = 256

@@ -1,8 +1,8 @@
 """What a tiling is expected to cost: counted sectors, wavefronts and CTAs, weighed by what an H200 was seen to pay.
 
 Every factor is one or more; a plain copy's throughput over their product is what is expected. The weights are those
-that agree with a sweep of all candidates over fifteen large relayouts (``tests/sweep.json`` beside this package, made by
-``tests/sweep.py``); a test holds every choice against it.
+that agree with a sweep of all candidates over fifteen large relayouts (the repository's plugins/relayout/tests/sweep.json,
+made by tests/benchmarks/sweep_relayout.py); a test holds every choice against it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .tilings import (
 
 BANKS, BANK_BYTES = 32, 4
 SMS, SM_THREADS, SM_CTAS, SM_SHARED_BYTES = 132, 2048, 32, 227 * 1024
+"""Of an H200; on another GPU the order of the candidates changes little."""
 LONG_RUN_BYTES = 256
 """Contiguous bytes of a box past which longer ones gain nothing."""
 ALONG = {"src": 0.035, "dst": 0.02}
@@ -42,7 +43,9 @@ LEFT_PARTIAL = 7.0
 BYTES_OF_THREAD = {"direct": 16, "gather": 32, "scatter": 32, "shifted": 32}
 """Bytes that a thread moves at best: fewer leave memory idle, more leave fewer threads."""
 TOO_FEW = 0.11
+"""What half as many cost."""
 DOUBLED = {"direct": 0.006, "gather": 0.012, "scatter": 0.018, "shifted": 0.0}
+"""What twice as many cost."""
 FULL_CTA = 1024
 """Threads of a CTA from which ``scatter`` loses no more than ``gather``: its loads are all in flight before any store."""
 BEST_SHARE = 0.97
@@ -59,7 +62,8 @@ ELEMENT_BY_ELEMENT = 2.0
 """The factor of an element a thread; there is nothing to choose, and it is not counted further."""
 SHARPNESS = 6
 """How little of one limit shows under another."""
-NOT_BUSY = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** SHARPNESS) ** (1 / SHARPNESS)
+NOT_BUSY: float = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** SHARPNESS) ** (1 / SHARPNESS)
+"""What the limits give together for whole sectors and no conflicts, so that the factor is 1 there."""
 
 
 @attrs.frozen
