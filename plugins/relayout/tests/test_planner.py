@@ -198,10 +198,16 @@ def test_a_plan_says_what_it_does() -> None:
     assert 0.5 < plan.expected_share <= 1
 
 
+def test_a_plan_takes_patterns() -> None:
+    by_name = plan_relayout((6, 35, 64), "float16", "b (h p) w -> p b w h", p=5, target="sm_90a")
+    split = plan_relayout((6, 7, 5, 64), "float16", (2, 0, 3, 1), target="sm_90a")
+    assert (by_name.problem, by_name.tiling) == (split.problem, split.tiling)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (((4, 5), "float32", (0, 0)), r"axes \(0, 0\) are no permutation of the 2 dimensions"),
+        (((4, 5), "float32", (0, 0)), r"axes \(0, 0\): not each of the array's 2 dimensions once"),
         (((4, 0), "float32", (1, 0)), r"shape \(4, 0\) has no elements"),
         (((4, 8), "int4", (1, 0)), "4 bits are not whole bytes"),
         (((4, "a"), "float32", (1, 0)), "integers, one a dimension"),

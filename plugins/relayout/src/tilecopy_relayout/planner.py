@@ -17,6 +17,7 @@ from .cost import Cost, cost_of, least_cost_of
 from .kept import keep, recall
 from .kernels import build
 from .launching import bind
+from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
 
@@ -108,48 +109,55 @@ class RelayoutPlan:
 def plan_relayout(
     shape: Sequence[int],
     dtype: Any,
-    axes: Sequence[int],
+    axes: Any,
     *,
     strides: Sequence[int] | None = None,
     out_strides: Sequence[int] | None = None,
     target: str,
+    **sizes: int,
 ) -> RelayoutPlan:
     """Plan a relayout; nothing is run, and no GPU is needed.
 
     Args:
         shape: of the source.
         dtype: element type, of whole bytes.
-        axes: the source's dimension that each of the destination's is.
+        axes: as :func:`relayout` takes them: a permutation, or a pattern.
         strides: of the source, in elements; row-major by default; may be negative or 0.
         out_strides: of the destination, in elements and in its own order of dimensions; row-major by default.
         target: such as ``"sm_90a"``.
+        sizes: extents of names in the pattern.
 
     Raises:
-        RequestError: no permutation, extents or strides that are none, no elements, or a dtype that is not of whole bytes.
+        RequestError: no permutation or pattern, extents or strides that are none, no elements, or a dtype that is not of
+            whole bytes.
         NoVariantError: a variant that the plan needs is not installed.
         TargetError: no such target.
     """
-    elem_bytes = element_bytes(dtype)
-    extents = _integers("shape", shape)
-    order = _integers("axes", axes)
-    if sorted(order) != list(range(len(extents))):
-        raise tc.RequestError(f"axes {order} are no permutation of the {len(extents)} dimensions of shape {extents}")
-    if min(extents, default=1) < 1:
-        raise tc.RequestError(f"shape {extents} has no elements; there is nothing to plan")
-    source = row_major(extents) if strides is None else _integers("strides", strides)
-    out = tuple(extents[axis] for axis in order)
-    own = row_major(out) if out_strides is None else _integers("out_strides", out_strides)
-    for name, steps in (("strides", source), ("out_strides", own)):
-        if len(steps) != len(extents):
-            raise tc.RequestError(f"{name} {steps}: one a dimension of shape {extents}")
-    if any(step == 0 and extent > 1 for step, extent in zip(own, out, strict=True)):
-        raise tc.RequestError(f"out_strides {own} put several elements of {out} in one place")
-    by_source = dict(zip(order, own, strict=True))
-    asked = Asked(
-        extents, source, tuple(by_source[n] for n in range(len(extents))), elem_bytes, str(tc.target_of(target))
-    )
+    elem_bytes, given = element_bytes(dtype), _integers("shape", shape)
+    if min(given, default=1) < 1:
+        raise tc.RequestError(f"shape {given} has no elements; there is nothing to plan")
+    moved = rearrangement(axes, given, sizes)
+    source = moved.source_strides(_steps("strides", strides, given))
+    own = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
+    if any(step == 0 and moved.extents[n] > 1 for n, step in zip(moved.order, own, strict=True)):
+        raise tc.RequestError(
+            f"out_strides {tuple(out_strides or ())} put several elements of {moved.shape} in one place"
+        )
+    by_source = dict(zip(moved.order, own, strict=True))
+    into = tuple(by_source[n] for n in range(len(moved.extents)))
+    asked = Asked(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     problem, place, tiling, kernel = _aligned(asked, WIDEST_BYTES, WIDEST_BYTES)
     return RelayoutPlan(asked, problem, tiling, kernel, place)
+
+
+def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a side, row-major where none are given."""
+    if given is None:
+        return row_major(shape)
+    steps = _integers(name, given)
+    if len(steps) != len(shape):
+        raise tc.RequestError(f"{name} {steps}: one a dimension of shape {shape}")
+    return steps
 
 
 def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
