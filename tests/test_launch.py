@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
 import weakref
 from typing import Any
@@ -168,6 +169,40 @@ def test_threads_do_not_mix_their_arguments(kernel: tc.BuiltKernel, fake: FakeDr
     seen = {launched.numbers() for launched in fake.launches}
     assert seen == {((t << 32) + 64 * i, (t << 32) + 64 * i + 16) for t in range(1, 9) for i in range(50)}
     assert len(fake.launches) == 400 and fake.calls["cuModuleLoadDataEx"] == 1
+
+
+def test_threads_share_a_launcher_by_address(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    launch, failed = cuda.launcher(kernel, (FakeTensor(A0), FakeTensor(B0))), []
+
+    def work(thread: int) -> None:
+        try:
+            for turn in range(400):
+                address = (thread << 32) + 64 * turn
+                launch((address, address + 16), thread)
+        except Exception as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        workers = [threading.Thread(target=work, args=(thread,)) for thread in range(1, 9)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+    seen = {(launched.stream, *launched.numbers()) for launched in fake.launches}
+    assert seen == {(t, (t << 32) + 64 * i, (t << 32) + 64 * i + 16) for t in range(1, 9) for i in range(400)}
+
+
+def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    launch = cuda.launcher(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    launch((A0, B0), 1)
+    with pytest.raises(tc.LaunchError, match="stream True"):
+        launch((A0, B0), True)
+    assert len(fake.launches) == 1
 
 
 def test_a_prepared_launch_is_one_call_and_keeps_its_arguments(

@@ -23,8 +23,9 @@ SIZES = {"float32": 4, "float16": 2, "uint8": 1}
 
 def problem_of_case(name: str) -> Any:
     """The normal form of a case."""
-    from tilecopy_relayout.planner import row_major
     from tilecopy_relayout.problem import problem_of
+
+    from tilecopy_core.layout import row_major
 
     shape, axes, dtype = CASES[name]
     out = row_major([shape[a] for a in axes])
@@ -43,7 +44,7 @@ def main() -> int:
     """Measure, print the best of each case, and write all."""
     import torch
     from tilecopy_relayout.candidates import candidates
-    from tilecopy_relayout.kernels import DTYPES
+    from tilecopy_relayout.problem import DTYPES
 
     if not torch.cuda.is_available():
         print("no GPU: nothing to measure")

@@ -177,7 +177,7 @@ class CudaExecutor:
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
-        return self._ready(kernel, binding).launcher(self._streams, self._stream)
+        return self._ready(kernel, binding).launcher(self._stream)
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -82,14 +82,13 @@ class ReadyLaunch:
             self.launch_elsewhere(block, stream, code)
         self.blocks.append(block)
 
-    def launcher(self, handles: Mapping[Any, Any], handle_of: Callable[[Any], Any]) -> Callable[..., None]:
-        """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked, in one call.
+    def launcher(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
+        """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked.
 
         Args:
-            handles: the driver's handles of streams that were seen, by number; None is the legacy stream.
-            handle_of: the handle of any other.
+            handle_of: the driver's handle of a stream.
         """
-        mask, count, blocks, pack, call = self.mask, len(self.masks), self.blocks, self.pack, self.call
+        mask, count, launch = self.mask, len(self.masks), self.launch
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             bits = 0
@@ -103,16 +102,7 @@ class ReadyLaunch:
                 good = False
             if not good:
                 self.check_addresses(addresses)
-            try:
-                handle = handles[stream]
-            except (KeyError, TypeError):
-                handle = handle_of(stream)
-            block = blocks.pop() if blocks else self.new_block()
-            pack(block.memory, 0, *addresses)
-            (code,) = call(handle, block.address, 0)
-            if code:
-                self.launch_elsewhere(block, handle, code)
-            blocks.append(block)
+            launch(addresses, handle_of(stream))
 
         return at
 

@@ -144,17 +144,17 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
     whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
     extra = prod(c * t / d.extent for c, t, d in zip(counts, tile, dims, strict=True)) - 1
     sides: tuple[Side, Side] = ("src", "dst")
-    runs = {side: run_elems(problem, tiling, side) * problem.elem_bytes for side in sides}
-    return Box(
-        prod(counts),
-        tiling.nbytes(problem),
-        {side: max(0.0, LONG_RUN_BYTES / run - 1) for side, run in runs.items()},
-        {
-            side: 0.0 if shifted and side == "dst" else (SECTOR_BYTES - _phase(problem, tiling, side)) / run
-            for side, run in runs.items()
-        },
-        1 + EXTRA * extra + EDGE * max(0.0, 1 - whole),
-    )
+    short: dict[Side, float] = {}
+    partial: dict[Side, float] = {}
+    for side in sides:
+        elems, inside = _run(problem, tiling, side)
+        run_bytes = elems * problem.elem_bytes
+        short[side] = max(0.0, LONG_RUN_BYTES / run_bytes - 1)
+        outside = [getattr(d, side) for n, d in enumerate(dims) if n not in inside]
+        phase = gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [elems, *outside]))
+        partial[side] = 0.0 if shifted and side == "dst" else (SECTOR_BYTES - phase) / run_bytes
+    edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
+    return Box(prod(counts), tiling.nbytes(problem), short, partial, edges)
 
 
 def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
@@ -170,11 +170,6 @@ def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
     return cycles * SMS * PACE / problem.size_bytes
 
 
-def run_elems(problem: Problem, tiling: Tiling, side: Side) -> int:
-    """Contiguous elements of a box on one side."""
-    return _run(problem, tiling, side)[0]
-
-
 def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
     """Contiguous elements of a box on one side, and the dimensions that it has whole in them."""
     have, whole = 1, list[int]()
@@ -186,13 +181,6 @@ def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
         if tiling.tile[n] < problem.dims[n].extent:
             break
     return have, whole
-
-
-def _phase(problem: Problem, tiling: Tiling, side: Side) -> int:
-    """Bytes that the start of every run is a multiple of, up to a sector."""
-    have, inside = _run(problem, tiling, side)
-    steps = [getattr(d, side) for n, d in enumerate(problem.dims) if n not in inside]
-    return gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [have, *steps]))
 
 
 def _threads(tiling: Tiling, nbytes: int) -> float:

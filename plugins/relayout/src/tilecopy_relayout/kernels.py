@@ -13,11 +13,8 @@ from typing import Any
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 
-from .problem import Problem
+from .problem import DTYPES, Problem
 from .tilings import LANES, Split, Staging, Tiling, margin, split_of, staging_of
-
-DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
-"""What elements of so many bytes are moved as; nothing is computed on them."""
 
 
 def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:

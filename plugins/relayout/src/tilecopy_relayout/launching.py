@@ -10,10 +10,10 @@ import numpy as np
 
 import tilecopy_core as tc
 
-from .kernels import DTYPES
-from .problem import WIDEST_BYTES, Dim, Place, Problem
+from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
+from .tilings import Tiling
 
-Planned = tuple[Problem, Place, Any, tc.BuiltKernel]
+Planned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
 """A plan's normal form, where it begins, its tiling, and its kernel."""
 
 

@@ -8,9 +8,7 @@ import attrs
 
 from .arrays import Array
 from .patterns import Rearrangement
-
-WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
-"""The dtype that stands for a word of so many bytes."""
+from .problem import DTYPES
 
 
 @attrs.frozen
@@ -34,7 +32,7 @@ class Movement:
     @property
     def dtype(self) -> str:
         """Of a word."""
-        return WORDS[self.word_bytes]
+        return DTYPES[self.word_bytes]
 
     @property
     def out_shape(self) -> tuple[int, ...]:

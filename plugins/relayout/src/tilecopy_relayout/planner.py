@@ -5,18 +5,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from math import prod
 from typing import Any
 
 import attrs
 
 import tilecopy_core as tc
+from tilecopy_core.layout import row_major
 
 from .candidates import candidates
 from .cost import Cost, cost_of, least_cost_of
 from .kept import keep, recall
 from .kernels import build
-from .launching import bind
+from .launching import Planned, bind
 from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
@@ -170,10 +170,7 @@ def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-Aligned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
-
-
-def _aligned(asked: Asked, src_align: int, dst_align: int) -> Aligned:
+def _aligned(asked: Asked, src_align: int, dst_align: int) -> Planned:
     """The plan for addresses that are multiples of so many bytes."""
     problem, place = problem_of(
         asked.extents, asked.src, asked.dst, asked.elem_bytes, src_align=src_align, dst_align=dst_align
@@ -193,11 +190,6 @@ def element_bytes(dtype: Any) -> int:
             f"dtype {found}: elements of {found.bits} bits are not whole bytes; pack them in pairs as uint8"
         )
     return found.bits // 8
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Steps of a contiguous array, in elements."""
-    return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))
 
 
 @lru_cache(maxsize=512)

@@ -12,6 +12,8 @@ from math import gcd
 
 import attrs
 
+DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
+"""What elements of so many bytes are moved as; nothing is computed on them."""
 WIDEST_BYTES = 16
 """The widest element that a thread moves with one instruction."""
 
