@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import drawn_exports
 import exported
@@ -98,6 +99,62 @@ def test_drawn_copies_equal_numpy_on_the_emulator(first: int) -> None:
             ptx, [case.a, b, *case.numbers], entry=case.name, grid=case.grid, block=case.block, cluster=case.cluster
         )
         assert oracle.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
+
+
+PLACES = {
+    "i": lambda i, j: i,
+    "-i": lambda i, j: -i,
+    "i // 4 of either sign": lambda i, j: i // 4,
+    "i % 8 - 5": lambda i, j: i % 8 - 5,
+    "(i + 90) // 7 - 9": lambda i, j: (i + 90) // 7 - 9,
+    "i * j": lambda i, j: i * j,
+    "i * j // 16": lambda i, j: i * j // 16,
+    "70000 * i - 69999 * i": lambda i, j: (i * 70000) // 1 - i * 69999,
+    "j ^ 5": lambda i, j: j ^ 5,
+    "3 i - 2 j": lambda i, j: 3 * i - 2 * j,
+}
+"""Where a tile begins: integers of every operation, of either sign."""
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("place", PLACES)
+def test_places_in_an_array_of_run_time_size_are_computed_before_the_block(place: str, bits: int) -> None:
+    m, n = (tc.symbol(name, lower=1, upper=2**20 if bits == 32 else 2**30) for name in ("m", "n"))
+    i, j = tc.symbol("i", lower=-90, upper=90), tc.symbol("j", lower=0, upper=12)
+    a = tc.Buffer((m, n), "float32", space="global", name="A")
+    tile = tc.Buffer((16, 32), "float32", space="shared", name="tile")
+    b = tc.Buffer((16, 32), "float32", space="global", name="B")
+    row = PLACES[place](i, j)
+    box = a[row : row + 16, j * 2 : j * 2 + 32]
+    asked: dict[str, Any] = {"scope": tc.cta(64), "target": "sm_80"}
+    load = tc.plan(tile[:, :], box, outside="zero", **asked).cuda("load")
+    store = tc.plan(b[:, :], tile[:, :], **asked).cuda("store")
+    block = load[load.index("asm volatile") :]
+    assert "const uint64_t" in load and "mul.wide.u32 tc_rd0" not in block, load
+    numbers = [each.split()[-1] for each in signature(load).split("(")[1].split(")")[0].split(", ")[2:-1]]
+    source = (
+        tc.cuda_header([load, store])
+        + f"""
+extern "C" __global__ void moved(const void* A, void* B, int m, int n, int i, int j) {{
+    __shared__ __align__(128) char tile[16 * 32 * 4];
+    const uint32_t t = tilecopy::shared_address(tile);
+    load(t, A, {", ".join(numbers)});
+    __syncthreads();
+    store(B, t);
+}}"""
+    )
+    ptx = compiled(source, "compute_80")
+    array = oracle.random_array((43, 37), "uint32")
+    for at, across in ((0, 0), (-90, 1), (-7, 12), (-1, 7), (3, 5), (29, 2), (90, 12)):
+        first = PLACES[place](at, across)
+        wanted = np.zeros((16, 32), "uint32")
+        for r in range(16):
+            for c in range(32):
+                if 0 <= first + r < 43 and across * 2 + c < 37:
+                    wanted[r, c] = array[first + r, across * 2 + c]
+        found = np.full((16, 32), 0xFFFFFFFF, "uint32")
+        run_ptx(ptx, [array, found, 43, 37, at, across], grid=1, block=64)
+        assert np.array_equal(found, wanted), (at, across)
 
 
 @pytest.mark.parametrize("first", range(0, DRAWN, BATCH))

@@ -12,6 +12,7 @@ from ..memory import Buffer, Region
 from ..target import Target
 from ..version import __version__
 from ..written import as_cpp
+from .arithmetic import lift
 from .arguments import Argument, Number, Operand, Plan, key_of_symbol
 from .function import Function, function_of
 
@@ -24,6 +25,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
+    lifted = lift(function)
     missing = f"tilecopy_{name}_needs_{target}"
     lines = [
         *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
@@ -34,10 +36,11 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         *(f'    tilecopy::demand({test}, "{name}: {_one_line(what)}");' for test, what in _demands(function)),
         "#endif",
         f"#if {_guard(target)}",
+        *(f"    {statement}" for statement in lifted.statements),
         "    asm volatile(",
-        *(f"        {_quoted(line)}" for line in function.assembly("%")),
-        f"        : {_constraints(function, outputs=True)}",
-        f"        : {_constraints(function, outputs=False)}",
+        *(f"        {_quoted(line)}" for line in lifted.function.assembly("%")),
+        f"        : {_constraints(lifted.function, outputs=True)}",
+        f"        : {_constraints(lifted.function, outputs=False)}",
         '        : "memory");',
         "#else",
         f"    {missing}();  // not defined: the copy does not exist on this architecture",

@@ -89,6 +89,7 @@ class Function:
         outputs: what is moved back at the end, each into a word of a fragment.
         kept: the words of fragments that the block may leave as they are: they are inputs too.
         needs: what the instructions need together.
+        computed: inputs that are no arguments, but computed of them before the block.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Function:
     outputs: tuple[Move, ...]
     kept: frozenset[BlockOperand]
     needs: Needs
+    computed: frozenset[BlockOperand] = frozenset()
 
     @property
     def target(self) -> Target:
@@ -125,6 +127,8 @@ class Function:
 
     def bits_of(self, operand: BlockOperand) -> int:
         """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
+        if operand in self.computed:
+            return 64 if operand.argument.startswith(f"{MARK}rd") else 32
         argument = next(a for a in self.arguments if a.name == operand.argument)
         if isinstance(argument, Number):
             return argument.bits

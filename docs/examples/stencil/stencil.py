@@ -14,7 +14,8 @@ from tilecopy_core import S, TileLayout, tx
 
 HERE = Path(__file__).parent
 THREADS = 256
-ROWS, COLUMNS, SIDE = 32, 256, 4
+WARPS = THREADS // 32
+ROWS, COLUMNS, SIDE = 16, 512, 8
 
 
 def copies(n_multiple: int) -> dict[str, tc.Plan]:
@@ -26,25 +27,27 @@ def copies(n_multiple: int) -> dict[str, tc.Plan]:
         tc.Buffer((m, n), "float32", space="global", name=name, align_bytes=min(16, 4 * n_multiple)) for name in "AB"
     )
     tile = tc.Buffer((ROWS + 2, COLUMNS + 2 * SIDE), "float32", space="shared", name="tile")
-    # each warp has four rows, its lanes neighbouring columns
-    layout = TileLayout(S[(8, 4, 8, 32) : (32 @ tx, 8, 1, 1 @ tx)])
-    part = tc.Buffer((ROWS, COLUMNS), "float32", space="local", name="part", layout=layout)
+    # a row a warp, its lanes neighbouring columns
+    layout = TileLayout(S[(WARPS, COLUMNS // 32, 32) : (32 @ tx, 1, 1 @ tx)])
+    part = tc.Buffer((WARPS, COLUMNS), "float32", space="local", name="part", layout=layout)
     row, column = by * ROWS, bx * COLUMNS
+    r = tc.symbol("r", upper=ROWS // WARPS - 1)
     scope = tc.cta(THREADS)
 
     def shifted(down: int, right: int) -> tc.Plan:
-        rows, columns = slice(1 + down, 1 + down + ROWS), slice(SIDE + right, SIDE + right + COLUMNS)
-        return tc.plan(part[:, :], tile[rows, columns], scope=scope, target="sm_80")
+        first = r * WARPS + 1 + down
+        box = tile[first : first + WARPS, SIDE + right : SIDE + right + COLUMNS]
+        return tc.plan(part[:, :], box, scope=scope, target="sm_80")
 
     inside = a[row - 1 : row + ROWS + 1, column - SIDE : column + COLUMNS + SIDE]
-    out = b[row : row + ROWS, column : column + COLUMNS]
+    out = b[row + r * WARPS : row + r * WARPS + WARPS, column : column + COLUMNS]
     return {
         "load_tile": tc.plan(tile[:, :], inside, op="copy_async", scope=scope, target="sm_80", outside="zero"),
         "read_north": shifted(-1, 0),
         "read_south": shifted(1, 0),
         "read_west": shifted(0, -1),
         "read_east": shifted(0, 1),
-        "write_tile": tc.plan(out, part[:, :], scope=scope, target="sm_80", outside="keep"),
+        "write_rows": tc.plan(out, part[:, :], scope=scope, target="sm_80", outside="keep"),
     }
 
 

@@ -1,0 +1,140 @@
+"""Arithmetic of a copy as C++: what a compiler may lift out of loops, fold and share, which a block of assembly hides from it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import attrs
+
+from .function import MARK, BlockOperand, Function, Move
+
+_C = {
+    "mov.b": "{0}",
+    "add.s": "{0} + {1}",
+    "mul.lo.s": "{0} * {1}",
+    "mad.lo.s": "{0} * {1} + {2}",
+    "shl.b": "{0} << {1}",
+    "shr.u": "{0} >> {1}",
+    "and.b": "{0} & {1}",
+    "xor.b": "{0} ^ {1}",
+    "div.u": "{0} / {1}",
+    "rem.u": "{0} % {1}",
+}
+"""PTX opcodes without their width (PTX ISA 9.7.1, 9.7.8) -> C++ on unsigned integers of that width, which wrap alike."""
+_EXACT = {
+    "shr.s32": "(uint32_t)((int32_t){0} >> {1})",
+    "shr.s64": "(uint64_t)((int64_t){0} >> {1})",
+    "mul.wide.u32": "(uint64_t){0} * {1}",
+    "mul.wide.s32": "(uint64_t)((int64_t)(int32_t){0} * (int32_t){1})",
+    "mad.wide.u32": "(uint64_t){0} * {1} + {2}",
+    "mad.wide.s32": "(uint64_t)((int64_t)(int32_t){0} * (int32_t){1}) + {2}",
+    "cvt.u64.u32": "(uint64_t){0}",
+    "cvt.s64.s32": "(uint64_t)(int64_t)(int32_t){0}",
+    "cvt.u32.u64": "(uint32_t){0}",
+}
+"""Opcodes whose operands differ in width, or have a sign."""
+
+_REGISTER = re.compile(rf"{MARK}rd?\d+")
+_WRITES = re.compile(rf"(?:@\S+ )?\S+ (\{{[^}}]*\}}|{MARK}\w+)")
+_LINE = re.compile(rf"([a-z0-9.]+) ({MARK}rd?\d+), ([^\[\]{{}}]*);\Z")
+_PRODUCT = re.compile(rf"m(?:ul|ad)\.\S+ {MARK}\w+, {MARK}\w+, {MARK}\w+")
+_LABEL = re.compile(r"\$\w+:|(?:@\S+ )?bra\b")
+
+
+@attrs.frozen
+class Lifted:
+    """A function in two parts.
+
+    Attributes:
+        statements: C++ that computes integers, one declaration each, named as the block's registers.
+        function: the function whose block takes those instead of computing them.
+    """
+
+    statements: tuple[str, ...]
+    function: Function
+
+
+MOST_WORDS = 24
+"""32-bit words that a block may take of what is computed before it: more would fill the registers while it waits."""
+
+
+def lift(function: Function) -> Lifted:
+    """What a function computes before its first branch as C++, and the rest of it.
+
+    Only where that has a product of two integers known at run time, as sizes in strides are: a compiler should take it out
+    of a loop, and sees none in a block. Without one the block's arithmetic is a few instructions, and needs fewer registers.
+    """
+    values = {move.register: _argument(move) for move in function.inputs if not move.words}
+    written = Counter(name for line in function.body for name in _results(line))
+    body: list[str] = []
+    straight = True
+    for line in function.body:
+        straight = straight and _LABEL.match(line) is None
+        found = _LINE.match(line) if straight else None
+        cpp = found and written[found[2]] == 1 and _cpp(found[1], found[3].split(", "), values)
+        if found and cpp:
+            values[found[2]] = cpp
+        else:
+            body.append(line)
+    used = {name for line in body for name in _REGISTER.findall(line)}
+    taken = [name for name in values if name in used]
+    products = any(_PRODUCT.match(line) for line in function.body if line not in body)
+    computed = set(taken) - {move.register for move in function.inputs}
+    if not products or sum(_bits(name) // 32 for name in computed) > MOST_WORDS:
+        return Lifted((), function)
+    moves = [Move(f"mov.b{_bits(name)}", name, name) for name in taken]
+    rest = attrs.evolve(
+        function,
+        inputs=(*moves, *(move for move in function.inputs if move.words)),
+        body=tuple(body),
+        computed=frozenset(BlockOperand(name) for name in taken),
+    )
+    needed = _needed(values, taken)
+    statements = (f"const uint{_bits(name)}_t {name} = {cpp};" for name, cpp in values.items() if name in needed)
+    return Lifted(tuple(statements), rest)
+
+
+def _argument(move: Move) -> str:
+    if move.opcode == "cvta.to.global.u64":
+        return f"(uint64_t)__cvta_generic_to_global({move.argument})"
+    return f"(uint{_bits(move.register)}_t){move.argument}"
+
+
+def _bits(register: str) -> int:
+    return 64 if register.startswith(f"{MARK}rd") else 32
+
+
+def _results(line: str) -> list[str]:
+    """The registers that an instruction may write: its first operand, also where that is read only."""
+    found = _WRITES.match(line)
+    return _REGISTER.findall(found[1]) if found else []
+
+
+def _cpp(opcode: str, operands: list[str], values: dict[str, str]) -> str | None:
+    """A pure instruction of integers that are C++ already as an expression; None where it is not one."""
+    width = opcode[-2:]
+    pattern = _EXACT.get(opcode) or (_C.get(opcode[:-2]) if width in ("32", "64") else None)
+    if pattern is None:
+        return None
+    written = []
+    for operand in operands:
+        if operand in values:
+            written.append(operand)
+        elif re.fullmatch(r"-?\d+", operand):
+            number = int(operand)
+            written.append(str(number) if 0 <= number < 2**31 else f"(uint{width}_t)({number}LL)")
+        else:
+            return None
+    return pattern.format(*written)
+
+
+def _needed(values: dict[str, str], taken: list[str]) -> set[str]:
+    """The registers that others are computed from, and those themselves."""
+    needed, open_ = set[str](), list(taken)
+    while open_:
+        name = open_.pop()
+        if name not in needed:
+            needed.add(name)
+            open_ += [other for other in _REGISTER.findall(values[name]) if other in values]
+    return needed
