@@ -12,8 +12,8 @@ from ..memory import Buffer, Region
 from ..target import Target
 from ..version import __version__
 from ..written import as_cpp
-from .arithmetic import lift
 from .arguments import Argument, Number, Operand, Plan, key_of_symbol
+from .arithmetic import lift
 from .function import Function, function_of
 
 ASSERT = "TILECOPY_ASSERT"
