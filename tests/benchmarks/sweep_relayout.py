@@ -1,8 +1,8 @@
 """Every candidate of the relayout planner on the fifteen large cases of bench_relayout.py, measured on one GPU.
 
-    python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep.json
+    python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep.json [CASE...]
 
-What it writes is what the planner's cost model is held against (plugins/relayout/tests/test_planner.py). Kernels are built
+With names of cases only those are measured again; the file keeps the others. What it writes is what the planner's cost model is held against (plugins/relayout/tests/test_planner.py). Kernels are built
 by many processes; each result is compared with torch's.
 """
 
@@ -53,11 +53,14 @@ def main() -> int:
     into = torch.empty_like(memory)
     copy = 2 * BYTES / seconds(torch, lambda: into.copy_(memory)) / 1e12
     report: dict[str, Any] = {"GPU": torch.cuda.get_device_name(0), "copy_": round(copy, 3), "cases": []}
+    path, names = Path(sys.argv[1]), sys.argv[2:] or list(CASES)
+    kept = {case["name"]: case for case in json.loads(path.read_text())["cases"]} if sys.argv[2:] else {}
     wrong = 0
     with ProcessPoolExecutor(max(1, (os.cpu_count() or 2) - 1)) as pool:
-        jobs = {name: [(name, tiling) for tiling in candidates(problem_of_case(name))] for name in CASES}
+        jobs = {name: [(name, tiling) for tiling in candidates(problem_of_case(name))] for name in names}
         kernels = {name: [pool.submit(built, job) for job in found] for name, found in jobs.items()}
-        for name, (shape, axes, dtype) in CASES.items():
+        for name in names:
+            shape, axes, dtype = CASES[name]
             asked = problem_of_case(name)
             nbytes = asked.size_bytes
             source = memory[:nbytes].view(getattr(torch, dtype)).view(shape)
@@ -78,15 +81,14 @@ def main() -> int:
                 measured.append([round(rate, 3), tiling.kind, tiling.tile, tiling.threads, tiling.order])
             del expected
             measured.sort(key=lambda row: -float(row[0]))
-            report["cases"].append(
-                {"name": name, "shape": shape, "axes": axes, "elem_bytes": SIZES[dtype], "measured": measured}
-            )
+            kept[name] = {"name": name, "shape": shape, "axes": axes, "elem_bytes": SIZES[dtype], "measured": measured}
             print(f"{name:28s} {len(measured)} candidates, best {measured[0]}", flush=True)
+    report["cases"] = [kept[name] for name in CASES if name in kept]
     print(
         f"{sum(len(c['measured']) for c in report['cases'])} kernels, {wrong} wrong; geometric mean of the best:",
         round(math.prod(c["measured"][0][0] / copy for c in report["cases"]) ** (1 / len(report["cases"])), 3),
     )
-    Path(sys.argv[1]).write_text(json.dumps(report, separators=(",", ":")))
+    path.write_text(json.dumps(report, separators=(",", ":")))
     return int(wrong > 0)
 
 

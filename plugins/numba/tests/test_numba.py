@@ -78,6 +78,7 @@ def test_a_kernel_of_numba_moves_what_the_plans_say() -> None:
     assert np.array_equal(a, b)
 
 
+@pytest.mark.filterwarnings("ignore:.*Grid size 16 will")  # Numba's advice on a grid that is small on purpose
 def test_a_kernel_of_numba_runs_on_the_gpu() -> None:
     if not cuda.is_available():
         pytest.skip("no GPU: numba.cuda.is_available() is False")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy_emulator import EmulatorExecutor
-from tilecopy_relayout import plan_relayout
-from tilecopy_relayout.candidates import candidates
+from tilecopy_relayout import plan_relayout, tilings
+from tilecopy_relayout.candidates import candidates, orders
 from tilecopy_relayout.cost import cost_of
 from tilecopy_relayout.kernels import build
 from tilecopy_relayout.planner import choose
@@ -58,6 +58,25 @@ def test_choosing_looks_at_every_candidate_that_could_be_the_best() -> None:
         asked = problem(shape, axes, elem)
         found = candidates(asked)
         assert choose(asked)[1].total == min(cost_of(asked, tiling).total for tiling in found)
+
+
+@pytest.mark.parametrize("elem_bytes", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((256, 128), (1, 0)), ((128, 6, 64), (2, 1, 0)), ((100, 128), (1, 0)), ((3, 64, 64), (0, 2, 1))]
+)
+def test_boxes_that_are_moved_in_twos(shape: Any, axes: Any, elem_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tilings, "ALONE_BYTES", 1024)
+    monkeypatch.setattr(tilings, "ALONE_CTAS", 2)
+    asked = problem(shape, axes, elem_bytes)
+    paired = 0
+    for order in orders(asked):
+        tile = tuple(
+            min(32, d.extent) if n in (asked.innermost, len(asked.dims) - 1) else 1 for n, d in enumerate(asked.dims)
+        )
+        tiling = Tiling("scatter", tile, 64, order)
+        paired += tiling.turns(asked) == 2
+        moved(asked, tiling, 1)
+    assert paired
 
 
 def test_what_stays_together_is_one_dimension() -> None:

@@ -91,7 +91,7 @@ def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None,
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
     destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
     if stream is None and source.device is not None:
-        stream = source.framework.stream(source.device) or destination.framework.stream(source.device)
+        stream = source.framework.current(source.device)() or destination.framework.current(source.device)()
     if 0 not in moved.shape:
         movement = movement_of(source, moved, destination)
         if source.device is None:
@@ -161,7 +161,7 @@ class _Ready:
         mask: the bits of both addresses that must be zero.
         shape: of the result.
         strides: of a new result, where torch makes it.
-        device: the GPU's number.
+        current: reads the framework's current stream.
         dtype: of the array.
         framework: of the array.
         low, high: bytes before and behind the source's address that it covers.
@@ -172,7 +172,7 @@ class _Ready:
     mask: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    device: int
+    current: Callable[[], Any]
     dtype: Any
     framework: Framework
     low: int
@@ -200,7 +200,7 @@ class _Ready:
             movement.word_bytes - 1,
             moved.shape,
             row_major(moved.shape) if source.framework.name == "torch" else None,
-            source.device,
+            source.framework.current(source.device),
             source.dtype,
             source.framework,
             low - source.pointer,
@@ -241,7 +241,7 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
         raise _UnknownError  # may overlap: exactly, by the whole check
     if (pointer | out_pointer) & ready.mask:
         raise _UnknownError
-    ready.launch(pointer, out_pointer, ready.framework.stream(ready.device) if stream is None else stream)
+    ready.launch(pointer, out_pointer, ready.current() if stream is None else stream)
     return result
 
 

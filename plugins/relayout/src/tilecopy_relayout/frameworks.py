@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ class Framework:
         """
         raise RequestError(f"a {type(array).__name__} is of no framework that a result could be made in; pass out=")
 
-    def stream(self, device: int) -> Any:
-        """The stream that the framework puts work on now; None is the legacy default stream."""
-        return None
+    def current(self, device: int) -> Callable[[], Any]:
+        """What reads the stream that the framework puts a device's work on now; None is the legacy default stream."""
+        return lambda: None
 
     def made(self, array: Any, result: Any, stream: Any) -> Any:
         """The result, once work that writes it is on the stream."""
@@ -76,22 +77,17 @@ class Torch(Framework):
         with torch.cuda.stream(torch.cuda.ExternalStream(_pointer(stream), device=array.device)):
             return array.new_empty(shape)
 
-    def stream(self, device: int) -> Any:
-        """The current one."""
-        return torch_stream(device)
+    def current(self, device: int) -> Callable[[], Any]:
+        """By torch's own reader of the number, where it has one."""
+        torch = sys.modules["torch"]
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        return partial(raw, device) if raw is not None else lambda: torch.cuda.current_stream(device).cuda_stream
 
     def refuses_out(self, out: Any) -> str | None:
         """A tensor whose gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
         return None
-
-
-def torch_stream(device: int) -> int:
-    """The current stream of a device, as a number."""
-    torch = sys.modules["torch"]
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return int(raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream)
 
 
 class CuPy(Framework):
@@ -109,11 +105,11 @@ class CuPy(Framework):
             with cupy.cuda.ExternalStream(_pointer(stream)):
                 return cupy.empty(tuple(shape), dtype)
 
-    def stream(self, device: int) -> Any:
-        """The current one."""
+    def current(self, device: int) -> Callable[[], Any]:
+        """By CuPy's reader of the stream."""
         import cupy
 
-        return cupy.cuda.get_current_stream(device).ptr
+        return lambda: cupy.cuda.get_current_stream(device).ptr
 
 
 class JaxMemory:

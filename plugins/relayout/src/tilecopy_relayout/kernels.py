@@ -30,13 +30,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     if tiling.kind == "element":
         return k.build(target=target, grid=_elements(k, src, dst, problem, tiling))
     grid, starts = _boxes(k, problem, tiling)
-    into = tuple(slice(start, start + extent) for start, extent in zip(starts, tiling.tile, strict=True))
-    if tiling.kind == "shifted":
-        into = (*into[:-1], slice(starts[-1] - margin(problem), starts[-1] - margin(problem) + tiling.tile[-1]))
-    box = tuple(  # a dimension walked backwards has boxes of one
-        slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
-        for n, (d, s, place) in enumerate(zip(problem.dims, starts, into, strict=True))
-    )
+    box, into = _box(problem, tiling, starts)
     overhangs = tiling.kind == "shifted" or any(extent % t for extent, t in zip(shape, tiling.tile, strict=True))
     read, write = ({"outside": "zero"}, {"outside": "keep"}) if overhangs else ({}, {})
     split = split_of(problem, tiling)
@@ -59,17 +53,40 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         if split.turns:
             k.cta.copy(vectors, words)
         k.cta.copy(dst[into], vectors, **write)
-    else:
-        k.cta.copy(vectors, src[box], **read)
+        return k.build(target=target, grid=grid)
+    turns = tiling.turns(problem)
+    k.cta.copy(vectors, src[box], **read)
+    for turn in k.range(turns) if turns > 1 else (0,):
         if split.turns:
             k.cta.copy(words, vectors)
         k.cta.copy(tile, words)
         k.cta_sync()
+        if turns > 1:
+            with k.if_(turn + 1 < turns):
+                k.cta.copy(vectors, src[_box(problem, tiling, starts, turn + 1)[0]], **read)
         if tiling.kind == "scatter":
-            k.cta.copy(dst[into], tile, **write)
+            k.cta.copy(dst[_box(problem, tiling, starts, turn)[1]], tile, **write)
         else:
             _rows(k, problem, tiling, dst, starts, tile)
+        if turns > 1:
+            k.cta_sync()
     return k.build(target=target, grid=grid)
+
+
+def _box(
+    problem: Problem, tiling: Tiling, starts: Sequence[Any], turn: Any = 0
+) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """A CTA's box of a turn in the source and in the destination, where that of turn 0 starts there."""
+    fastest = tiling.walked(problem)[-1:]
+    firsts = [start + turn * tiling.tile[n] if n in fastest else start for n, start in enumerate(starts)]
+    into = [slice(first, first + extent) for first, extent in zip(firsts, tiling.tile, strict=True)]
+    if tiling.kind == "shifted":
+        into[-1] = slice(firsts[-1] - margin(problem), firsts[-1] - margin(problem) + tiling.tile[-1])
+    box = [  # a dimension walked backwards has boxes of one
+        slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
+        for n, (d, s, place) in enumerate(zip(problem.dims, firsts, into, strict=True))
+    ]
+    return tuple(box), tuple(into)
 
 
 def _rows(
@@ -135,10 +152,13 @@ def staged(tiling: Tiling, staging: Staging) -> TileLayout:
 
 
 def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
-    """The number of CTAs, and where the box of the running one starts."""
-    counts, steps = tiling.counts(problem), tiling.steps(problem)
+    """The number of CTAs, and where the first box of the running one starts."""
+    counts, steps = list(tiling.counts(problem)), list(tiling.steps(problem))
     starts: list[Any] = [0] * len(counts)
-    walked = [n for n in tiling.order if counts[n] > 1]
+    walked, turns = tiling.walked(problem), tiling.turns(problem)
+    if turns > 1:
+        counts[walked[-1]] //= turns
+        steps[walked[-1]] *= turns
     rest: Any = k.block_id("x")
     for place, n in reversed(list(enumerate(walked))):
         starts[n] = (rest % counts[n] if place else rest) * steps[n]

@@ -29,6 +29,8 @@ CHUNK_BYTES = 16
 """The widest access of one thread."""
 WORD_BYTES = 4
 """Elements narrower than this pass shared memory several at once."""
+ALONE_BYTES, ALONE_CTAS = 1 << 16, 1 << 12
+"""Boxes of so many bytes, of which an SM holds three, are moved in twos where there are so many of them."""
 MOST_TOGETHER = 8
 """Elements across the vectors that one thread takes because they are all there are."""
 
@@ -59,6 +61,23 @@ class Tiling:
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - margin(problem))
+
+    def walked(self, problem: Problem) -> list[int]:
+        """The dimensions along which there is more than one box, slowest first."""
+        counts = self.counts(problem)
+        return [n for n in self.order if counts[n] > 1]
+
+    def turns(self, problem: Problem) -> int:
+        """Boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
+
+        Two where a box takes so much shared memory that few CTAs share an SM: the loads of the second are on their way
+        while the first is stored, which other CTAs would have to hide else.
+        """
+        walked = self.walked(problem)
+        if self.kind != "scatter" or self.nbytes(problem) < ALONE_BYTES or not walked:
+            return 1
+        counts = self.counts(problem)
+        return 2 if counts[walked[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Boxes along each dimension."""
