@@ -28,6 +28,8 @@ from .scope import Scope, differs_within, warp
 
 UNROLL_LIMIT = 64
 """Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
+FEW_ROUNDS = 4
+"""Rounds up to which guards cost an inlined copy less than a branch (2 to 4 percent of the GEMM of bench_export.py)."""
 REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
@@ -63,6 +65,9 @@ def at_edges(
 ) -> None:
     """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
 
+    In somebody's function a few rounds of the same vectors are written without one: the predicates cost less than what a
+    compiler can then no longer move.
+
     Args:
         ptx: where the branch goes.
         partition: of the copy; without an ``edge`` it is written as it is.
@@ -72,6 +77,9 @@ def at_edges(
     edge = partition.edge
     if edge is None:
         write(partition)
+        return
+    if ptx.bindings.inlined and edge.vec == partition.vec and edge.rounds <= FEW_ROUNDS:
+        write(edge)
         return
     choose(ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge))
 

@@ -164,7 +164,7 @@ class FunctionBindings:
     """Bindings of a function: every address, symbol and fragment is one of its arguments."""
 
     mark = MARK
-    holds_fragments = True
+    inlined = True
 
     def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
         self._names: dict[Key, str] = {}

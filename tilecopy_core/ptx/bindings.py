@@ -27,11 +27,12 @@ class Bindings(Protocol):
     Attributes:
         mark: what the names of registers begin with; inside the text of a compiler whose registers are called ``%r0``
             another one than ``%``.
-        holds_fragments: whether fragments hold values before the first instruction, which must then be kept.
+        inlined: whether the text is part of somebody's function: fragments hold values before the first instruction,
+            which must be kept, and a branch would keep a compiler from moving what surrounds it.
     """
 
     mark: str
-    holds_fragments: bool
+    inlined: bool
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """The 64-bit address of a global buffer."""
@@ -101,7 +102,7 @@ class KernelBindings:
     """
 
     mark = "%"
-    holds_fragments = False
+    inlined = False
 
     def __init__(self, shared: SharedPlan, scalars: Mapping[Symbol, tuple[str, str]] | None = None) -> None:
         self.shared = shared

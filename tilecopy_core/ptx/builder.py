@@ -190,7 +190,7 @@ class PtxBuilder(IndexEmitter):
                 self.instr(f"mov.b{word.bits}", word, register, guard=guard)
             return
         word, position = self._within_word(buffer, start_elem, bits)
-        if word not in self._started and not self.bindings.holds_fragments:
+        if word not in self._started and not self.bindings.inlined:
             self._started.add(word)
             self.place_first(f"\tmov.b32 {word}, 0;")  # bfi reads the bits that it leaves
         self.instr("bfi.b32", word, registers[0], word, position, bits, guard=guard)
