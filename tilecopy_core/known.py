@@ -28,7 +28,7 @@ class KnownVariant:
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "bulk": KnownVariant("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar",)),
+    "bulk": KnownVariant("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
     "bulk_store": KnownVariant("tilecopy-bulk", "copy_async", (("shared", "global"),)),
     "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
     "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from tilecopy_core.plugin import (
     Buffer,
     ChunkPartition,
@@ -12,6 +14,7 @@ from tilecopy_core.plugin import (
     Region,
     Variant,
     VariantPlugin,
+    VectorPartition,
     Verdict,
     Walk,
     batches,
@@ -34,7 +37,10 @@ variant = Variant(
     spaces=(("global", "shared"),),
     min_arch=90,
     instructions="cp.async.bulk",
-    options=(Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),),
+    options=(
+        Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),
+        Option("prefetch", Region, "a global region of the copy's dtype and extents that comes to L2 meanwhile"),
+    ),
     completion="mbarrier",
     completion_steps=(
         "before: fence_proxy_async() by threads that wrote the destination, then a barrier",
@@ -44,12 +50,31 @@ variant = Variant(
     threads="one",
 )
 
+
+def ahead_of(request: CopyRequest) -> CopyRequest | None:
+    """The copy that option ``prefetch`` is for, which comes later; None where it is left out."""
+    region = request.options.get("prefetch")
+    return None if region is None else attrs.evolve(request, src=region)
+
+
+def prefetch_fits(request: CopyRequest) -> str | None:
+    """Option ``prefetch`` could be the source of such a copy."""
+    ahead = ahead_of(request)
+    if ahead is None:
+        return None
+    if ahead.spaces != request.spaces:
+        return f"option prefetch is a region of global memory, not {ahead.src} in {ahead.src.buffer.space} memory"
+    why = valid_copy(ahead)
+    return why and f"option prefetch: {why}"
+
+
 PREDICATE = (
     valid_copy,
     whole_byte_elements,
     no_replica,
     one_mbarrier,
     fits_one_phase,
+    prefetch_fits,
 )
 """What the record does not declare. Each check gives a reason to decline, or None."""
 
@@ -60,15 +85,41 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
     return first_failure(request, PREDICATE)
 
 
+@attrs.frozen
+class Load:
+    """What is copied, and what is fetched ahead.
+
+    Attributes:
+        copies: the bulk copies.
+        ahead: the prefetches, as the copies that they are for; None without the option.
+    """
+
+    copies: ChunkPartition
+    ahead: ChunkPartition | None
+
+    @property
+    def rounds(self) -> VectorPartition:
+        """The copies as ``[outer, 1, elements of a chunk]``."""
+        return self.copies.rounds
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        return self.copies.summary() + (f", prefetches of {self.ahead.chunk_bytes} bytes" if self.ahead else "")
+
+
 @hookimpl
-def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
+def tilecopy_partition(request: CopyRequest) -> Load | Decline:
     """The longest chunk that is contiguous on both sides, and the loop over the rest."""
-    return chunked(request)
+    copies, later = chunked(request), ahead_of(request)
+    if isinstance(copies, Decline):
+        return copies
+    ahead = None if later is None else chunked(later)
+    return ahead if isinstance(ahead, Decline) else Load(copies, ahead)
 
 
 @hookimpl
-def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """One bulk copy a chunk; no wait. The CTA's own shared memory is an address of its cluster, as ``.version`` 8.0 has it."""
+def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> None:
+    """One bulk copy a chunk; no wait. The CTA's own shared memory has an address in its cluster's (``.version`` 8.0)."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     barrier, rounds = ptx.element(mbar), partition.rounds
@@ -79,9 +130,14 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
                 dst.address(turn),
                 src.address(turn),
-                partition.chunk_bytes,
+                partition.copies.chunk_bytes,
                 barrier,
             )
+    if partition.ahead is not None:
+        later = Walk(ptx, partition.ahead.rounds.src, partition.ahead.rounds, 0)
+        for batch in batches(ptx, partition.ahead.rounds.outer, words_per_round=1):
+            for turn in batch:
+                ptx.instr("cp.async.bulk.prefetch.L2.global", later.address(turn), partition.ahead.chunk_bytes)
 
 
 def _typed() -> VariantPlugin:

@@ -65,6 +65,6 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
 
 def _typed() -> VariantPlugin:
     """Type checkers hold this module against the hooks here."""
-    import tilecopy_bulk.store
+    import tilecopy_bulk.store as own  # noqa: PLW0406
 
-    return tilecopy_bulk.store
+    return own
