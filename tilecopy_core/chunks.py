@@ -6,6 +6,7 @@ from math import gcd
 
 import attrs
 
+from .errors import a, whole
 from .expr import Int, divisor_of, is_multiple, same
 from .layout import Iter, TileLayout, m
 from .memory import Region
@@ -14,6 +15,8 @@ from .request import CopyRequest, Decline
 
 ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
+_BYTES = whole(ALIGN_BYTES, 2**63 - 1)
+_ROUNDS = a("a VectorPartition", VectorPartition)
 
 
 @attrs.frozen
@@ -27,6 +30,10 @@ class ChunkPartition:
 
     chunk_bytes: int
     rounds: VectorPartition
+
+    def __attrs_post_init__(self) -> None:
+        _BYTES.check(self.chunk_bytes, "ChunkPartition", "chunk_bytes")
+        _ROUNDS.check(self.rounds, "ChunkPartition", "rounds")
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:

@@ -22,8 +22,11 @@ STAGES = (2, 3, 4, 6, 8)
 SHARED_BYTES = 227 * 1024
 
 
-def single(tiles: int, target: str = "sm_90") -> tc.BuiltKernel:
-    """One tile a CTA, one thread: in by one bulk copy, out by another; the SM's other CTAs hide its latency."""
+def single(tiles: int, ahead: int = 0, target: str = "sm_90") -> tc.BuiltKernel:
+    """One tile a CTA, one thread: in by one bulk copy, out by another; the SM's other CTAs hide its latency.
+
+    With ``ahead``, each CTA also brings the tile so many further on to L2, for a CTA that has not started.
+    """
     k = tc.KernelBuilder("bulk_single", threads=32)
     a, b = k.param("A", (tiles, TILE_BYTES), "uint8"), k.param("B", (tiles, TILE_BYTES), "uint8")
     tile, full, block = k.shared((TILE_BYTES,), "uint8", name="tile"), k.mbarrier("full"), k.block_id("x")
@@ -31,7 +34,13 @@ def single(tiles: int, target: str = "sm_90") -> tc.BuiltKernel:
         full.init(1)
         k.fence_mbarrier_init()
         full.arrive_expect_tx(TILE_BYTES)
-        k.thread.copy_async(tile[:], a[block, :], mbar=full[0])
+        if ahead:
+            with k.if_(block < tiles - ahead):
+                k.thread.copy_async(tile[:], a[block, :], mbar=full[0], prefetch=a[block + ahead, :])
+            with k.if_(block >= tiles - ahead):
+                k.thread.copy_async(tile[:], a[block, :], mbar=full[0])
+        else:
+            k.thread.copy_async(tile[:], a[block, :], mbar=full[0])
         full.wait(0)
         k.thread.copy_async(b[block, :], tile[:])
         k.bulk_commit()
@@ -119,7 +128,11 @@ def main() -> None:
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     a = torch.randint(0, 256, (tiles, TILE_BYTES), dtype=torch.uint8, device="cuda")
     b = torch.empty_like(a)
-    kernels = [("a tile a CTA", single(tiles)), *((f"{n} tiles a CTA", several(tiles, n)) for n in (2, 4))]
+    kernels = [
+        ("a tile a CTA", single(tiles)),
+        ("the same, prefetched", single(tiles, ahead=12 * sms)),
+        *((f"{n} tiles a CTA", several(tiles, n)) for n in (2, 4)),
+    ]
     for stages in STAGES:
         for ctas in CTAS:
             if ctas * (stages * TILE_BYTES + 1024 + 128) <= SHARED_BYTES:

@@ -39,7 +39,7 @@ variant = Variant(
     instructions="cp.async.bulk",
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),
-        Option("prefetch", Region, "a global region of the copy's dtype and extents that comes to L2 meanwhile"),
+        Option("prefetch", (Region,), "a global region of the copy's dtype and extents that comes to L2 meanwhile"),
     ),
     completion="mbarrier",
     completion_steps=(
