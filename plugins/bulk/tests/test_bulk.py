@@ -96,7 +96,14 @@ def test_more_bytes_than_a_phase_counts_are_declined_inwards_alone() -> None:
 
 
 def pipeline(
-    tiles: int, stages: int, layout: tc.Layout | None, *, prefetch: bool = False, without: str = "", cap: bool = True
+    tiles: int,
+    stages: int,
+    layout: tc.Layout | None,
+    *,
+    prefetch: bool = False,
+    without: str = "",
+    cap: bool = True,
+    target: str = "sm_90",
 ) -> tc.BuiltKernel:
     """One thread copies tiles of 64 rows through a ring, in and out by the bulk engine."""
     k = tc.KernelBuilder("pipeline", threads=32)
@@ -134,7 +141,7 @@ def pipeline(
     k.cta_sync()
     with k.if_(k.thread_id() == 1):
         k.store(b[0, 0], k.load(b[0, 0]))
-    return k.build(target="sm_90", grid=1)
+    return k.build(target=target, grid=1)
 
 
 @pytest.mark.parametrize("layout", [None, PADDED, SWIZZLED])
