@@ -32,6 +32,14 @@ COPIES = {
     "ldgsts": lambda: tc.plan(
         region("shared", (32, 32)), region("global", (32, 32)), op="copy_async", scope=tc.warp(), target="sm_90a"
     ),
+    "bulk": lambda: tc.plan(
+        region("shared", (64,)),
+        region("global", (64, 1)),
+        op="copy_async",
+        scope=tc.thread(),
+        target="sm_90a",
+        mbar=MBAR[0],
+    ),
     "dsmem": lambda: tc.plan(
         region("shared", (64,)),
         region("shared", (64, 1)),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
+from tilecopy_testkit.command import new_variant
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
@@ -42,3 +46,51 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+BULK = ROOT / "plugins" / "bulk"
+STEP = re.compile(r"```(console)\n(.*?)```|\*\*`([\w./]+)`\*\*\n\n```(\w+)\n(.*?)```", re.S)
+
+
+def command(line: str) -> None:
+    """One line of a terminal, where it writes files."""
+    words = shlex.split(line)
+    if words[:2] == ["tilecopy", "new-variant"]:
+        done = CliRunner().invoke(new_variant, words[2:])
+        assert done.exit_code == 0, done.output
+    elif words[0] == "cp":
+        shutil.copy(*words[1:])
+    else:
+        assert words[0] in ("pip", "pytest") or words == ["tilecopy", "variants"], f"not understood: {line}"
+
+
+def patched(text: str, diff: str) -> str:
+    """A text after the hunks of a diff (with ``@@`` between), each of which fits one place."""
+    for hunk in diff.split("@@\n"):
+        lines = hunk.splitlines(keepends=True)
+        assert {line[0] for line in lines} <= set(" +-"), hunk
+        before, after = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+        assert text.count(before) == 1, f"fits {text.count(before)} places:\n{before}"
+        text = text.replace(before, after)
+    return text
+
+
+def test_the_tutorial_writes_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands and blocks, in order, from the scaffold to plugins/bulk."""
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "tilecopy-bulk"
+    for console, lines, name, language, body in STEP.findall((ROOT / "docs" / "tutorial.md").read_text()):
+        if console:
+            for line in lines.splitlines():
+                command(line)
+        else:
+            path = package / name
+            path.write_text(patched(path.read_text(), body) if language == "diff" else body)
+            if path.suffix == ".py":
+                compile(path.read_text(), path, "exec")
+    names = {"pyproject.toml", "tests/test_suite.py"}
+    names |= {str(path.relative_to(BULK)) for path in BULK.glob("src/**/*") if path.suffix in (".py", ".typed")}
+    for name in sorted(names):
+        assert (package / name).read_text() == (BULK / name).read_text(), name
+    written = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+    assert written == names | {"README.md", ".github/workflows/ci.yml"}

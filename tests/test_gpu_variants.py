@@ -84,6 +84,18 @@ def test_cluster_copies(gpu: str) -> None:
     assert oracle.same_bytes(a, b)
 
 
+def test_bulk_copies(gpu: str) -> None:
+    if tc.target_of(gpu).arch < 90:
+        pytest.skip(f"bulk copies need sm_90, the GPU is {gpu}")
+    module = plugin_tests("bulk")
+    for layout in (None, module.PADDED, module.SWIZZLED):
+        for tiles, stages, prefetch in ((1, 2, False), (5, 2, True), (7, 3, True)):
+            a = oracle.random_array((tiles * 64, 64), "float16")
+            b = np.zeros_like(a)
+            module.pipeline(tiles, stages, layout, prefetch=prefetch, target=gpu)(a, b, executor="cuda")
+            assert oracle.same_bytes(a, b), (layout, tiles, stages)
+
+
 def test_random_copies(gpu: str) -> None:
     module = plugin_tests("gmem_smem")
 

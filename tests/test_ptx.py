@@ -82,6 +82,11 @@ def test_version_and_target_are_as_low_as_the_instructions_allow(make: Any, vers
 HELD = tc.Buffer(64, "float32", space="shared", name="s", align_bytes=16)
 
 
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+GLOBAL = Address("global", "%rd0", 0, 16)
+
+
 @pytest.fixture
 def ptx() -> PtxBuilder:
     return PtxBuilder(tc.target_of("sm_90a"), 128, [HELD])
@@ -110,6 +115,17 @@ def ptx() -> PtxBuilder:
             lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a),
             "the destination lies in shared::cluster memory, not in shared",
         ),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 24, a), "a multiple of 16, not 24"),
+        (lambda p, a: p.instr(LOAD, a, a, 16, a), "the source lies in global memory, not in shared"),
+        (lambda p, a: p.instr(LOAD, a + 8, GLOBAL, 16, a), "multiple of 8 bytes, 16 are needed"),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 2**20, a), "16 to 1048575, a multiple of 16, not 1048576"),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 16, a + 4), "the mbarrier .* multiple of 4 bytes, 8 are needed"),
+        (lambda p, a: p.instr(STORE, GLOBAL, a, 8), "a multiple of 16, not 8"),
+        (lambda p, a: p.instr(STORE, a, a, 16), "the destination lies in global memory, not in shared"),
+        (lambda p, a: p.instr(STORE, GLOBAL + 4, a, 16), "multiple of 4 bytes, 16 are needed"),
+        (lambda p, a: p.instr("cp.async.bulk.prefetch.L2.global", a, 16), "the source lies in global memory"),
+        (lambda p, a: p.bulk_wait(-1), "the number of groups is 0 to 2147483647, not -1"),
+        (lambda p, a: p.element(HELD[0:2]), "a Region of one element"),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), "no addresses"),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),

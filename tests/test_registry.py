@@ -719,14 +719,19 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "ldgsts": "cp_async_group",
         "ragged": "barrier",
         "ragged_async": "cp_async_group",
+        "bulk": "mbarrier",
+        "bulk_store": "bulk_group",
         "dsmem": "mbarrier",
         "tcgen05_cp": "tcgen05_commit",
     }
     assert {name: record.threads for name, record in records.items() if record.threads != "all"} == {
+        "bulk": "one",
+        "bulk_store": "one",
         "dsmem": "one",
         "tcgen05_cp": "one",
     }
     assert {name: [option.name for option in record.options] for name, record in records.items() if record.options} == {
+        "bulk": ["mbar", "prefetch"],
         "dsmem": ["mbar", "remote_cta_id"],
         "tcgen05_cp": ["cta_group"],
     }

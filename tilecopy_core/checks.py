@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from .errors import did_you_mean, shown
+from .memory import Buffer, Region
+from .ptx import MBARRIER_TX_LIMIT
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 
 Check = Callable[[CopyRequest], str | None]
@@ -130,6 +132,27 @@ def no_replica(request: CopyRequest) -> str | None:
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if region.buffer.layout.replica:
             return f"{operand} {region.buffer.name} has replicas {list(region.buffer.layout.replica)}"
+    return None
+
+
+def mbarrier_of(request: CopyRequest) -> Region | None:
+    """The mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
+    mbar = request.options.get("mbar")
+    return mbar[0] if isinstance(mbar, Buffer) else mbar
+
+
+def one_mbarrier(request: CopyRequest) -> str | None:
+    """Option ``mbar`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
+    mbar = mbarrier_of(request)
+    if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
+        return f"option mbar is one mbarrier in shared memory, such as mbar[0], not {mbar!r}"
+    return None
+
+
+def fits_one_phase(request: CopyRequest) -> str | None:
+    """All bytes of the copy complete on one phase of an mbarrier."""
+    if request.src.nbytes > MBARRIER_TX_LIMIT:
+        return f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
     return None
 
 

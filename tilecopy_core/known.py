@@ -28,6 +28,8 @@ class KnownVariant:
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
+    "bulk": KnownVariant("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
+    "bulk_store": KnownVariant("tilecopy-bulk", "copy_async", (("shared", "global"),)),
     "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
     "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
     "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),

@@ -9,8 +9,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import checks, expr, fragments, layout, partition, rounds
+from . import checks, chunks, expr, fragments, layout, partition, rounds
 from .checks import Check
+from .chunks import ChunkPartition
 from .dtypes import DType, dtype_of
 from .errors import FLAG, TEXT, Kind, P, RequestError, T, a, checked, many, one_of, shown, whole
 from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
@@ -85,10 +86,14 @@ def _door(function: Callable[P, T]) -> Callable[P, T]:
 
 divides_threads = _door(checks.divides_threads)
 first_failure = _door(checks.first_failure)
+fits_one_phase = _door(checks.fits_one_phase)
+mbarrier_of = _door(checks.mbarrier_of)
 no_replica = _door(checks.no_replica)
+one_mbarrier = _door(checks.one_mbarrier)
 scope_in = _door(checks.scope_in)
 valid_copy = _door(checks.valid_copy)
 whole_byte_elements = _door(checks.whole_byte_elements)
+chunked = _door(chunks.chunked)
 bounds_of = _door(expr.bounds_of)
 divisor_of = _door(expr.divisor_of)
 is_multiple = _door(expr.is_multiple)
@@ -138,6 +143,7 @@ __all__ = [
     "Axis",
     "Buffer",
     "Check",
+    "ChunkPartition",
     "Condition",
     "CopyRequest",
     "DType",
@@ -175,12 +181,14 @@ __all__ = [
     "by_descending_stride",
     "by_thread",
     "choose",
+    "chunked",
     "digits_of",
     "divides_threads",
     "divisor_of",
     "dtype_of",
     "evaluate",
     "first_failure",
+    "fits_one_phase",
     "fuse",
     "fuse_pairs",
     "guards_of",
@@ -189,7 +197,9 @@ __all__ = [
     "is_multiple",
     "m",
     "masked",
+    "mbarrier_of",
     "no_replica",
+    "one_mbarrier",
     "operands",
     "orders_of",
     "owners",

@@ -35,8 +35,9 @@ COMPLETIONS: dict[str, tuple[str, ...]] = {
         "wait(phase) on it, by every thread that reads",
     ),
     "bulk_group": (
-        "cp.async.bulk.commit_group by the thread that copied",
-        "cp.async.bulk.wait_group n by the same thread; .read where only the source is to be free again",
+        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "bulk_commit() by the thread that copied",
+        "bulk_wait(n) by the same thread; n newer groups may be left; read=True where only the source is to be free again",
     ),
     "tcgen05_commit": (
         "tcgen05_commit(mbar) by the thread that copied",

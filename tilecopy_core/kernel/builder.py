@@ -593,6 +593,8 @@ class KernelBuilder:
 
     cp_async_commit = recorded(PtxBuilder.cp_async_commit)
     cp_async_wait = recorded(PtxBuilder.cp_async_wait)
+    bulk_commit = recorded(PtxBuilder.bulk_commit)
+    bulk_wait = recorded(PtxBuilder.bulk_wait)
     cluster_sync = recorded(PtxBuilder.cluster_sync)
     fence_proxy_async = recorded(PtxBuilder.fence_proxy_async)
     fence_mbarrier_init = recorded(PtxBuilder.fence_mbarrier_init)

@@ -253,6 +253,20 @@ class PtxBuilder(IndexEmitter):
         """Wait until at most ``pending`` of the thread's newest groups are unfinished; a barrier shows others."""
         self.instr("cp.async.wait_group", pending)
 
+    # ------------------------------------------------------------------------------------------- bulk groups
+
+    def bulk_commit(self) -> None:
+        """Close a group of the thread's bulk copies to global memory."""
+        self.instr("cp.async.bulk.commit_group")
+
+    @checked(PtxError, read=FLAG)
+    def bulk_wait(self, pending: int = 0, *, read: bool = False) -> None:
+        """Wait until at most ``pending`` of the thread's newest bulk groups are unfinished.
+
+        With ``read``, until their sources have been read and may be written again; what they wrote is not yet there.
+        """
+        self.instr(f"cp.async.bulk.wait_group{'.read' if read else ''}", pending)
+
     # ------------------------------------------------------------------------------------------- mbarrier, clusters
 
     def mbarrier_init(self, barrier: Address, count: int = 1) -> None:

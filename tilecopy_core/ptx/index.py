@@ -39,7 +39,7 @@ from ..expr import (
     xor,
 )
 from ..layout import Swizzle, m
-from ..memory import Buffer
+from ..memory import Buffer, Region
 from ..target import Target
 from ..views import reach
 from .bindings import Bindings
@@ -269,6 +269,17 @@ class IndexEmitter(Emitter):
             immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
         base = self._base(buffer, sum_of(const - immediate, terms), immediate)
         return address_of(buffer.space, base, immediate, align)
+
+    def element(self, region: Region, *, whole: bool = False) -> Address:
+        """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
+
+        Raises:
+            PtxError: more than one element, or memory that has no addresses.
+        """
+        if type(region) is not Region or region.size != 1:
+            raise PtxError(f"element: region is a Region of one element, not {shown(region)}")
+        place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
+        return self.address(region.buffer, place.get("m", 0), whole=whole)
 
     def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
         """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.

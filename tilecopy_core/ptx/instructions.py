@@ -110,6 +110,8 @@ _BARRIER = Place("the mbarrier", ("shared", "shared::cluster"), 8)
 _OWN_BARRIER = Place("the mbarrier", ("shared",), 8)
 _COLUMNS = Number("the number of tensor-memory columns", 32, 512, one_of=(32, 64, 128, 256, 512))
 _BULK = Number("the size in bytes", 16, MBARRIER_TX_LIMIT, 16)
+_LONG_BULK = Number("the size in bytes", 16, 2**32 - 16, 16)
+_BULK_SOURCE = Place("the source", ("global",), 16)
 _TX = Number("the byte count of one mbarrier phase", 1, MBARRIER_TX_LIMIT)
 
 _SM80, _SM90 = Needs(80, (7, 0)), Needs(90, (8, 0))
@@ -151,6 +153,17 @@ TABLE: dict[str, Instruction] = {
             Place("the mbarrier", ("shared::cluster",), 8),
         ),
     ),
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": Instruction(
+        _SM90, (Place("the destination", ("shared", "shared::cluster"), 16), _BULK_SOURCE, _BULK, _BARRIER)
+    ),
+    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes": Instruction(
+        _SM90, (Place("the destination", ("shared",), 16), _BULK_SOURCE, _BULK, _OWN_BARRIER)
+    ),
+    "cp.async.bulk.global.shared::cta.bulk_group": Instruction(
+        _SM90, (Place("the destination", ("global",), 16), Place("the source", ("shared",), 16), _LONG_BULK)
+    ),
+    "cp.async.bulk.prefetch.L2.global": Instruction(_SM90, (_BULK_SOURCE, _LONG_BULK)),
+    "cp.async.bulk.wait_group": Instruction(_SM90, (Number("the number of groups", 0, 2**31 - 1),)),
     "cp.async.mbarrier": Instruction(_SM80),
     "cp.reduce.async.bulk": Instruction(_SM90),
     "cvt.rn.bf16": Instruction(_SM80),

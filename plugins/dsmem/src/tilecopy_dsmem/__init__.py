@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tilecopy_core.plugin import (
     Buffer,
+    ChunkPartition,
     CopyRequest,
     Decline,
     Expr,
@@ -21,14 +22,16 @@ from tilecopy_core.plugin import (
     Walk,
     batches,
     bounds_of,
+    chunked,
     first_failure,
+    fits_one_phase,
     hookimpl,
+    mbarrier_of,
     no_replica,
+    one_mbarrier,
     valid_copy,
     whole_byte_elements,
 )
-
-from .partition import ChunkPartition, chunk_partition
 
 PAIRS = (("shared", "shared"),)
 MAX_CLUSTER = 16
@@ -65,22 +68,6 @@ variant = Variant(
 )
 
 
-def barrier_of(request: CopyRequest) -> Region | None:
-    """The mbarrier of ``mbar=``: one element, or the first of a buffer."""
-    mbar = request.options.get("mbar")
-    return mbar[0] if isinstance(mbar, Buffer) else mbar
-
-
-def remote_barrier(request: CopyRequest) -> str | None:
-    """``mbar=`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
-    mbar = barrier_of(request)
-    if mbar is None:
-        return None
-    if mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1:
-        return f"option mbar is one mbarrier of the destination CTA, such as mbar[0], not {mbar!r}"
-    return None
-
-
 def remote_rank(request: CopyRequest) -> str | None:
     """``remote_cta_id=`` is a rank that a cluster can have."""
     rank = request.options.get("remote_cta_id")
@@ -96,8 +83,9 @@ PREDICATE = (
     valid_copy,
     whole_byte_elements,
     no_replica,
-    remote_barrier,
+    one_mbarrier,
     remote_rank,
+    fits_one_phase,
 )
 """The rows of the specification that the record does not declare."""
 
@@ -111,16 +99,15 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
     """The longest contiguous chunk and the loop over the rest."""
-    return chunk_partition(request)
+    return chunked(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
     """``mapa`` and one bulk copy a chunk; no wait."""
-    mbar, rank = barrier_of(request), request.options["remote_cta_id"]
+    mbar, rank = mbarrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
-    place = mbar.buffer.layout.apply(*mbar.starts, shape=mbar.buffer.shape)["m"]
-    barrier = ptx.mapa(ptx.address(mbar.buffer, place, whole=True), rank)
+    barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)
     rounds = partition.rounds
     src, dst = Walk(ptx, rounds.src, rounds, 0), Walk(ptx, rounds.dst, rounds, 0, whole=True)
     for batch in batches(ptx, rounds.outer, words_per_round=1):

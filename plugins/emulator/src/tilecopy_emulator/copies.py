@@ -280,7 +280,7 @@ def issue_copy(
         ctas.append(int(place[0]) // shared.size)
     array_write = None
     if source[0] == "global":
-        array, offsets = _global(machine, one, source[1], size)
+        array, offsets = global_bytes(machine, one, source[1], size)
         if array.shadow is not None:
             cells, _ = memory.cells(array, offsets, size)
             _check_proxy_global(machine, one, array, cells, "read")
@@ -289,7 +289,7 @@ def issue_copy(
             )
         data["array_from"], data["offsets_from"] = array, offsets
     if to[0] == "global":
-        array, offsets = _global(machine, one, to[1], size)
+        array, offsets = global_bytes(machine, one, to[1], size)
         if not array.writable or array.space != "global":
             machine.hazard("read-only", f"{array.name} is written and may not be", one)
         offsets = np.broadcast_to(offsets, (1, machine.copies))
@@ -339,7 +339,8 @@ def _at_rank(address: Any, rank: int) -> Any:
     return (np.asarray(address).astype(np.uint64) & np.uint64(0xFFFFFF)) | np.uint64(rank << 24)
 
 
-def _global(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
+def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
+    """The array that bytes at an address aligned to 16 lie in, and their offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
     low = addresses & np.uint64(15)
     if low.any():

@@ -24,7 +24,8 @@ Order. ``clock = machine.order.release(machine.index(lanes))`` is what lanes hav
 others know it. ``machine.converge(lanes, mask)`` brings the lanes of a ``.sync`` instruction together and returns those that are complete.
 
 Asynchronous copies. :func:`start_copy` starts the bulk engine as ``cp.async.bulk`` does: it lands as late as the memory model lets
-it, and completes on an mbarrier (its bytes are counted there) or in the bulk group of the thread.
+it, and completes on an mbarrier (its bytes are counted there) or in the bulk group of the thread. :func:`check_global` holds an address and
+a size alone against the arrays.
 
 Faults. ``machine.hazard(kind, message, lanes, position)`` raises :class:`tilecopy_core.HazardError` for one of the lanes.
 
@@ -34,7 +35,7 @@ The emulator's own ``cp.async.bulk`` comes by such an entry point (:mod:`tilecop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -43,12 +44,10 @@ from .accesses import address_reader, demand_parts
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
 from .arithmetic import compile_arithmetic
-from .copies import issue_copy
+from .copies import global_bytes, issue_copy
+from .machine import Machine
 from .operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
 from .program import Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 __all__ = [
     "Access",
@@ -56,6 +55,7 @@ __all__ = [
     "Handler",
     "Instruction",
     "Lanes",
+    "Machine",
     "Memory",
     "Mode",
     "Negated",
@@ -69,6 +69,7 @@ __all__ = [
     "Vector",
     "Writer",
     "address_reader",
+    "check_global",
     "arithmetic",
     "demand_parts",
     "form",
@@ -97,6 +98,28 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     return dict.fromkeys(table, handler)
 
 
+def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
+    """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
+
+    Args:
+        machine: in whose step this is called.
+        lane: who gives it (a number of ``machine.index(lanes)``).
+        address: of shape ``(1, copies or 1)``.
+        size_bytes: how much.
+
+    Raises:
+        HazardError: it is not.
+    """
+    one = np.array([lane])
+    _demand_16(machine, one, size_bytes)
+    global_bytes(machine, one, address, size_bytes)
+
+
+def _demand_16(machine: Machine, one: Any, size_bytes: int) -> None:
+    if size_bytes <= 0 or size_bytes % 16:
+        machine.hazard("alignment", f"{size_bytes} bytes for the bulk engine; the size is a multiple of 16", one)
+
+
 def start_copy(
     machine: Machine,
     lane: int,
@@ -121,6 +144,5 @@ def start_copy(
         HazardError: the size or an address is not aligned or outside, or the bytes are not ready for the async proxy.
     """
     one = np.array([lane])
-    if size_bytes <= 0 or size_bytes % 16:
-        machine.hazard("alignment", f"a bulk copy of {size_bytes} bytes; the size is a multiple of 16", one)
+    _demand_16(machine, one, size_bytes)
     issue_copy(machine, one, size_bytes, to, source, mbarrier, None, 1, -1)

@@ -75,8 +75,8 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
     ),
     "bulk_group": (
         FENCE,
-        Step("commit_group", "after", "issuer", lambda a: a.kernel.inline_ptx("cp.async.bulk.commit_group;")),
-        Step("wait_group", "after", "issuer", lambda a: a.kernel.inline_ptx("cp.async.bulk.wait_group 0;")),
+        Step("bulk_commit", "after", "issuer", lambda around: around.kernel.bulk_commit()),
+        Step("bulk_wait", "after", "issuer", lambda around: around.kernel.bulk_wait(0)),
         BARRIER,
     ),
     "tcgen05_commit": (

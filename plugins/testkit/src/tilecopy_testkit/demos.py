@@ -129,6 +129,45 @@ def pipeline(
     return k.build(target=target, grid=ctas)
 
 
+def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
+    """A CTA doubles tiles in a ring of two: in by bulk copies, doubled by all threads, out by bulk copies."""
+    k = tc.KernelBuilder("bulk_demo", threads=64)
+    a, b = k.param("A", (tiles * 32, 32), "int32"), k.param("B", (tiles * 32, 32), "int32")
+    ring, full, tid = k.shared((64, 32), "int32", name="ring"), k.mbarrier("full", count=2), k.thread_id()
+
+    def rows(tile: int) -> slice:
+        return slice(tile * 32, tile * 32 + 32)
+
+    def fetch(tile: int) -> None:
+        full.arrive_expect_tx(32 * 32 * 4, index=tile % 2)
+        k.thread.copy_async(ring[rows(tile % 2), :], a[rows(tile), :], mbar=full[tile % 2])
+
+    with k.if_(tid == 0):
+        for slot in range(2):
+            full.init(1, index=slot)
+    k.cta_sync()
+    with k.if_(tid == 0):
+        fetch(0)
+    for tile in range(tiles):
+        slot = tile % 2
+        full.wait(tile // 2 % 2, index=slot)
+        with k.range(16) as row:
+            element = ring[slot * 32 + row * 2 + tid // 32, tid % 32]
+            k.store(element, k.load(element) * 2)
+        k.fence_proxy_async()
+        k.cta_sync()
+        with k.if_(tid == 0):
+            k.thread.copy_async(b[rows(tile), :], ring[rows(slot), :])
+            k.bulk_commit()
+            if tile + 1 < tiles:
+                if tile:
+                    k.bulk_wait(1, read=True)  # the other slot has been read
+                fetch(tile + 1)
+    with k.if_(tid == 0):
+        k.bulk_wait(0, read=True)
+    return k.build(target=target, grid=1)
+
+
 def dsmem(
     target: str = "sm_90",
     *,
@@ -310,6 +349,13 @@ DEMOS: dict[str, Demo] = {
         lambda: [np.random.default_rng(0).random((7, 32), dtype=np.float32), np.zeros((7, 64), np.float32)],
         lambda inputs: np.tile(inputs[0] + inputs[0][:, ::-1], (1, 2)),
         variants=(),
+        min_arch=90,
+    ),
+    "bulk": Demo(
+        bulk,
+        lambda: [oracle.random_array((160, 32), "int32"), np.zeros((160, 32), np.int32)],
+        lambda inputs: inputs[0] * np.int32(2),
+        variants=("bulk", "bulk_store"),
         min_arch=90,
     ),
     "dsmem": Demo(dsmem, **_same((128, 64), "float16"), variants=("gmem_smem", "dsmem"), min_arch=90),

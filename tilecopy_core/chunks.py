@@ -1,4 +1,4 @@
-"""Contiguous chunks of a shared-to-shared copy."""
+"""The partition of bulk copies: contiguous chunks, one instruction each, and the loop over the rest."""
 
 from __future__ import annotations
 
@@ -6,28 +6,17 @@ from math import gcd
 
 import attrs
 
-from tilecopy_core.plugin import (
-    MBARRIER_TX_LIMIT,
-    CopyRequest,
-    Decline,
-    Int,
-    Iter,
-    Pair,
-    Region,
-    Side,
-    TileLayout,
-    VectorPartition,
-    by_descending_stride,
-    divisor_of,
-    is_multiple,
-    m,
-    refine,
-    same,
-    sliced,
-)
+from .errors import a, whole
+from .expr import Int, divisor_of, is_multiple, same
+from .layout import Iter, TileLayout, m
+from .memory import Region
+from .partition import Pair, Side, VectorPartition, by_descending_stride, refine, sliced
+from .request import CopyRequest, Decline
 
 ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
+_BYTES = whole(ALIGN_BYTES, 2**63 - 1)
+_ROUNDS = a("a VectorPartition", VectorPartition)
 
 
 @attrs.frozen
@@ -42,6 +31,10 @@ class ChunkPartition:
     chunk_bytes: int
     rounds: VectorPartition
 
+    def __attrs_post_init__(self) -> None:
+        _BYTES.check(self.chunk_bytes, "ChunkPartition", "chunk_bytes")
+        _ROUNDS.check(self.rounds, "ChunkPartition", "rounds")
+
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:
         """``(destination, source)`` element offset of each chunk before a swizzle, one for each bulk copy."""
@@ -55,8 +48,11 @@ class ChunkPartition:
         return f"{self.rounds.outer} bulk copies of {self.chunk_bytes} bytes"
 
 
-def chunk_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """The longest chunk that is contiguous on both sides, times a loop over the other extents."""
+def chunked(request: CopyRequest) -> ChunkPartition | Decline:
+    """The longest chunk that is contiguous on both sides, times a loop over the other extents.
+
+    A chunk is a multiple of 16 bytes, and so is every start and step on both sides; else the reason.
+    """
     dst, src = sliced("destination", request.dst), sliced("source", request.src)
     if isinstance(dst, Decline):
         return dst
@@ -72,10 +68,6 @@ def chunk_partition(request: CopyRequest) -> ChunkPartition | Decline:
         return Decline(
             f"the contiguous chunk is {chunk * size} bytes ({chunk} elements); cp.async.bulk needs a multiple of "
             f"{ALIGN_BYTES} (destination {dst}, source {src})"
-        )
-    if request.src.nbytes > MBARRIER_TX_LIMIT:
-        return Decline(
-            f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
         )
     sides = []
     for what, region, layout, iters in (

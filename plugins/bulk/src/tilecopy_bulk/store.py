@@ -1,0 +1,70 @@
+"""copy_async -> bulk_store: from shared to global memory by bulk copies; the caller commits a bulk group and waits."""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    ChunkPartition,
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    Walk,
+    batches,
+    chunked,
+    first_failure,
+    hookimpl,
+    no_replica,
+    valid_copy,
+    whole_byte_elements,
+)
+
+variant = Variant(
+    name="bulk_store",
+    op="copy_async",
+    priority=10,
+    summary="shared to global memory by bulk copies; the caller commits and waits",
+    spaces=(("shared", "global"),),
+    min_arch=90,
+    instructions="cp.async.bulk",
+    completion="bulk_group",
+    threads="one",
+)
+
+PREDICATE = (valid_copy, whole_byte_elements, no_replica)
+"""What the record does not declare. Each check gives a reason to decline, or None."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
+    """The longest chunk that is contiguous on both sides, and the loop over the rest."""
+    return chunked(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
+    """One bulk copy a chunk; no commit and no wait."""
+    rounds = partition.rounds
+    dst, src = (Walk(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
+    for batch in batches(ptx, rounds.outer, words_per_round=1):
+        for turn in batch:
+            ptx.instr(
+                "cp.async.bulk.global.shared::cta.bulk_group",
+                dst.address(turn),
+                src.address(turn),
+                partition.chunk_bytes,
+            )
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_bulk.store as own  # noqa: PLW0406
+
+    return own
