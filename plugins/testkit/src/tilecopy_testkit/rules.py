@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -17,12 +16,12 @@ from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
 from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
-from tilecopy_core.expr import evaluate, only_symbol, symbols_of
-from tilecopy_core.plugin import VectorPartition
+from tilecopy_core.expr import only_symbol, symbols_of
 from tilecopy_core.request import check_request
 
 from . import oracle
 from .description import Description
+from .enumeration import moves_of, why_wrong
 from .finding import Finding
 from .kernels import Around, arguments_of, arrays_of, unread_places
 from .subject import Subject
@@ -182,21 +181,21 @@ def _told(partition: Any) -> Any:
 
 
 def partition_agrees(subject: Subject, description: Description) -> bool:
-    """Every element exactly once, at the places of the layouts, in vectors as wide as can be."""
+    """Every element exactly once, at the places of the layouts, in vectors as wide as can be.
+
+    Answers whether the partition says what it moves.
+    """
     try:
         around, request = request_of(subject, description)
     except Meaningless:
         return False
     partition = partition_of(subject, request)
-    if partition is None or request.overhangs:
+    if partition is None:
         return False
-    for values in description.values():
-        found = _moves(subject, request, partition, _environment(around, values))
-        if found is None:
-            break
-        _compare_moves(description, values, found)
-    _judge_width(subject, description, request, partition)
-    return True
+    enumerated = _judge_moves(subject, around, request, partition)
+    if not request.overhangs:
+        _judge_width(subject, description, request, partition)
+    return enumerated
 
 
 def partition_of(subject: Subject, request: tc.CopyRequest) -> Any | None:
@@ -225,64 +224,25 @@ def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
     return found
 
 
-def vector_moves(
-    request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
-) -> Iterable[tuple[int, int]] | None:
-    """``(destination, source)`` of every element that a partition of vectors moves, or None for one of another kind."""
-    partition = getattr(partition, "rounds", partition) if not isinstance(partition, VectorPartition) else partition
-    if not isinstance(partition, VectorPartition) or partition.threads > request.scope.threads:
-        return None
-    found: list[tuple[int, int]] = []
-    part: VectorPartition | None = partition
-    while part is not None:
-        for turn in range(part.outer):
-            for thread in range(part.threads):
-                found += _vector(part, turn, thread, environment)
-        part = part.rest
-    return found
-
-
-def _vector(part: VectorPartition, turn: int, thread: int, environment: Mapping[Any, int]) -> list[tuple[int, int]]:
-    flat = (turn * part.threads + thread) * part.vec
-    for guard in part.guards:
-        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(
-            guard.size, environment
-        ):
-            return []
-    sides = []
-    for side in (part.dst, part.src):
-        at = np.arange(part.vec) + int(evaluate(side.offset(turn, thread, part.shape), environment))
-        if side.swizzle is not None:
-            at = oracle.swizzled(at, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
-        sides.append((at + side.region.buffer.elem_offset).tolist())
-    return list(zip(*sides, strict=True))
-
-
-def _moves(
-    subject: Subject, request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
-) -> list[Any] | None:
-    moves = subject.moves or vector_moves
-    found = moves(request, partition, environment)
-    return None if found is None else list(found)
-
-
-def _compare_moves(description: Description, values: Mapping[str, int], found: list[Any]) -> None:
-    d = description
-    sides = []
-    for operand in (d.dst, d.src):
-        index, element = oracle.index_of(d, operand, values)
-        where = np.full(d.count, -1)
-        where[element] = index[-1]
-        sides.append(where)
-    wanted = Counter(zip(*(side.tolist() for side in sides), strict=True))
-    moved = Counter((int(dst), int(src)) for dst, src in found)
-    if extra := sorted((moved - wanted).elements()):
-        dst, src = extra[0]
-        again = " once more" if extra[0] in wanted else ""
-        raise Finding(AGREES, f"the partition moves source element {src} to {dst}{again}; {_variables(values)}", d)
-    if missing := sorted((wanted - moved).elements()):
-        dst, src = missing[0]
-        raise Finding(AGREES, f"the partition leaves out source element {src} to {dst}; {_variables(values)}", d)
+def _judge_moves(subject: Subject, around: Around, request: tc.CopyRequest, partition: Any) -> bool:
+    """Hold the elements that a partition moves against the layouts; whether it says which."""
+    d, seen = around.description, set[tuple[int, ...]]()
+    for values in d.values():
+        begins = tuple(start.at(values) for operand in (d.dst, d.src) for start in operand.starts)
+        if begins in seen:
+            continue
+        seen.add(begins)
+        symbols = _environment(around, values)
+        try:
+            own = subject.moves
+            found = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+        except Exception as error:
+            raise Finding(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
+        if found is None:
+            return False
+        if why := why_wrong(d, values, found):
+            raise Finding(AGREES, f"the partition {why} ({_variables(values)}; {_told(partition)})", d)
+    return True
 
 
 def _variables(values: Mapping[str, int]) -> str:

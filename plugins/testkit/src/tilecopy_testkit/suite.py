@@ -90,7 +90,8 @@ def first_finding(subject: Subject, examples: int = 60, *, seeded_by: int = 0) -
         proofs.completion_is_declared(subject)
         proofs.accepts_every_pair(subject)
         for rule in (rules.hooks_are_pure, rules.results_are_right, rules.partition_agrees):
-            for_all(subject, rule, examples * 2, seeded_by=seeded_by, shrink=False)
+            least = 0 if rule is rules.partition_agrees else 1
+            for_all(subject, rule, examples * 2, seeded_by=seeded_by, shrink=False, least=least)
         for_all(subject, rules.text_is_own, examples, seeded_by=seeded_by, shrink=False)
         if any(source == "global" for source, _ in subject.ranges.spaces):
             for_all(subject, rules.only_the_box_is_read, examples // 2, seeded_by=seeded_by, shrink=False)
@@ -116,7 +117,7 @@ class VariantSuite:
         known_narrower: reason -> for which copies a narrower vector than brute force finds is right.
         steps: what completes a copy, for a completion of the variant's own.
         options: makes the options that only a kernel has, by name, from the :class:`~tilecopy_testkit.kernels.Around`.
-        moves: which element goes where, for a partition of the variant's own.
+        moves: what is moved, for a partition of the variant's own that has no method ``moves``.
         examples: copies that each rule is held against.
         seed: what is drawn; the same seed draws the same. By default what ``TILECOPY_TESTKIT_SEED`` says, or 0.
     """
@@ -150,8 +151,8 @@ class VariantSuite:
             moves=moves.__func__ if isinstance(moves, staticmethod) else moves,
         )
 
-    def _hold(self, rule: Rule, examples: int) -> None:
-        for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies)
+    def _hold(self, rule: Rule, examples: int, *, least: int = 1) -> int:
+        return for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies, least=least)
 
     def test_the_record_says_what_completes_a_copy(self) -> None:
         """The completion is declared and known."""
@@ -167,7 +168,10 @@ class VariantSuite:
 
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
         """Every element once, at its place, in vectors as wide as brute force finds."""
-        self._hold(rules.partition_agrees, self.examples * 2)
+        if not self._hold(rules.partition_agrees, self.examples * 2, least=0):
+            pytest.skip(
+                "widths alone: its partitions have no method moves(request, values), which says what goes where"
+            )
 
     def test_the_text_is_the_same_at_every_build(self) -> None:
         """And has the copy's own operands alone."""
