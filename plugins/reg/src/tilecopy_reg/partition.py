@@ -118,7 +118,7 @@ class FragmentPartition:
             + [by_thread(c, self.threads) for c in self.guards_of_threads(tid, self.threads, store=store)]
         )
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
-        fills = request.outside is not None and request.outside.kind == "fill"
+        fills = not store and request.outside is not None and request.outside.kind == "fill"
         threads = {symbol: np.arange(self.threads) for symbol in symbols_of(tid)}
         for turn in range(self.outer):
             offset = self.memory.unswizzled.apply(turn, 0, shape=shape)["m"]

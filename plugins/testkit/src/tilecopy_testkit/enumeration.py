@@ -80,18 +80,18 @@ def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> 
     if request.outside is None or request.outside.kind != "fill":
         moved = moved & known
     dst, src = (
-        _places(side, side.offset(turn, thread, part.shape), at, part.vec)[moved] for side in (part.dst, part.src)
+        _places(side, side.offset(turn, thread, part.shape), at, len(turns), part.vec)[moved]
+        for side in (part.dst, part.src)
     )
     held = np.repeat(known[moved], part.vec)
     for into, out_of, has in zip(dst.ravel().tolist(), src.ravel().tolist(), held.tolist(), strict=True):
         yield into, out_of if has else None
 
 
-def _places(side: Side, offset: Any, at: Mapping[Any, Any], vec: int) -> Any:
+def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int) -> Any:
     first = np.asarray(evaluate(offset, at))
     if side.swizzle is not None:
         first = oracle.swizzled(first, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
-    count = len(next(reversed(at.values())))
     first = np.broadcast_to(first, (count,)) + side.region.buffer.elem_offset
     return first[:, None] + np.arange(vec)
 
