@@ -366,11 +366,11 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
         if draw.pick([False, False, True]):
             own = shuffled(draw, own)
         step, before = 1, draw.pick(range(len(own) + 1)) if repeats and axis == finest else -1
-        for number, place in enumerate([*reversed(own), None]):
+        for number, place in enumerate([*reversed(own), -1]):
             if number == before:
                 replica = ((1 << repeats, step, axis),)
                 step <<= repeats
-            if place is None:
+            if place < 0:
                 break
             strides[place] = step
             step = step * fused[place][1] + (draw.pick([0, 0, 0, 0, 2]) if axis == "m" else 0)

@@ -15,7 +15,7 @@ from tilecopy_core.assemblers import assemble, available_assemblers
 from tilecopy_core.executors import executor_named
 
 from . import oracle
-from .description import Description
+from .description import Description, Operand
 from .drawing import seeded
 from .finding import Finding
 from .kernels import arguments_of, arrays_of
@@ -29,6 +29,9 @@ ASSEMBLES = "the text assembles for every target that is claimed"
 SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
 OPTIONS = "a copy without an option is declined, or lowered, and never an error"
 ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
+FAR = "arrays past 2**31 elements are copied as small ones are"
+FAR_ELEMS, FAR_GRAIN, MOST_FAR = 1 << 31, 16, 4
+"""A stride of this many elements and a few, congruent modulo the grain to what it was; an iter may have so many steps."""
 ON_GPU = "the GPU gives what the oracle gives"
 
 
@@ -254,6 +257,75 @@ def _without(
         )
     if plan.variant == subject.name and not needed and active.cta_threads is not None:
         built(subject, description, left_out=left_out)  # what a plan does without, instructions must do without
+
+
+def far_places_are_right(subject: Subject, count: int = 4) -> int:
+    """Copies of global arrays that reach past ``2**31`` elements, held against the same copies of small ones; how many.
+
+    The arrays are of zeros that nobody touches but the copies: they take next to no memory.
+
+    Raises:
+        Finding: an element is another, or the emulator sees a hazard.
+    """
+    done = 0
+    short = [d for d in subject.ranges.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.ranges.dtypes)
+    for pair in subject.ranges.spaces:
+        if "global" not in pair:
+            continue
+        ranges = attrs.evolve(subject.ranges, spaces=(pair,), dtypes=tuple(short))
+        one, found = attrs.evolve(subject, ranges=ranges), 0
+        for near in _accepted(one, f"far {pair}", 40 * count):
+            far = _far(near)
+            kernel = built(one, far) if far is not None else None
+            if far is not None and kernel is not None:
+                _judge_far(near, far, kernel)
+                found += 1
+            if found == count:
+                break
+        done += found
+    return done
+
+
+def _far(near: Description) -> Description | None:
+    """The same copy, of an array one of whose strides is past ``2**31``; None where no element gets that far."""
+    side = "src" if near.src.space == "global" else "dst"
+    operand: Operand = getattr(near, side)
+    longest = max(range(len(operand.iters)), key=lambda place: operand.iters[place][1])
+    extent, stride, axis = operand.iters[longest]
+    if not 1 < extent <= MOST_FAR or stride <= 0:
+        return None
+    iters = list(operand.iters)
+    iters[longest] = (extent, stride % FAR_GRAIN + FAR_ELEMS, axis)
+    moved = attrs.evolve(operand, iters=tuple(iters))
+    far = attrs.evolve(near, src=moved) if side == "src" else attrs.evolve(near, dst=moved)
+    reach = max((int(at[-1].max()) for at, _ in _all_places(far, moved) if len(at[-1])), default=0)
+    return far if reach >= FAR_ELEMS else None
+
+
+def _all_places(description: Description, operand: Operand) -> list[tuple[tuple[Any, ...], Any]]:
+    return [oracle.index_of(description, operand, values) for values in description.values()]
+
+
+def _judge_far(near: Description, far: Description, kernel: tc.BuiltKernel) -> None:
+    source, target = arrays_of(near)
+    wanted = oracle.expected(near, (source, target))
+    arrays = [source, target]
+    place = 0 if near.src.space == "global" else 1
+    sides = ((near, near.src), (far, far.src)) if place == 0 else ((near, near.dst), (far, far.dst))
+    at = list(zip(*(_all_places(*side) for side in sides), strict=True))
+    given, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
+    for (there, _), (here, _) in at:
+        arrays[place][here] = given[there]
+    try:
+        EmulatorExecutor().launch(kernel, arguments_of(far, *arrays))
+    except tc.HazardError as error:
+        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
+    right = np.array_equal(wanted, target) if place == 0 else True
+    for (there, _), (here, _) in at if place == 1 else ():
+        right = right and np.array_equal(wanted[there], arrays[1][here])
+    if not right:
+        raise Finding(FAR, "elements are not those of the same copy of a small array", far)
 
 
 def why_no_gpu() -> str:

@@ -96,6 +96,7 @@ def first_finding(subject: Subject, examples: int = 60, *, seeded_by: int = 0) -
         if any(source == "global" for source, _ in subject.ranges.spaces):
             for_all(subject, rules.only_the_box_is_read, examples // 2, seeded_by=seeded_by, shrink=False)
         proofs.steps_are_needed(subject)
+        proofs.far_places_are_right(subject)
         proofs.falls_back(subject)
         proofs.same_elsewhere(subject)
         proofs.assembles(subject)
@@ -186,6 +187,11 @@ class VariantSuite:
         if all(source != "global" for source, _ in self.subject().ranges.spaces):
             pytest.skip("its sources are not global: what is not read has no value there, in every test")
         self._hold(rules.only_the_box_is_read, self.examples // 2)
+
+    def test_arrays_past_2_to_the_31_are_copied(self) -> None:
+        """As small ones are; they take no memory."""
+        if not proofs.far_places_are_right(self.subject()):
+            pytest.skip("none of its copies reaches that far in global memory")
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
         """Left out, it is a hazard."""
