@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 import attrs
 import thirdparty
-from tilecopy_testkit import rules
 
 import tilecopy_core as tc
 from tilecopy_core.expr import substitute, symbols_of
@@ -43,7 +43,7 @@ class Fault:
         partition: given the request and the design's partition, another.
         emit: given the design, request, partition and builder, writes.
         builder: methods of the builder that do something else: given the builder and the arguments.
-        by: the rule that alone catches it; "" where any may.
+        by: the proof that is to catch it, and that alone is tried; "" where any may.
     """
 
     name: str
@@ -170,7 +170,7 @@ def first_thread(ptx: Any, scope: Any) -> Any:
 
 
 def first_thread_alone(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
-    with ptx.if_(ptx.predicate(ptx.tid == 0)):
+    with ptx.if_(ptx.predicate(ptx.tid == 0)) if ptx.cta_threads > 1 else nullcontext():
         base.tilecopy_emit(request, partition, ptx)
 
 
@@ -643,7 +643,7 @@ def columns_on(found: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def says(name: str, base: str, partition: Callable[[CopyRequest, Any], Any]) -> Fault:
     """A partition that says what is not done: the design's own is emitted."""
-    return Fault(name, base, partition=partition, emit=numbered_emit, by=rules.AGREES)
+    return Fault(name, base, partition=partition, emit=numbered_emit, by="partitions")
 
 
 COMMIT_AND_WAIT = raw("cp.async.commit_group;", "cp.async.wait_group 0;")
@@ -670,10 +670,10 @@ FAULTS = (
     Fault("summary raises", "gmem_smem", partition=lambda r, p: Untold(p, ""), emit=kept_emit),
     Fault("summary has two lines", "gmem_smem", partition=lambda r, p: Untold(p, "one\ntwo"), emit=kept_emit),
     Fault("partition cannot be pickled", "gmem_smem", partition=lambda r, p: Closure(lambda: p), emit=kept_emit),
-    Fault("emit counts its calls", "gmem_smem", emit=counting),
-    Fault("emit follows the order of hashes", "gmem_smem", emit=hashing),
-    Fault("emit prints", "gmem_smem", emit=chatty_emit),
-    Fault("emit changes the partition", "gmem_smem", emit=rewrites),
+    Fault("emit counts its calls", "gmem_smem", emit=counting, by="text"),
+    Fault("emit follows the order of hashes", "gmem_smem", emit=hashing, by="processes"),
+    Fault("emit prints", "gmem_smem", emit=chatty_emit, by="text"),
+    Fault("emit changes the partition", "gmem_smem", emit=rewrites, by="text"),
     Fault("emit writes a tile that is not its own", "gmem_smem", emit=uses_another_tile),
     Fault("emit copies nothing", "gmem_smem", emit=nothing),
     Fault("emit raises", "gmem_smem", emit=answers),
@@ -699,7 +699,7 @@ FAULTS = (
     Fault("variables of the source are forgotten", "gmem_smem", partition=side("src", without_variables)),
     Fault("source is one element on", "gmem_smem", partition=side("src", shifted)),
     Fault("own start is forgotten", "gmem_smem", builder={"address": forgets_own_start}),
-    Fault("vectors are single elements", "gmem_smem", partition=narrow),
+    Fault("vectors are single elements", "gmem_smem", partition=narrow, by="partitions"),
     Fault("vectors are twice as wide", "gmem_smem", partition=wide),
     Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
     Fault("the first thread alone copies", "gmem_smem", emit=first_thread_alone),
@@ -793,32 +793,37 @@ FAULTS = (
     says("says the next lane", "regperm_shfl", lanes_turned),
     says("says fewer rounds than it does", "gmem_smem", fewer_rounds),
     # one clause of the contract each
-    Fault("predicate changes the options", "tcgen05_cp", predicate=pops_options),
-    Fault("predicate raises for elements of 4 bits", "gmem_smem", predicate=of_bytes),
-    Fault("predicate raises with no kernel around", "gmem_smem", predicate=in_a_kernel_alone),
-    Fault("predicate declines one claimed target", "gmem_smem", predicate=no_sm_87),
+    Fault("predicate changes the options", "tcgen05_cp", predicate=pops_options, by="hooks"),
+    Fault("predicate raises for elements of 4 bits", "gmem_smem", predicate=of_bytes, by="hooks"),
+    Fault("predicate raises with no kernel around", "gmem_smem", predicate=in_a_kernel_alone, by="options"),
+    Fault("predicate declines one claimed target", "gmem_smem", predicate=no_sm_87, by="targets"),
     Fault("partition is remembered by extents", "gmem_smem", partition=remembered),
-    Fault("emit numbers a set", "gmem_smem", emit=hash_ordered),
-    Fault("emit needs a newer target", "gmem_smem", emit=too_new),
-    Fault("emit reads a register that is not its own", "gmem_smem", emit=anothers_register),
-    Fault("emit reads a parameter that is not its own", "gmem_smem", emit=anothers_parameter),
-    Fault("bytes before the box are read", "gmem_smem", builder={"load": reads_before("global")}),
-    Fault("each vector is written twice", "gmem_smem", builder={"store": writes_again}),
-    Fault("the next bytes are written too", "gmem_smem", builder={"store": writes_on}),
-    Fault("vectors are half as wide", "gmem_smem", partition=half_as_wide),
-    Fault("a fragment's vectors are half as wide", "reg", partition=half_as_wide),
-    Fault("the scalar is forgotten", "gmem_smem", partition=side("src", scalars_alone)),
-    Fault("the loop's turn is forgotten", "gmem_smem", partition=side("dst", turns_alone)),
-    Fault("the second warpgroup does the first one's part", "gmem_smem", builder={"thread_index": thread_of_the_cta}),
-    Fault("places wrap at 2**31", "gmem_smem", builder={"address": in_32_bits}),
-    Fault("places of fragments wrap at 2**31", "reg", builder={"address": in_32_bits}),
-    Fault("low ends are not guarded", "gmem_smem", partition=low_ends_unguarded),
+    Fault("emit numbers a set", "gmem_smem", emit=hash_ordered, by="processes"),
+    Fault("emit needs a newer target", "gmem_smem", emit=too_new, by="results"),
+    Fault("emit reads a register that is not its own", "gmem_smem", emit=anothers_register, by="reads"),
+    Fault("emit reads a parameter that is not its own", "gmem_smem", emit=anothers_parameter, by="text"),
+    Fault("bytes before the box are read", "gmem_smem", builder={"load": reads_before("global")}, by="results"),
+    Fault("each vector is written twice", "gmem_smem", builder={"store": writes_again}, by="results"),
+    Fault("the next bytes are written too", "gmem_smem", builder={"store": writes_on}, by="results"),
+    Fault("vectors are half as wide", "gmem_smem", partition=half_as_wide, by="partitions"),
+    Fault("a fragment's vectors are half as wide", "reg", partition=half_as_wide, by="partitions"),
+    Fault("the scalar is forgotten", "gmem_smem", partition=side("src", scalars_alone), by="results"),
+    Fault("the loop's turn is forgotten", "gmem_smem", partition=side("dst", turns_alone), by="results"),
+    Fault(
+        "the second warpgroup does the first one's part",
+        "gmem_smem",
+        builder={"thread_index": thread_of_the_cta},
+        by="results",
+    ),
+    Fault("places wrap at 2**31", "gmem_smem", builder={"address": in_32_bits}, by="far"),
+    Fault("places of fragments wrap at 2**31", "reg", builder={"address": in_32_bits}, by="far"),
+    Fault("low ends are not guarded", "gmem_smem", partition=low_ends_unguarded, by="results"),
     Fault("the edge's last round is missing", "ldgsts", partition=edge_rounds_short),
-    Fault("fills are dropped below the last row", "gmem_smem", emit=fills_rows_alone),
-    Fault("one CTA of a pair copies", "tcgen05_cp", emit=one_cta),
-    Fault("all who hold an element store it", "reg", emit=all_replicas),
-    Fault("one of those that repeat an element loads it", "reg", partition=first_replica_loads),
-    Fault("completion has a commit that the variant does", "ldgsts", emit=raw("cp.async.commit_group;")),
+    Fault("fills are dropped below the last row", "gmem_smem", emit=fills_rows_alone, by="results"),
+    Fault("one CTA of a pair copies", "tcgen05_cp", emit=one_cta, by="results"),
+    Fault("all who hold an element store it", "reg", emit=all_replicas, by="results"),
+    Fault("one of those that repeat an element loads it", "reg", partition=first_replica_loads, by="results"),
+    Fault("completion has a commit that the variant does", "ldgsts", emit=raw("cp.async.commit_group;"), by="steps"),
 )
 
 

@@ -22,11 +22,10 @@ def test_the_corpus_is_large_and_covers_every_design() -> None:
 @pytest.mark.parametrize("number", range(len(faults.FAULTS)), ids=list(BROKEN))
 def test_a_fault_is_found_and_told(number: int) -> None:
     fault = faults.FAULTS[number]
-    finding = first_finding(Subject.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {})), examples=60)
+    subject = Subject.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {}))
+    finding = first_finding(subject, examples=60, only=[fault.by] if fault.by else ())
     assert finding is not None
     assert str(finding).startswith(f"rule: {finding.rule}\nfound: {finding.found}")
-    if fault.by:
-        assert finding.rule == fault.by
 
 
 @pytest.mark.parametrize("name", DESIGNS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -79,12 +79,14 @@ class Ranges:
         spaces: ``(source, destination)`` pairs.
         dtypes: element types.
         targets: architectures.
+        own: draws descriptions of the author's, or None where a draw has none; most draws are its.
     """
 
     variant: tc.Variant
     spaces: tuple[tuple[str, str], ...]
     dtypes: tuple[str, ...]
     targets: tuple[str, ...]
+    own: Callable[[Draw, Ranges], Description | None] | None = None
 
     @classmethod
     def of(
@@ -93,6 +95,7 @@ class Ranges:
         spaces: Sequence[tuple[str, str]] | None = None,
         dtypes: Sequence[str] | None = None,
         targets: Sequence[str] | None = None,
+        own: Callable[[Draw, Ranges], Description | None] | None = None,
     ) -> Ranges:
         """What a record claims, or the part of it that is asked for."""
         claimed = tuple(t for t in tc.TARGETS if tc.target_of(t).arch >= variant.min_arch)
@@ -103,11 +106,25 @@ class Ranges:
             tuple(spaces or variant.spaces),
             tuple(dtypes or DTYPES),
             tuple(targets or claimed),
+            own,
+        )
+
+    def have(self, description: Description) -> bool:
+        """Whether a description is one of these."""
+        return (
+            description.op == self.variant.op
+            and description.spaces in self.spaces
+            and description.dtype in self.dtypes
+            and description.target in self.targets
         )
 
 
 def describe(draw: Draw, ranges: Ranges) -> Description | None:
     """One description, or None where what was drawn is too large to be run."""
+    if ranges.own is not None and draw.pick([True, True, True, False]):
+        own = ranges.own(draw, ranges)
+        if own is not None and ranges.have(own):
+            return own
     variant = ranges.variant
     pair = draw.pick(ranges.spaces)
     found: Description

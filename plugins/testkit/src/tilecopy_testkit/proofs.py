@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -20,13 +21,14 @@ from .drawing import seeded
 from .finding import Finding
 from .kernels import arguments_of, arrays_of
 from .process import answers, answers_elsewhere
-from .rules import Meaningless, built, request_of, results_are_right
+from .rules import Meaningless, built, copy_lines, first_mover, request_of, results_are_right
 from .subject import Subject
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
 DECLARED = "the record says what completes a copy"
 ASSEMBLES = "the text assembles for every target that is claimed"
 SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
+_COMPLETES = re.compile(r"commit|wait|\bbar\.|barrier|fence")
 OPTIONS = "a copy without an option is declined, or lowered, and never an error"
 ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
 FAR = "arrays past 2**31 elements are copied as small ones are"
@@ -36,8 +38,13 @@ ON_GPU = "the GPU gives what the oracle gives"
 
 
 def accepted(subject: Subject, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Description]:
-    """So many copies that the variant lowers, or as many as are found."""
-    return list(itertools.islice(_accepted(subject, seed, tries * count), count))
+    """So many copies that the variant lowers, or as many as are found; the smallest first, to be told by it."""
+    return smallest_first(itertools.islice(_accepted(subject, seed, tries * count), count))
+
+
+def smallest_first(descriptions: Iterable[Description]) -> list[Description]:
+    """Few elements, CTAs and turns before many."""
+    return sorted(descriptions, key=lambda d: (d.count * d.blocks * d.turns * d.units, len(d.to_json())))
 
 
 def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
@@ -94,11 +101,16 @@ def steps_are_needed(subject: Subject, count: int = 12) -> None:
         one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=pairs))
         tried = accepted(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, description, step.name) for description in tried):
+            kernel = built(subject, tried[0])
+            own = copy_lines(kernel, subject.name) if kernel is not None else {}
+            line = next((number for number, text in own.items() if _COMPLETES.search(text)), 0)
             raise Finding(
                 NEEDED,
                 f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
                 f"(completion {subject.record.completion!r})",
                 tried[0],
+                line=line,
+                text=own.get(line, ""),
             )
 
 
@@ -146,7 +158,7 @@ def same_elsewhere(subject: Subject, count: int = 12) -> bool:
     Raises:
         Finding: an answer differs.
     """
-    descriptions = [seeded(subject.ranges, f"elsewhere {number}") for number in range(count)]
+    descriptions = smallest_first(seeded(subject.ranges, f"elsewhere {number}") for number in range(count))
     here = answers(subject, descriptions)
     found = answers_elsewhere(subject, descriptions, (1, 2))
     if found is None:
@@ -278,7 +290,7 @@ def far_places_are_right(subject: Subject, count: int = 4) -> int:
             far = _far(near)
             kernel = built(one, far) if far is not None else None
             if far is not None and kernel is not None:
-                _judge_far(near, far, kernel)
+                _judge_far(one, near, far, kernel)
                 found += 1
             if found == count:
                 break
@@ -306,7 +318,7 @@ def _all_places(description: Description, operand: Operand) -> list[tuple[tuple[
     return [oracle.index_of(description, operand, values) for values in description.values()]
 
 
-def _judge_far(near: Description, far: Description, kernel: tc.BuiltKernel) -> None:
+def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc.BuiltKernel) -> None:
     source, target = arrays_of(near)
     wanted = oracle.expected(near, (source, target))
     arrays = [source, target]
@@ -325,7 +337,8 @@ def _judge_far(near: Description, far: Description, kernel: tc.BuiltKernel) -> N
     for (there, _), (here, _) in at if place == 1 else ():
         right = right and np.array_equal(wanted[there], arrays[1][here])
     if not right:
-        raise Finding(FAR, "elements are not those of the same copy of a small array", far)
+        line, text = first_mover(kernel, subject.name, "global")
+        raise Finding(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
 
 
 def why_no_gpu() -> str:

@@ -261,8 +261,19 @@ def _judge_width(subject: Subject, description: Description, request: tc.CopyReq
     if wanted is not None and found < wanted:
         if any(applies(description) for applies in subject.known_narrower.values()):
             return
-        raise Finding(WIDE, f"vectors of {found} bits; {wanted} fit ({_told(partition)})", description)
-    raise Finding(WIDE, f"vectors of {found} bits; no more than {wanted} fit every start", description)
+        why = f"vectors of {found} bits; {wanted} fit ({_told(partition)})"
+    else:
+        why = f"vectors of {found} bits; no more than {wanted} fit every start"
+    kernel = None
+    with contextlib.suppress(Finding):  # what cannot be emitted is told by another rule
+        kernel = built(subject, description)
+    line, text = (0, "") if kernel is None else first_mover(kernel, subject.name, _memory_of(description))
+    raise Finding(WIDE, why, description, line=line, text=text)
+
+
+def _memory_of(description: Description) -> str:
+    """The memory whose accesses show a vector's width."""
+    return next((space for space in description.spaces if space != "local"), "")
 
 
 # ------------------------------------------------------------------------------------------------- text and runs
@@ -296,6 +307,12 @@ def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:
         for number, line in enumerate(lines, 1)
         if kernel.origin_of(number).startswith(f"{name}: ") and not line.strip().startswith("//")
     }
+
+
+def first_mover(kernel: tc.BuiltKernel, name: str, space: str = "") -> tuple[int, str]:
+    """The first line of a copy that moves something, into or out of a space where one is given; ``(0, "")`` for none."""
+    own = copy_lines(kernel, name)
+    return next(((number, text) for number, text in own.items() if _MOVES.match(text) and space in text), (0, ""))
 
 
 def text_is_own(subject: Subject, description: Description) -> bool:
@@ -472,7 +489,8 @@ def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, r
     if total > wanted:
         raise Finding(
             EXACTLY_ONCE,
-            f"{total} bytes are written where the copies have {wanted}: by the wrong number of threads, or twice",
+            f"{total} bytes are written where the copies have {wanted}, by the wrong number of threads or twice: the line "
+            f"below is executed by {report.lines.get(worst[1], 0)} threads in all",
             description,
             line=worst[1],
             text=lines.get(worst[1], ""),

@@ -16,11 +16,12 @@ from tilecopy_core.loading import Source, installed
 
 from .completion import COMPLETIONS, Step
 from .description import Description
-from .drawing import Ranges
+from .drawing import Draw, Ranges
 from .enumeration import Move
 from .kernels import OptionMaker, Surroundings
 
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
+OwnDraws = Callable[[Draw, Ranges], "Description | None"]
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 
 
@@ -100,6 +101,7 @@ class Subject:
         targets: Sequence[str] | None = None,
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
+        draws: OwnDraws | None = None,
         **more: Any,
     ) -> Subject:
         """The subject of a plugin.
@@ -111,7 +113,7 @@ class Subject:
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
         surroundings = Surroundings.of(record, registry, steps, options)
-        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets), surroundings, **more)
+        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets, draws), surroundings, **more)
 
     @property
     def name(self) -> str:
