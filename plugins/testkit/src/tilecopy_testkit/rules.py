@@ -296,7 +296,8 @@ def built(
             raise Finding(EMITS, str(error), description) from error
         return None
     except (tc.TilecopyError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        raise Finding(EMITS, f"{type(error).__name__}: {error}", description) from error
+        said = str(error).split("\n  at ")[0]  # where the kit makes its kernel is no news
+        raise Finding(EMITS, f"{type(error).__name__}: {said}", description) from error
 
 
 def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:

@@ -14,19 +14,26 @@ from .drawing import Ranges, T, describe
 from .finding import Finding
 
 Judge = Callable[[Description], bool]
-MOST_TRIES = 300
-"""Copies that are tried in looking for a smaller one."""
+FRESH_TRIES, MOST_TRIES = 60, 260
+"""Simple copies that are tried in looking for a smaller one, and all that are."""
+SIMPLE = 0.8
+"""Share of a simple copy's choices that are the first."""
 
 
 class Numbered:
     """Choices by their numbers, and beyond those at random or, without a seed, the first.
 
+    Args:
+        given: the first numbers.
+        seed: of the others.
+        simple: the share of the others that are the first option whatever the seed.
+
     Attributes:
         numbers: of the choices so far.
     """
 
-    def __init__(self, given: Sequence[int] = (), seed: str | None = None) -> None:
-        self._given, self.numbers = given, list[int]()
+    def __init__(self, given: Sequence[int] = (), seed: str | None = None, simple: float = 0.0) -> None:
+        self._given, self._simple, self.numbers = given, simple, list[int]()
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - no secret
 
     def pick(self, options: Sequence[T]) -> T:
@@ -34,8 +41,10 @@ class Numbered:
         at = len(self.numbers)
         if at < len(self._given):
             number = min(self._given[at], len(options) - 1)
+        elif self._random is None or self._random.random() < self._simple:
+            number = 0
         else:
-            number = int(self._random.random() * len(options)) if self._random is not None else 0
+            number = int(self._random.random() * len(options))
         self.numbers.append(number)
         return options[number]
 
@@ -59,26 +68,43 @@ def smallest(ranges: Ranges, judge: Judge, numbers: Sequence[int], finding: Find
         numbers: of the choices of a copy that breaks the rule.
         finding: of that copy.
     """
-    best, tries, told = _trimmed(numbers), 0, finding
+    first = describe(Numbered(numbers), ranges)
+    assert first is not None
+    best, told, seen = _size(first, numbers), finding, set[tuple[int, ...]]()
+
+    def smaller(draw: Numbered) -> bool:
+        nonlocal best, told
+        description = describe(draw, ranges)
+        size = None if description is None else _size(description, draw.numbers)
+        if description is None or size is None or size >= best or tuple(size[-1]) in seen:
+            return False
+        seen.add(tuple(size[-1]))
+        try:
+            judge(description)
+        except Finding as found:
+            if found.rule == finding.rule:
+                best, told = size, found
+                return True
+        return False
+
+    for number in range(FRESH_TRIES):
+        smaller(Numbered(seed=str(number), simple=SIMPLE))
     improved = True
     while improved:
         improved = False
-        for candidate in _smaller(best):
-            tries += 1
-            if tries > MOST_TRIES:
+        for candidate in _smaller(best[-1]):
+            improved = smaller(Numbered(candidate))
+            if len(seen) > MOST_TRIES:
                 return told
-            draw = Numbered(candidate)
-            description = describe(draw, ranges)
-            used = _trimmed(draw.numbers)
-            if description is None or (len(used), used) >= (len(best), best):
-                continue
-            try:
-                judge(description)
-            except Finding as smaller:
-                if smaller.rule == finding.rule:
-                    best, told, improved = used, smaller, True
-                    break
+            if improved:
+                break
     return told
+
+
+def _size(description: Description, numbers: Sequence[int]) -> tuple[int, int, list[int]]:
+    """What is to become small: the choices that are not the simplest, the elements of all copies, the choices."""
+    d, kept = description, _trimmed(numbers)
+    return sum(map(bool, kept)), d.count * d.blocks * d.turns * d.units, kept
 
 
 def _trimmed(numbers: Sequence[int]) -> list[int]:

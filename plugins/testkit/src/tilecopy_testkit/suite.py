@@ -154,11 +154,6 @@ def first_finding(
     return None
 
 
-def _plain(given: Any) -> Any:
-    """A function of a class body, whether or not it says ``staticmethod``."""
-    return given.__func__ if isinstance(given, staticmethod) else given
-
-
 class VariantSuite:
     """Subclass it as ``class TestMine(VariantSuite): plugin = "mine"`` and run pytest.
 
@@ -205,8 +200,8 @@ class VariantSuite:
             options=cls.options,
             widths_bits=cls.widths_bits,
             known_narrower=cls.known_narrower,
-            draws=_plain(cls.draws),
-            moves=_plain(cls.moves),
+            draws=cls.draws,
+            moves=cls.moves,
         )
 
     def _hold(self, rule: Rule, examples: int, *, least: int = 1) -> int:
