@@ -88,7 +88,7 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
     partitions: list[Any] = []
     if isinstance(answers[0], tc.Accept):
         partitions = [_ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
-    for hook in [hook for hook, took in watcher.seconds.items() if took > QUICK_SECONDS[hook]]:
+    for hook in watcher.slow:
         for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
             _ask(watched, hook, request, description, QUICK)
     _complain(watcher, description)
@@ -153,9 +153,9 @@ def _judge_answer(answer: Any, description: Description) -> None:
 def _complain(watcher: Watcher, description: Description) -> None:
     for complaint in watcher.complaints:
         raise Finding(PARTITION if "pickled" in complaint else PURE, complaint, description)
-    for hook, took in watcher.seconds.items():
-        if took > QUICK_SECONDS[hook]:
-            raise Finding(QUICK, f"{hook} takes {took:.2f} s; {QUICK_SECONDS[hook]} s are allowed", description)
+    for hook in watcher.slow:
+        took = watcher.seconds[hook]
+        raise Finding(QUICK, f"{hook} takes {took:.2f} s; {QUICK_SECONDS[hook]} s are allowed", description)
 
 
 def _judge_partition(first: Any, second: Any, description: Description) -> None:
@@ -319,12 +319,15 @@ def first_mover(kernel: tc.BuiltKernel, name: str, space: str = "") -> tuple[int
 def text_is_own(subject: Subject, description: Description) -> bool:
     """The text is the same at every build, of hooks that change nothing, and names only the copy's operands."""
     watcher = Watcher()
-    kernels = [built(subject, description), built(subject.with_wrapper(watcher), description)]
-    first, second = kernels
+    watched = subject.with_wrapper(watcher)
+    first, second = built(subject, description), built(watched, description)
     if first is None or second is None:
         if first is not second:
             raise Finding(DETERMINISTIC, "it declines one time and emits another", description)
         return False
+    for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
+        if watcher.slow:
+            built(watched, description)
     _complain(watcher, description)
     if first.ptx != second.ptx:
         pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)

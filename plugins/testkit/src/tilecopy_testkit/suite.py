@@ -57,7 +57,7 @@ def for_all(
         except Finding as finding:
             if not shrink:
                 raise
-            _tried_again(subject, rule, description)
+            _tried_again(subject, rule, description, finding)
             raise smallest(subject.ranges, lambda d: rule(subject, d), numbers, finding) from finding
     if strategies:
         taken += _by_strategies(subject, rule, examples, seeded_by, strategies, shrink=shrink)
@@ -66,13 +66,17 @@ def for_all(
     return taken
 
 
-def _tried_again(subject: Subject, rule: Rule, description: Description) -> None:
+def _tried_again(subject: Subject, rule: Rule, description: Description, finding: Finding) -> None:
     """What breaks a rule breaks it again."""
     try:
         rule(subject, description)
     except Finding:
         return
-    raise Finding(rules.PURE, "this copy broke a rule and, tried again, keeps it", description)
+    raise Finding(
+        rules.PURE,
+        f"tried again this copy keeps the rule that it broke ({finding.rule}: {finding.found})",
+        description,
+    ) from finding
 
 
 def _by_strategies(
