@@ -43,6 +43,7 @@ class Fault:
         partition: given the request and the design's partition, another.
         emit: given the design, request, partition and builder, writes.
         builder: methods of the builder that do something else: given the builder and the arguments.
+        examples: copies that each rule is held against; more for what few copies show.
         by: the proof that is to catch it, and that alone is tried; "" where any may.
     """
 
@@ -54,6 +55,7 @@ class Fault:
     emit: Emit = lambda base, request, partition, ptx: base.tilecopy_emit(request, partition, ptx)
     builder: dict[str, Callable[..., Any]] = attrs.field(factory=dict)
     by: str = ""
+    examples: int = 60
 
 
 class Builder:
@@ -716,7 +718,7 @@ FAULTS = (
     Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
-    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words),
+    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
     # ragged
     Fault("rest is forgotten", "ragged", partition=lambda r, p: evolve(p, rest=None) if hasattr(p, "rest") else p),
     Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),

@@ -23,7 +23,7 @@ def test_the_corpus_is_large_and_covers_every_design() -> None:
 def test_a_fault_is_found_and_told(number: int) -> None:
     fault = faults.FAULTS[number]
     subject = Subject.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {}))
-    finding = first_finding(subject, examples=60, only=[fault.by] if fault.by else ())
+    finding = first_finding(subject, examples=fault.examples, only=[fault.by] if fault.by else ())
     assert finding is not None
     assert str(finding).startswith(f"rule: {finding.rule}\nfound: {finding.found}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ _COMPLETES = re.compile(r"commit|wait|\bbar\.|barrier|fence")
 OPTIONS = "a copy without an option is declined, or lowered, and never an error"
 ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
 FAR = "arrays past 2**31 elements are copied as small ones are"
-FAR_ELEMS, FAR_GRAIN, MOST_FAR = 1 << 31, 16, 4
+FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 """A stride of this many elements and a few, congruent modulo the grain to what it was; an iter may have so many steps."""
 ON_GPU = "the GPU gives what the oracle gives"
 
@@ -290,8 +291,9 @@ def far_places_are_right(subject: Subject, count: int = 4) -> int:
             far = _far(near)
             kernel = built(one, far) if far is not None else None
             if far is not None and kernel is not None:
-                _judge_far(one, near, far, kernel)
-                found += 1
+                with contextlib.suppress(MemoryError):  # of a system that promises no more than it has
+                    _judge_far(one, near, far, kernel)
+                    found += 1
             if found == count:
                 break
         done += found
@@ -310,6 +312,8 @@ def _far(near: Description) -> Description | None:
     iters[longest] = (extent, stride % FAR_GRAIN + FAR_ELEMS, axis)
     moved = attrs.evolve(operand, iters=tuple(iters))
     far = attrs.evolve(near, src=moved) if side == "src" else attrs.evolve(near, dst=moved)
+    if moved.memory_elems * near.elem_bytes > MOST_FAR_BYTES:
+        return None
     reach = max((int(at[-1].max()) for at, _ in _all_places(far, moved) if len(at[-1])), default=0)
     return far if reach >= FAR_ELEMS else None
 
