@@ -134,7 +134,7 @@ def _proofs(subject: Subject, examples: int, seeded_by: int) -> dict[str, Callab
         "targets": lambda: proofs.assembles(subject),
     }
     if any(source == "global" for source, _ in subject.ranges.spaces):
-        found["reads"] = held(rules.only_the_box_is_read, examples // 2)
+        found["reads"] = held(rules.only_the_box_is_read, examples // 2, least=0)
     return found
 
 
