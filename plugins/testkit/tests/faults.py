@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -42,6 +43,8 @@ class Fault:
         partition: given the request and the design's partition, another.
         emit: given the design, request, partition and builder, writes.
         builder: methods of the builder that do something else: given the builder and the arguments.
+        examples: copies that each rule is held against; more for what few copies show.
+        by: the proof that is to catch it, and that alone is tried; "" where any may.
     """
 
     name: str
@@ -51,6 +54,8 @@ class Fault:
     partition: Callable[[CopyRequest, Any], Any] = lambda request, partition: partition
     emit: Emit = lambda base, request, partition, ptx: base.tilecopy_emit(request, partition, ptx)
     builder: dict[str, Callable[..., Any]] = attrs.field(factory=dict)
+    by: str = ""
+    examples: int = 60
 
 
 class Builder:
@@ -129,9 +134,7 @@ def without_offset(operand: Any) -> Any:
 
 
 def without_variables(operand: Any) -> Any:
-    layout = operand.layout
-    offset = {axis: substitute(v, dict.fromkeys(symbols_of(v), 0)) for axis, v in layout.offset.items()}
-    return evolve(operand, layout=TileLayout.of(layout.shard, layout.replica, offset, layout.swizzle))
+    return without_symbols(operand, lambda symbol: True)
 
 
 def shifted(operand: Any) -> Any:
@@ -169,7 +172,7 @@ def first_thread(ptx: Any, scope: Any) -> Any:
 
 
 def first_thread_alone(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
-    with ptx.if_(ptx.predicate(ptx.tid == 0)):
+    with ptx.if_(ptx.predicate(ptx.tid == 0)) if ptx.cta_threads > 1 else nullcontext():
         base.tilecopy_emit(request, partition, ptx)
 
 
@@ -462,6 +465,189 @@ def raw(*lines: str) -> Emit:
     return emit
 
 
+# ------------------------------------------------------------------------------------------------- of the second round
+
+
+def scalars_alone(operand: Any) -> Any:
+    """The operand without the scalar argument; CTAs, turns and threads still count."""
+    return without_symbols(operand, lambda symbol: symbol.name == "n")
+
+
+def turns_alone(operand: Any) -> Any:
+    """The operand as it is in the loop's first turn."""
+    return without_symbols(operand, lambda symbol: "loop" in symbol.name)
+
+
+def without_symbols(operand: Any, which: Callable[[Any], bool]) -> Any:
+    layout = operand.layout
+    start = layout.offset_on(tc.m)
+    offset = {tc.m: substitute(start, {symbol: 0 for symbol in symbols_of(start) if which(symbol)})}
+    return evolve(operand, layout=TileLayout.of(layout.shard, layout.replica, offset, layout.swizzle))
+
+
+def half_as_wide(request: CopyRequest, partition: Any) -> Any:
+    if partition.vec == 1 or partition.guards or partition.edge:
+        return partition
+    return evolve(partition, outer=partition.outer * 2, vec=partition.vec // 2, vec_bits=partition.vec_bits // 2)
+
+
+def pops_options(base: Any, request: CopyRequest) -> Any:
+    answer = base.tilecopy_predicate(request)
+    request.options._values.clear()
+    return answer
+
+
+def of_bytes(base: Any, request: CopyRequest) -> Any:
+    _ = {8: 1, 16: 2, 32: 4, 64: 8, 128: 16}[request.src.buffer.dtype.bits]
+    return base.tilecopy_predicate(request)
+
+
+def in_a_kernel_alone(base: Any, request: CopyRequest) -> Any:
+    _ = request.active.cta_threads % 32
+    return base.tilecopy_predicate(request)
+
+
+def no_sm_87(base: Any, request: CopyRequest) -> Any:
+    return (
+        tc.Decline(f"{request.target} was not tried") if request.target.arch == 87 else base.tilecopy_predicate(request)
+    )
+
+
+_KNOWN: dict[Any, Any] = {}
+
+
+def remembered(request: CopyRequest, partition: Any) -> Any:
+    """The partition of the first request with such extents and threads, whatever its layouts."""
+    return _KNOWN.setdefault((request.dst.extents, request.scope, request.spaces, request.dst.buffer.dtype), partition)
+
+
+def hash_ordered(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    """The last of some scratch registers, in the order of hashes, counts the copies."""
+    scratch = {name: number for number, name in enumerate({"first", "second", "third", "fourth", "fifth"})}
+    ptx.instr("mov.b32", ptx.reg("b32"), scratch["third"])
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def reads_before(space: str) -> Callable[..., Any]:
+    """Each load is preceded by one of the bytes before, where there is no guard."""
+
+    def load(ptx: Any, source: Any, bits: int, into: Any = None, **more: Any) -> Any:
+        address = getattr(source, "address", source)
+        if address.space == space and bits <= 32:
+            ptx.load(address + -(bits // 8), bits, None, **more)
+        return ptx.load(source, bits, into, **more)
+
+    return load
+
+
+def writes_again(ptx: Any, target: Any, bits: int, values: Any, **more: Any) -> Any:
+    """Each store is done twice, by the same thread."""
+    ptx.store(target, bits, values, **more)
+    ptx.store(target, bits, values, **more)
+
+
+def writes_on(ptx: Any, target: Any, bits: int, values: Any, **more: Any) -> Any:
+    """Each store goes to the next bytes too."""
+    ptx.store(target, bits, values, **more)
+    if getattr(target, "address", target) is target and bits <= 64:
+        ptx.store(target + bits // 8, bits, values, **more)
+
+
+def thread_of_the_cta(ptx: Any, scope: Any) -> Any:
+    return ptx.tid if scope.kind == "warpgroup" else ptx.thread_index(scope)
+
+
+def in_32_bits(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
+    """Places of global memory wrap at ``2**31``."""
+    wrapped = (offset + 2**31) % 2**32 - 2**31
+    return ptx.address(buffer, wrapped if buffer.space == "global" else offset, *more, **named)
+
+
+def low_ends_unguarded(request: CopyRequest, partition: Any) -> Any:
+    if partition.edge is None:
+        return partition
+    guards = tuple(evolve(g, ends=(False, True)) if g.ends[1] else g for g in partition.edge.guards)
+    return evolve(partition, edge=evolve(partition.edge, guards=guards))
+
+
+def edge_rounds_short(request: CopyRequest, partition: Any) -> Any:
+    if partition.edge is None or partition.edge.outer < 2:
+        return partition
+    return evolve(partition, edge=evolve(partition.edge, outer=partition.edge.outer - 1))
+
+
+def fills_rows_alone(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    """Where the first dimension alone overhangs, what is outside is left as it is."""
+    ends = [any(request.src.overhang(d)) for d in range(len(request.src.starts))]
+    if request.outside is not None and request.outside.kind == "fill" and ends[0] and not any(ends[1:]):
+        keep = tc.plan(request.dst, request.src, outside="keep", scope=request.scope, target=request.target).request
+        request = evolve(request, outside=keep.outside)
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def one_cta(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    """The instructions of a single CTA, whatever is asked."""
+    base.tilecopy_emit(evolve(request, options={**request.options, "cta_group": 1}), partition, ptx)
+
+
+def all_replicas(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    """Every thread that holds an element stores it."""
+    digits = tuple(evolve(d, replica=False, step=0) if d.replica else d for d in partition.digits)
+    base.tilecopy_emit(request, evolve(partition, digits=digits), ptx)
+
+
+def first_replica_loads(request: CopyRequest, partition: Any) -> Any:
+    """Of the threads that repeat an element the first alone takes part."""
+    return evolve(partition, digits=tuple(evolve(d, extent=1) if d.replica else d for d in partition.digits))
+
+
+def too_new(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.raw("griddepcontrol.wait;")
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def anothers_register(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.raw("{ .reg .b32 at; mov.b32 at, %r1; }")
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def anothers_parameter(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    ptx.raw("{ .reg .b64 at; ld.param.u64 at, [param_decoy]; }")
+    base.tilecopy_emit(request, partition, ptx)
+
+
+def last_two_swapped(request: CopyRequest, partition: Any) -> Any:
+    if len(getattr(partition, "elements", ())) < 2:
+        return partition
+    *others, (one, at), (two, on) = partition.elements
+    return evolve(partition, elements=(*others, (one, on), (two, at)))
+
+
+def words_turned(request: CopyRequest, partition: Any) -> Any:
+    values = partition.network.values
+    return evolve(partition, network=evolve(partition.network, values=(*values[1:], *values[:1])))
+
+
+def lanes_turned(request: CopyRequest, partition: Any) -> Any:
+    form = partition.form
+    if hasattr(form, "lanes"):
+        return evolve(partition, form=evolve(form, lanes=(*form.lanes[1:], *form.lanes[:1])))
+    words = tuple(
+        evolve(word, fetches=tuple(evolve(f, lanes=(*f.lanes[1:], *f.lanes[:1])) for f in word.fetches))
+        for word in form.words
+    )
+    return evolve(partition, form=evolve(form, words=words))
+
+
+def columns_on(found: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(evolve(a, column=a.column + 1) for a in found)
+
+
+def says(name: str, base: str, partition: Callable[[CopyRequest, Any], Any]) -> Fault:
+    """A partition that says what is not done: the design's own is emitted."""
+    return Fault(name, base, partition=partition, emit=numbered_emit, by="partitions")
+
+
 COMMIT_AND_WAIT = raw("cp.async.commit_group;", "cp.async.wait_group 0;")
 BULK_WAIT = raw("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;")
 
@@ -486,10 +672,10 @@ FAULTS = (
     Fault("summary raises", "gmem_smem", partition=lambda r, p: Untold(p, ""), emit=kept_emit),
     Fault("summary has two lines", "gmem_smem", partition=lambda r, p: Untold(p, "one\ntwo"), emit=kept_emit),
     Fault("partition cannot be pickled", "gmem_smem", partition=lambda r, p: Closure(lambda: p), emit=kept_emit),
-    Fault("emit counts its calls", "gmem_smem", emit=counting),
-    Fault("emit follows the order of hashes", "gmem_smem", emit=hashing),
-    Fault("emit prints", "gmem_smem", emit=chatty_emit),
-    Fault("emit changes the partition", "gmem_smem", emit=rewrites),
+    Fault("emit counts its calls", "gmem_smem", emit=counting, by="text"),
+    Fault("emit follows the order of hashes", "gmem_smem", emit=hashing, by="processes"),
+    Fault("emit prints", "gmem_smem", emit=chatty_emit, by="text"),
+    Fault("emit changes the partition", "gmem_smem", emit=rewrites, by="text"),
     Fault("emit writes a tile that is not its own", "gmem_smem", emit=uses_another_tile),
     Fault("emit copies nothing", "gmem_smem", emit=nothing),
     Fault("emit raises", "gmem_smem", emit=answers),
@@ -515,7 +701,7 @@ FAULTS = (
     Fault("variables of the source are forgotten", "gmem_smem", partition=side("src", without_variables)),
     Fault("source is one element on", "gmem_smem", partition=side("src", shifted)),
     Fault("own start is forgotten", "gmem_smem", builder={"address": forgets_own_start}),
-    Fault("vectors are single elements", "gmem_smem", partition=narrow),
+    Fault("vectors are single elements", "gmem_smem", partition=narrow, by="partitions"),
     Fault("vectors are twice as wide", "gmem_smem", partition=wide),
     Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
     Fault("the first thread alone copies", "gmem_smem", emit=first_thread_alone),
@@ -532,7 +718,7 @@ FAULTS = (
     Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
-    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words),
+    Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
     # ragged
     Fault("rest is forgotten", "ragged", partition=lambda r, p: evolve(p, rest=None) if hasattr(p, "rest") else p),
     Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),
@@ -597,6 +783,49 @@ FAULTS = (
     Fault("rows are 16 bytes too long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=p.nbytes + 16)),
     Fault("any thread may issue", "bulk_store", record=records(threads="any")),
     Fault("source's own start is forgotten", "bulk_store", builder={"address": forgets_own_start}),
+    # what a partition says and its instructions do not do
+    says("says another register than it copies", "reg", register_on),
+    says("says that digits are swapped", "reg", digits_changed(lambda ds: ds[1:])),
+    says("says nothing of a fragment's edge", "reg", edge_one_off),
+    says("says that two elements change places", "ragged", last_two_swapped),
+    says("says that the edge is one on", "ragged", lambda r, p: edge_one_off(r, p) if hasattr(p, "edge") else p),
+    says("says the next columns", "tcgen05_cp", atoms(columns_on)),
+    says("says that groups are nearer", "tcgen05_cp", descriptor(sdo=lambda sdo: sdo // 2)),
+    says("says other words of a thread", "regperm", words_turned),
+    says("says the next lane", "regperm_shfl", lanes_turned),
+    says("says fewer rounds than it does", "gmem_smem", fewer_rounds),
+    # one clause of the contract each
+    Fault("predicate changes the options", "tcgen05_cp", predicate=pops_options, by="hooks"),
+    Fault("predicate raises for elements of 4 bits", "gmem_smem", predicate=of_bytes, by="hooks"),
+    Fault("predicate raises with no kernel around", "gmem_smem", predicate=in_a_kernel_alone, by="options"),
+    Fault("predicate declines one claimed target", "gmem_smem", predicate=no_sm_87, by="targets"),
+    Fault("partition is remembered by extents", "gmem_smem", partition=remembered),
+    Fault("emit numbers a set", "gmem_smem", emit=hash_ordered, by="processes"),
+    Fault("emit needs a newer target", "gmem_smem", emit=too_new, by="results"),
+    Fault("emit reads a register that is not its own", "gmem_smem", emit=anothers_register, by="reads"),
+    Fault("emit reads a parameter that is not its own", "gmem_smem", emit=anothers_parameter, by="text"),
+    Fault("bytes before the box are read", "gmem_smem", builder={"load": reads_before("global")}, by="results"),
+    Fault("each vector is written twice", "gmem_smem", builder={"store": writes_again}, by="results"),
+    Fault("the next bytes are written too", "gmem_smem", builder={"store": writes_on}, by="results"),
+    Fault("vectors are half as wide", "gmem_smem", partition=half_as_wide, by="partitions"),
+    Fault("a fragment's vectors are half as wide", "reg", partition=half_as_wide, by="partitions"),
+    Fault("the scalar is forgotten", "gmem_smem", partition=side("src", scalars_alone), by="results"),
+    Fault("the loop's turn is forgotten", "gmem_smem", partition=side("dst", turns_alone), by="results"),
+    Fault(
+        "the second warpgroup does the first one's part",
+        "gmem_smem",
+        builder={"thread_index": thread_of_the_cta},
+        by="results",
+    ),
+    Fault("places wrap at 2**31", "gmem_smem", builder={"address": in_32_bits}, by="far"),
+    Fault("places of fragments wrap at 2**31", "reg", builder={"address": in_32_bits}, by="far"),
+    Fault("low ends are not guarded", "gmem_smem", partition=low_ends_unguarded, by="results"),
+    Fault("the edge's last round is missing", "ldgsts", partition=edge_rounds_short),
+    Fault("fills are dropped below the last row", "gmem_smem", emit=fills_rows_alone, by="results"),
+    Fault("one CTA of a pair copies", "tcgen05_cp", emit=one_cta, by="results"),
+    Fault("all who hold an element store it", "reg", emit=all_replicas, by="results"),
+    Fault("one of those that repeat an element loads it", "reg", partition=first_replica_loads, by="results"),
+    Fault("completion has a commit that the variant does", "ldgsts", emit=raw("cp.async.commit_group;"), by="steps"),
 )
 
 
@@ -604,5 +833,11 @@ def load() -> dict[str, Broken]:
     """Every broken variant by the name of its fault."""
     return {fault.name: Broken(fault) for fault in FAULTS}
 
+
+ABOUT = {
+    "ldgsts": {"widths_bits": (128, 64, 32)},
+    "ragged": {"known_narrower": {"fragments are moved element by element": lambda d: "local" in d.spaces}},
+}
+"""What the suite of a design says of it; of others it says nothing."""
 
 globals().update({f"broken_{number}": broken for number, broken in enumerate(load().values())})  # found by reference

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import pickle
+import resource
 
+import attrs
 import faults
 import numpy as np
 import pytest
 import thirdparty
 from hypothesis import given, settings
-from tilecopy_testkit import Description, Finding, Operand, Start, Subject, Term, expected, oracle, requests, rules
+from tilecopy_testkit import (
+    Description,
+    Draw,
+    Finding,
+    Operand,
+    Ranges,
+    Start,
+    Subject,
+    Term,
+    expected,
+    oracle,
+    requests,
+    rules,
+)
 from tilecopy_testkit.drawing import seeded
+from tilecopy_testkit.enumeration import why_wrong
+from tilecopy_testkit.proofs import far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
 import tilecopy_core as tc
+from tilecopy_core.assemblers import assemble
+from tilecopy_core.plugin import PtxBuilder
 
 TILE = Operand("shared", (4, 8), (2, 8), (Start(1), Start(0)), ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))
 ARRAY = Operand(
@@ -88,3 +107,95 @@ def test_swizzles_are_their_own_inverse() -> None:
 def test_what_is_no_variant_is_refused(wrong: object) -> None:
     with pytest.raises(tc.PluginError, match="nobody|no attribute 'variant'"):
         Subject.of(wrong)
+
+
+class Wgmma:
+    """No copy: a record whose copies would complete by groups of wgmma."""
+
+    variant = tc.Variant(
+        name="by_wgmma", op="copy_async", priority=1, summary="for what surrounds it", spaces=(("shared", "local"),),
+        min_arch=90, completion="wgmma_group", threads="all",
+    )  # fmt: skip
+
+    @tc.hookimpl
+    def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
+        return tc.Accept() if str(request.target) == "sm_90a" else tc.Decline(f"{request.target} has no wgmma")
+
+    @tc.hookimpl
+    def tilecopy_partition(self, request: tc.CopyRequest) -> str:
+        return "none"
+
+    @tc.hookimpl
+    def tilecopy_emit(self, request: tc.CopyRequest, partition: object, ptx: PtxBuilder) -> None:
+        ptx.instr("wgmma.fence.sync.aligned")
+
+
+def test_what_completes_by_wgmma_is_a_warpgroups_and_is_committed_and_waited_for() -> None:
+    subject = Subject.of(Wgmma(), targets=("sm_90a",))
+    assert subject.completion_is_known
+    descriptions = [seeded(subject.ranges, f"wgmma {number}") for number in range(12)]
+    assert {d.scope for d in descriptions} == {"warpgroup"} and {d.threads for d in descriptions} == {128, 256}
+    kernel = next(filter(None, (rules.built(subject, description) for description in descriptions)))
+    order = [kernel.ptx.index(f"wgmma.{word}.sync.aligned") for word in ("fence", "commit_group", "wait_group")]
+    assert order == sorted(order)
+    assert assemble(kernel.ptx, kernel.target)
+
+
+def test_a_pair_of_ctas_and_repeated_fragments_are_drawn() -> None:
+    options = tc.Option("cta_group", (int,), "1 or 2", default=1)
+    record = tc.Variant(
+        name="pairs", op="copy_async", priority=1, summary="draws alone", spaces=(("shared", "tmem"),), min_arch=100,
+        options=(options,), completion="tcgen05_commit", threads="one",
+    )  # fmt: skip
+    drawn = [seeded(Ranges.of(record), str(number)) for number in range(40)]
+    assert {(d.cta_group, d.cluster) for d in drawn} == {(1, 1), (2, 2)}
+    loads = Ranges.of(tc.Variant("loads", "copy", 1, "draws alone", (("shared", "local"),), edges=True))
+    fragments = [seeded(loads, str(number)) for number in range(200)]
+    assert {bool(d.dst.replica) for d in fragments} == {True, False}
+    assert any(d.dst.starts[0].base < 0 or d.dst.starts[-1].base < 0 for d in fragments), "fragments overhang too"
+
+
+def test_moves_are_held_against_the_layouts() -> None:
+    """The tile's swizzle by hand, as above; then each way of being wrong."""
+    values = {"block": 1, "turn": 0, "unit": 0, "n": 0}
+    places = [(row * 8 + column) ^ ((row * 8 + column) >> 2 & 1) << 1 for row in (1, 2) for column in range(8)]
+    moves = [(place, 40 + (2 + n // 8) * 8 + n % 8) for n, place in enumerate(places)]
+    assert why_wrong(COPY, values, moves) is None
+    assert "leaves out global element" in (why_wrong(COPY, values, moves[1:]) or "")
+    assert "which it writes already" in (why_wrong(COPY, values, [*moves, moves[0]]) or "")
+    assert "no part of the destination" in (why_wrong(COPY, values, [*moves, (0, 56)]) or "")
+    assert "where global element 56 belongs" in (why_wrong(COPY, values, [(moves[0][0], 57), *moves[1:]]) or "")
+
+
+def test_the_smallest_copy_is_told() -> None:
+    """Of copies with more than one CTA those with the fewest choices, whatever was drawn first."""
+    subject = Subject.of(thirdparty.elementwise)
+
+    def no_two_ctas(subject: Subject, description: Description) -> bool:
+        if description.blocks > 1 and description.dtype != "float16":
+            raise Finding("one CTA or float16", "it has more", description)
+        return True
+
+    with pytest.raises(Finding) as caught:
+        for_all(subject, no_two_ctas, 100)
+    found = caught.value.description
+    assert found is not None
+    assert (found.dtype, found.blocks, found.turns, found.scope, found.outside) == ("float32", 2, 1, "cta", None)
+
+
+def test_an_author_draws_layouts_of_his_own() -> None:
+    def mine(draw: Draw, ranges: Ranges) -> Description:
+        return attrs.evolve(COPY, op="copy", threads=draw.pick([32, 64]), target=ranges.targets[0])
+
+    subject = Subject.of(thirdparty.elementwise, draws=mine)
+    drawn = [seeded(subject.ranges, str(number)) for number in range(40)]
+    assert {d.threads for d in drawn if d.src == ARRAY} == {32, 64}
+    assert 20 < sum(d.src == ARRAY for d in drawn) < 40
+    other = Subject.of(thirdparty.bulk_store, draws=mine)
+    assert seeded(other.ranges, "0").op == "copy_async", "what the record does not claim is not drawn"
+
+
+def test_arrays_past_2_to_the_31_take_no_memory() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert far_places_are_right(Subject.of(thirdparty.elementwise)) >= 4
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19  # KiB: less than 512 MiB of 2 GiB

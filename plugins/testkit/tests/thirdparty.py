@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ from tilecopy_core.plugin import (
     Verdict,
     batches,
     by_descending_stride,
+    evaluate,
     first_failure,
     hookimpl,
     is_multiple,
@@ -47,6 +49,15 @@ class Elements:
     def summary(self) -> str:
         """One line."""
         return f"{self.outer} rounds of {self.threads} single elements, {self.count} in all"
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[int, int]]:
+        """Places of every element."""
+        return [(_place(self.dst, i, values), _place(self.src, i, values)) for i in range(self.count)]
+
+
+def _place(side: Side, element: int, values: Mapping[Any, int]) -> int:
+    place = evaluate(side.layout.unswizzled.apply(element).get("m", 0), values)
+    return int((place if side.swizzle is None else side.swizzle.apply(place)) + side.region.buffer.elem_offset)
 
 
 class Elementwise:
@@ -196,6 +207,10 @@ class Registers:
     def summary(self) -> str:
         """One line."""
         return f"{len(self.pairs)} registers in each thread"
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """Registers of the one thread."""
+        return [((0, target), (0, source)) for source, target in self.pairs]
 
 
 class Renamed:

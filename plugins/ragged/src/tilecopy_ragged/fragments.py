@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from itertools import product
 from math import prod
+from typing import Any
 
 import attrs
+import numpy as np
 
 from tilecopy_core.plugin import (
     Access,
@@ -20,7 +23,9 @@ from tilecopy_core.plugin import (
     Region,
     Register,
     batches,
+    by_thread,
     digits_of,
+    evaluate,
     m,
     operands,
     owners,
@@ -60,6 +65,66 @@ class FragmentElements:
             f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, those inside "
             f"{self.fragment} moved"
         )
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request.
+
+        Returns:
+            The moves of all threads of the scope; None stands for what is filled.
+        """
+        fragment, other, tid = self.fragment, self.other, request.scope.tid
+        store, fills = (
+            request.src.buffer.space == "local",
+            request.outside is not None and request.outside.kind == "fill",
+        )
+        owns, first = np.ones(self.threads, bool), np.zeros(self.threads, np.int64)
+        for condition in owners(self.digits, tid, self.threads, store=store):
+            owns = owns & by_thread(condition, self.threads)
+        for digit in self.digits:
+            if not digit.replica:
+                first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
+        starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
+        found, held = list[tuple[Any, Any]](), set[tuple[int, ...]]()
+        facing = _facing(other, fragment)
+        for register, index in self.elements:
+            for thread in np.flatnonzero(owns).tolist():
+                at = np.unravel_index(int(first[thread]) + index, fragment.buffer.shape)
+                steps = tuple(int(a) - s for a, s in zip(at, starts[0], strict=True))
+                if not all(0 <= step < extent for step, extent in zip(steps, fragment.extents, strict=True)):
+                    continue
+                held.add(steps)
+                there = self._place(starts[1], [steps[facing[d]] if d in facing else 0 for d in range(len(starts[1]))])
+                if there is None and (store or not fills):
+                    continue
+                found.append((there, (thread, register)) if store else ((thread, register), there))
+        if store and fills:
+            back = {fragment_dim: dim for dim, fragment_dim in facing.items()}
+            for steps in product(*map(range, fragment.extents)):
+                if steps not in held:
+                    along = [0] * len(starts[1])
+                    for fragment_dim, dim in back.items():
+                        along[dim] = steps[fragment_dim]
+                    there = self._place(starts[1], along)
+                    found += [] if there is None else [(there, None)]
+        return found
+
+    def _place(self, starts: Sequence[int], steps: Sequence[int]) -> int | None:
+        """Where an element of the memory operand's box lies, or None outside its buffer."""
+        buffer = self.other.buffer
+        coordinates = [start + step for start, step in zip(starts, steps, strict=True)]
+        if not all(0 <= c < n for c, n in zip(coordinates, buffer.shape, strict=True)):
+            return None
+        place, swizzle = place_of(buffer, coordinates), buffer.layout.swizzle
+        return int((place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset)
+
+
+def _facing(other: Region, fragment: Region) -> dict[int, int]:
+    """The fragment's dimension that each dimension of the other operand lies along."""
+    return dict(zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (other, fragment)), strict=True))
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
@@ -147,7 +212,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
     """One guarded access a register."""
     fragment, other, bits = partition.fragment, partition.other, partition.vec_bits
     store = request.src.buffer.space == "local"
-    facing = dict(zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (other, fragment)), strict=True))
+    facing = _facing(other, fragment)
     first: Int = 0
     for digit in partition.digits:
         if not digit.replica:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import attrs
+import numpy as np
 
 from tilecopy_core.plugin import (
     WIDTHS_BITS,
@@ -21,7 +24,9 @@ from tilecopy_core.plugin import (
     Run,
     Swizzle,
     TileLayout,
+    by_thread,
     digits_of,
+    evaluate,
     guards_of,
     m,
     operands,
@@ -29,6 +34,7 @@ from tilecopy_core.plugin import (
     owners,
     refine,
     sliced,
+    symbols_of,
     thread_axes,
     why_no_owners,
     widest,
@@ -95,6 +101,40 @@ class FragmentPartition:
             if digit.along:
                 total = total + digit.value(tid) * digit.along[number]
         return total
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request.
+
+        Returns:
+            The moves of all threads of the scope; None stands for what is filled.
+        """
+        tid, store, found = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
+        owns = np.logical_and.reduce(
+            [np.ones(self.threads, bool)]
+            + [by_thread(c, self.threads) for c in self.guards_of_threads(tid, self.threads, store=store)]
+        )
+        shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
+        fills = not store and request.outside is not None and request.outside.kind == "fill"
+        threads = {symbol: np.arange(self.threads) for symbol in symbols_of(tid)}
+        for turn in range(self.outer):
+            offset = self.memory.unswizzled.apply(turn, 0, shape=shape)["m"]
+            place = np.asarray(evaluate(offset, values) + evaluate(self.offset(tid), {**values, **threads}))
+            place = (place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset
+            inside = np.ones(self.threads, bool)
+            for number, guard in enumerate(self.guards):
+                at = evaluate(self.position(number, tid, turn), {**values, **threads})
+                inside = inside & (at >= 0) & (at < evaluate(guard.size, values))
+            register = int(self.registers.apply(turn, 0, shape=shape)["m"])
+            for thread in np.flatnonzero(owns & (inside | fills)).tolist():
+                first = int(np.broadcast_to(place, (self.threads,))[thread])
+                for elem in range(self.vec):
+                    own, other = (thread, register + elem), first + elem if inside[thread] else None
+                    found.append((other, own) if store else (own, other))
+        return found
 
     def guards_of_threads(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
         """The conditions that some thread of the CTA does not meet."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
+import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
 
@@ -10,6 +14,8 @@ from .butterfly import Butterfly, butterfly
 from .fields import Field, holders, word_bytes
 from .gather import Gather, gather
 from .lanes import lane_sources
+from .network import WORD_BYTES
+from .tracing import element_moves, exchanged, gathered
 
 
 @attrs.frozen
@@ -46,6 +52,18 @@ class LanePermutation:
             f"{kind}: {self.form.summary()} into {len({f.register for f in self.fields})} registers of "
             f"{word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
         )
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request; none matters.
+        """
+        words = exchanged(self.form) if isinstance(self.form, Butterfly) else gathered(self.form)
+        if word_bytes(self.dst.buffer) != WORD_BYTES:
+            words = [np.concatenate(words[n : n + 2], axis=1) for n in range(0, len(words), 2)]
+        return element_moves(request, self.fields, words, self.digits)
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -11,6 +12,7 @@ from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
 from .fields import Field, fields_of, holders, word_bytes
 from .network import WORD_BYTES, Content, Network, Value, network
 from .places import own_registers
+from .tracing import element_moves, followed, own_bytes, registers_of
 
 
 @attrs.frozen
@@ -42,6 +44,17 @@ class RegisterPermutation:
             f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi into {len({f.register for f in self.fields})} "
             f"registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
         )
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request; none matters.
+        """
+        width = word_bytes(self.dst.buffer)
+        sources = {number: own_bytes(number, width) for number in registers_of(self.network)}
+        return element_moves(request, self.fields, followed(self.network, sources), self.digits)
 
 
 def permutation(request: CopyRequest) -> RegisterPermutation | Decline:

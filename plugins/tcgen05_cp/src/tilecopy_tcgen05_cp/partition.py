@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import attrs
 
@@ -17,6 +19,7 @@ from tilecopy_core.plugin import (
     TileLayout,
     TLane,
     divisor_of,
+    evaluate,
     fuse_pairs,
     is_multiple,
     m,
@@ -27,6 +30,8 @@ from tilecopy_core.plugin import (
 )
 
 LANES = 32
+COPIES = 4
+"""Of each row: the warpx4 multicast writes the lanes of all four warps."""
 GROUP_ROWS = 8
 UNIT_BYTES = 16
 LDO = 16
@@ -88,6 +93,38 @@ class AtomPartition:
             f"{len(self.atoms)} x 32x128b.warpx4, {self.elem_per_128b} elements a row, descriptor ldo {d.ldo} "
             f"sdo {d.sdo} swizzle {d.swizzle}"
         )
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
+        """``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
+
+        Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
+        that is aligned as the swizzle needs.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request.
+        """
+        buffer, fields, found = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
+        size = buffer.dtype.bytes
+        pitch_bytes, bits = next((pitch, index) for pitch, (_, index, code) in MODES.items() if code == fields.swizzle)
+        start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * size
+        for atom in self.atoms:
+            first = int(evaluate(atom.column, values)) * 4 // size
+            for row in range(LANES):
+                group, within = divmod(row, GROUP_ROWS)
+                at = (
+                    start_bytes
+                    + atom.step_16_bytes * UNIT_BYTES
+                    + within * pitch_bytes
+                    + group * fields.sdo * UNIT_BYTES
+                )
+                at ^= (at >> 7 & (1 << bits) - 1) << 4
+                found += [
+                    ((row + copy * LANES, first + elem), at // size + elem)
+                    for copy in range(COPIES)
+                    for elem in range(self.elem_per_128b)
+                ]
+        return found
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .completion import COMPLETIONS, Step
 from .description import Description, Operand, Start, Term
+from .drawing import Draw, Ranges
 from .finding import Finding
 from .kernels import Around, arguments_of, arrays_of
 from .oracle import expected
@@ -34,8 +35,10 @@ __all__ = [
     "COMPLETIONS",
     "Around",
     "Description",
+    "Draw",
     "Finding",
     "Operand",
+    "Ranges",
     "Start",
     "Step",
     "Subject",

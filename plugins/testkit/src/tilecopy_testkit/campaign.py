@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ from .subject import Subject
 CHUNK_REQUESTS = 250
 PARTITION_SHARE = 8
 """One request in so many has its partition enumerated too."""
-COVERED = ("target", "dtype", "spaces", "scope", "width", "edge", "swizzle", "starts", "branch")
+COVERED = (
+    "target", "dtype", "spaces", "scope", "completion", "options", "owners", "width", "edge", "swizzle", "starts", "branch",
+    "enumerated",
+)  # fmt: skip
 EVER_FAILED = Path(__file__).with_name("ever_failed.jsonl")
 """Every copy that ever failed, one a line: ``{"variant": .., "description": ..}``."""
 
@@ -68,6 +72,10 @@ class Tally:
     def count(self, kinds: Mapping[str, str]) -> None:
         """One more request that was lowered."""
         self.lowered += 1
+        self.note(kinds)
+
+    def note(self, kinds: Mapping[str, str]) -> None:
+        """One more of some kinds."""
         for dimension, kind in kinds.items():
             of_kind = self.covered.setdefault(dimension, {})
             of_kind[kind] = of_kind.get(kind, 0) + 1
@@ -94,8 +102,8 @@ def judge(subject: Subject, description: Description, tally: Tally, *, thorough:
     try:
         if rules.results_are_right(subject, description):
             tally.count(kinds_of(subject, description))
-        if thorough:
-            rules.partition_agrees(subject, description)
+        if thorough and rules.partition_agrees(subject, description):
+            tally.note({"enumerated": "element by element"})
     except Finding as finding:
         told = {"variant": subject.name, "description": description.to_json(), "finding": str(finding)}
         tally.failures.append(told)
@@ -119,12 +127,28 @@ def kinds_of(subject: Subject, description: Description) -> dict[str, str]:
         "dtype": d.dtype,
         "spaces": " -> ".join(d.spaces),
         "scope": d.scope,
+        "completion": subject.record.completion,
+        "options": ", ".join(f"{name}={value}" for name, value in d.options) or "none",
+        "owners": _owners(d),
         "width": _width(partition),
         "edge": edge,
         "swizzle": " and ".join(swizzled) or "none",
         "starts": ", ".join(used) or "constant",
         "branch": _branch(partition),
     }
+
+
+def _owners(d: Description) -> str:
+    """How many threads hold an element of the register operands."""
+    found = []
+    for name, operand in (("source", d.src), ("destination", d.dst)):
+        if operand.space == "local":
+            threads = prod(e for e, _, axis in (*operand.iters, *operand.replica) if axis != "m")
+            repeats = prod(e for e, _, axis in operand.replica if axis != "m") > 1
+            unnamed = threads < d.threads // d.units
+            how = [word for word, is_so in (("repeated", repeats), ("an axis unnamed", unnamed)) if is_so]
+            found.append(f"{name} {' and '.join(how) or 'once'}")
+    return ", ".join(found) or "no registers"
 
 
 def _width(partition: Any) -> str:

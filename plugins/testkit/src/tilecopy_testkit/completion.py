@@ -28,12 +28,14 @@ class Kernel(Protocol):
     def barrier(self) -> tc.Mbarrier:
         """The mbarrier that the copy's option ``mbar`` names."""
 
-    @property
-    def clustered(self) -> bool:
-        """Whether the kernel has clusters."""
-
     def synchronize(self) -> None:
         """A barrier of the CTA, or of the cluster where there is one."""
+
+    def commit_tensor(self) -> None:
+        """``tcgen05.commit`` on the mbarrier, of the copy's CTAs."""
+
+    def wait(self) -> None:
+        """Wait for this turn's phase of the mbarrier."""
 
     def expect_bytes(self) -> None:
         """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
@@ -71,7 +73,7 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
     "mbarrier": (
         FENCE,
         Step("arrive_expect_tx", "before", "issuer", lambda around: around.expect_bytes()),
-        Step("wait", "after", "all", lambda around: around.barrier.wait(around.turn % 2, cluster=around.clustered)),
+        Step("wait", "after", "all", lambda around: around.wait()),
     ),
     "bulk_group": (
         FENCE,
@@ -81,8 +83,13 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
     ),
     "tcgen05_commit": (
         FENCE,
-        Step("tcgen05_commit", "after", "issuer", lambda around: around.kernel.tcgen05_commit(around.barrier[0])),
-        Step("wait", "after", "all", lambda around: around.barrier.wait(around.turn % 2)),
+        Step("tcgen05_commit", "after", "issuer", lambda around: around.commit_tensor()),
+        Step("wait", "after", "all", lambda around: around.wait()),
+    ),
+    "wgmma_group": (
+        Step("commit_group", "after", "all", lambda a: a.kernel.inline_ptx("wgmma.commit_group.sync.aligned;")),
+        Step("wait_group", "after", "all", lambda a: a.kernel.inline_ptx("wgmma.wait_group.sync.aligned 0;")),
+        BARRIER,
     ),
 }
 """Completion -> its steps in order."""

@@ -158,6 +158,11 @@ class Description:
         return self.threads // per_unit
 
     @property
+    def cta_group(self) -> int:
+        """How many CTAs one copy is for: of a pair the first issues it for both."""
+        return int(dict(self.options).get("cta_group", 1))
+
+    @property
     def spaces(self) -> tuple[str, str]:
         """Source and destination."""
         return self.src.space, self.dst.space
@@ -208,7 +213,12 @@ class Description:
             lines.append(f"  {name:<5}{side.space} {list(side.shape)} box [{box}], {side.layout}{extra}")
         around = [
             f"{value} {what}"
-            for value, what in ((self.blocks, "CTAs"), (self.turns, "turns"), (self.units, "groups of threads"))
+            for value, what in (
+                (self.blocks, "CTAs"),
+                (self.cluster, "of them a cluster"),
+                (self.turns, "turns"),
+                (self.units, "groups of threads"),
+            )
             if value > 1
         ]
         if any(t.variable == "n" for o in (self.dst, self.src) for s in o.starts for t in s.terms):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -79,12 +79,14 @@ class Ranges:
         spaces: ``(source, destination)`` pairs.
         dtypes: element types.
         targets: architectures.
+        own: draws descriptions of the author's, or None where a draw has none; most draws are its.
     """
 
     variant: tc.Variant
     spaces: tuple[tuple[str, str], ...]
     dtypes: tuple[str, ...]
     targets: tuple[str, ...]
+    own: Callable[[Draw, Ranges], Description | None] | None = None
 
     @classmethod
     def of(
@@ -93,6 +95,7 @@ class Ranges:
         spaces: Sequence[tuple[str, str]] | None = None,
         dtypes: Sequence[str] | None = None,
         targets: Sequence[str] | None = None,
+        own: Callable[[Draw, Ranges], Description | None] | None = None,
     ) -> Ranges:
         """What a record claims, or the part of it that is asked for."""
         claimed = tuple(t for t in tc.TARGETS if tc.target_of(t).arch >= variant.min_arch)
@@ -103,11 +106,25 @@ class Ranges:
             tuple(spaces or variant.spaces),
             tuple(dtypes or DTYPES),
             tuple(targets or claimed),
+            own,
+        )
+
+    def have(self, description: Description) -> bool:
+        """Whether a description is one of these."""
+        return (
+            description.op == self.variant.op
+            and description.spaces in self.spaces
+            and description.dtype in self.dtypes
+            and description.target in self.targets
         )
 
 
 def describe(draw: Draw, ranges: Ranges) -> Description | None:
     """One description, or None where what was drawn is too large to be run."""
+    if ranges.own is not None and draw.pick([True, True, True, False]):
+        own = ranges.own(draw, ranges)
+        if own is not None and ranges.have(own):
+            return own
     variant = ranges.variant
     pair = draw.pick(ranges.spaces)
     found: Description
@@ -272,18 +289,23 @@ def _whole(description: dict[str, Any], counts: dict[str, int]) -> Description:
 # ------------------------------------------------------------------------------------------------- kinds of copies
 
 
+def _scopes(ranges: Ranges, scopes: list[str]) -> list[str]:
+    """The scopes to draw: what completes by groups of wgmma is a warpgroup's (PTX ISA, "wgmma.commit_group")."""
+    return ["warpgroup"] if ranges.variant.completion == "wgmma_group" else scopes
+
+
 def _staged(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     """Between global and shared memory, by all threads of a scope."""
-    scope = draw.pick(["cta", "cta", "warp", "thread", "warpgroup"])
+    scope = draw.pick(_scopes(ranges, ["cta", "cta", "warp", "thread", "warpgroup"]))
     threads = draw.pick(
         {
             "cta": [32, 1, 2, 5, 24, 48, 64],
             "warp": [32, 64],
             "thread": [1, 2, 3],
-            "warpgroup": [128],
+            "warpgroup": [128, 128, 128, 256],
         }[scope]
     )
-    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": 1}[scope]
+    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
     each = threads // units
     dtype = draw.pick(ranges.dtypes)
     dims = draw.pick([2, 1, 2, 3])
@@ -327,18 +349,20 @@ def _primes(value: int) -> list[int]:
     return found
 
 
-def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], *, store: bool) -> dict[str, Any]:
+def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], repeats: int) -> dict[str, Any]:
     """A layout of a shape in which factors of 2 lie along thread axes and the rest in registers.
 
     Args:
         draw: chooses.
         shape: extents.
         axes: ``(axis, factors of 2)``.
-        store: whether the fragment is the source: then each element has one owner.
+        repeats: how many of those factors repeat the elements, in one run along the finest axis.
     """
     factors = [(dim, factor) for dim, extent in enumerate(shape) for factor in _primes(extent)]
     twos = [place for place, (_, factor) in enumerate(factors) if factor == 2]
     along = [axis for axis, bits in axes for _ in range(bits)]
+    finest = axes[-1][0] if axes else "m"
+    along = along[: len(along) - repeats]
     if draw.pick([True, True, True, False]):
         first = draw.pick(range(len(twos) - len(along) + 1))
         chosen = twos[first : first + len(along)]
@@ -353,24 +377,31 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
         else:
             fused.append([dim, factor, axis])
     strides = [0] * len(fused)
-    for axis in {axis for _, _, axis in fused}:
+    replica: tuple[tuple[int, int, str], ...] = ()
+    for axis in {axis: None for _, _, axis in fused} | ({finest: None} if repeats else {}):
         own = [place for place, part in enumerate(fused) if part[2] == axis]
         if draw.pick([False, False, True]):
             own = shuffled(draw, own)
-        step = 1
-        for place in reversed(own):
+        step, before = 1, draw.pick(range(len(own) + 1)) if repeats and axis == finest else -1
+        for number, place in enumerate([*reversed(own), -1]):
+            if number == before:
+                replica = ((1 << repeats, step, axis),)
+                step <<= repeats
+            if place < 0:
+                break
             strides[place] = step
             step = step * fused[place][1] + (draw.pick([0, 0, 0, 0, 2]) if axis == "m" else 0)
     iters = tuple((extent, stride, axis) for (_, extent, axis), stride in zip(fused, strides, strict=True))
     offset = draw.pick([0, 0, 0, 0, 4])
-    return {"iters": iters or ((1, 1, "m"),), "offset": (("m", offset),) if offset else ()}
+    return {"iters": iters or ((1, 1, "m"),), "replica": replica, "offset": (("m", offset),) if offset else ()}
 
 
 def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     """Between registers and memory, or registers and registers."""
-    scope = draw.pick(["warp", "warp", "cta", "warpgroup", "thread"])
-    threads = draw.pick({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": [128], "thread": [1, 2]}[scope])
-    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": 1}[scope]
+    scope = draw.pick(_scopes(ranges, ["warp", "warp", "cta", "warpgroup", "thread"]))
+    warpgroup = [128, 128, 128, 256]
+    threads = draw.pick({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])
+    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
     axes = {
         "warp": [("laneid", 5)],
         "warpgroup": draw.pick([[("wid_in_wg", 2), ("laneid", 5)], [("tid_in_wg", 7)]]),
@@ -381,7 +412,12 @@ def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description
     if tc.dtype_of(dtype).bits > 64:
         dtype = "float64"
     own = draw.pick([4, 1, 2, 8, 16, 3, 6])
-    shape = _split(draw, _primes(threads // units * own))
+    # several threads may hold an element: the layout repeats it, or does not name an axis that tells them apart
+    repeats = draw.pick([0, 0, 0, 1, 2, 3]) if axes else 0
+    if len(axes) > 1 and draw.pick([False, False, False, True]):
+        axes = axes[1:]
+    repeats = min(repeats, axes[-1][1]) if axes else 0
+    shape = _split(draw, _primes(max(1, threads // units >> repeats) * own))
     counts = _variables(draw, units) | {"multiple_of": draw.pick([1, 1, 2, 4, 8])}
     extents, begin = list(shape), [0] * len(shape)
     if draw.pick([False, False, False, True]):
@@ -389,13 +425,15 @@ def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description
         begin[dim] = draw.pick(range(shape[dim]))
         extents[dim] = draw.pick(range(1, shape[dim] - begin[dim] + 1))
     outside = None if pair == ("local", "local") else _outside(draw, ranges, dtype)
-    if outside not in (None, "keep") and pair[0] == "local":
-        outside = "keep"
+    if outside is not None and draw.pick([False, False, True]):  # the fragment overhangs too
+        dim = draw.pick(range(len(shape)))
+        before = draw.pick([0, 1, 2])
+        begin[dim], extents[dim] = begin[dim] - before, extents[dim] + before + draw.pick([1, 0, 3])
     size = tc.dtype_of(dtype).bytes
     sides = []
     for source, space in ((True, pair[0]), (False, pair[1])):
         if space == "local":
-            layout = _fragment(draw, shape, axes, store=source)
+            layout = _fragment(draw, shape, axes, repeats)
             sides.append(Operand(space, tuple(shape), tuple(extents), tuple(Start(b) for b in begin), **layout))
         else:
             lead = space == "shared" or not source
@@ -509,6 +547,12 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
     counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
     width = middle * per_row
     iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
+    options: tuple[tuple[str, Any], ...] = ()
+    pair = False
+    if any(o.name == "cta_group" for o in ranges.variant.options):
+        pair = draw.pick([False, False, True])  # one CTA of two issues the copy of both
+        options = (("cta_group", 2 if pair else 1),)
+        counts["block"] = draw.pick([2, 2, 4]) if pair else counts["block"]
     mode = MODES[row_bytes]
     swizzle = _parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
     first = draw.pick([0, extra, 8]) if extra else 0
@@ -548,7 +592,8 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
             "dst": dst,
             "src": src,
             "issuers": "one",
-            "options": (("cta_group", 1),) if any(o.name == "cta_group" for o in ranges.variant.options) else (),
+            "cluster": 2 if pair else 1,
+            "options": options,
         },
         counts,
     )

@@ -6,6 +6,7 @@ Nothing but the copy itself is lowered by a variant: what surrounds it are loads
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import attrs
@@ -134,6 +135,20 @@ class Around:
             self.kernel.cluster_sync()
         else:
             self.kernel.cta_sync()
+
+    def commit_tensor(self) -> None:
+        """``tcgen05.commit`` of the copy's CTAs."""
+        self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.description.cta_group)
+
+    def wait(self) -> None:
+        """Wait for this turn's phase of the mbarrier; of a pair of CTAs the first waits, and the other for that one."""
+        phase = self.turn % 2
+        if self.description.cta_group == 1:
+            self.barrier.wait(phase, cluster=self.clustered)
+            return
+        with self.kernel.if_(self.rank == 0):
+            self.barrier.wait(phase)
+        self.synchronize()
 
     def expect_bytes(self) -> None:
         """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
@@ -264,7 +279,7 @@ class Around:
                     k.fence_mbarrier_init()
         if d.dst.space == "tmem":
             with k.if_(k.warp_id() == 0):
-                k.tcgen05_alloc(self._buffers["dst"], columns=self._columns())
+                k.tcgen05_alloc(self._buffers["dst"], columns=self._columns(), cta_group=d.cta_group)
         self._fill("src", d.src, self._mask)
         self._fill("dst", d.dst, None)
         self._steps("before", "all")
@@ -277,9 +292,9 @@ class Around:
         self._show(d.dst)
         if d.dst.space == "tmem":
             k.tcgen05_fence_before()
-            k.cta_sync()
+            self.synchronize()
             with k.if_(k.warp_id() == 0):
-                k.tcgen05_dealloc(self._buffers["dst"], columns=self._columns())
+                k.tcgen05_dealloc(self._buffers["dst"], columns=self._columns(), cta_group=d.cta_group)
         elif self.clustered:
             k.cluster_sync()
 
@@ -297,7 +312,10 @@ class Around:
         self.synchronize()
         scope = getattr(k, d.scope)
         if d.issuers == "one":
-            with k.if_(k.thread_id() == 0):
+            with ExitStack() as around:
+                if d.cta_group > 1:
+                    around.enter_context(k.if_(self.rank == 0))
+                around.enter_context(k.if_(k.thread_id() == 0))
                 if d.dst.space == "tmem" and d.turns > 1:
                     k.tcgen05_fence_after()
                 self._steps("before", "issuer")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -15,26 +17,35 @@ from tilecopy_core.assemblers import assemble, available_assemblers
 from tilecopy_core.executors import executor_named
 
 from . import oracle
-from .description import Description
+from .description import Description, Operand
 from .drawing import seeded
 from .finding import Finding
 from .kernels import arguments_of, arrays_of
 from .process import answers, answers_elsewhere
-from .rules import Meaningless, built, request_of, results_are_right
+from .rules import Meaningless, built, copy_lines, first_mover, request_of, results_are_right
 from .subject import Subject
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
 DECLARED = "the record says what completes a copy"
 ASSEMBLES = "the text assembles for every target that is claimed"
 SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
+_COMPLETES = re.compile(r"commit|wait|\bbar\.|barrier|fence")
 OPTIONS = "a copy without an option is declined, or lowered, and never an error"
 ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
+FAR = "arrays past 2**31 elements are copied as small ones are"
+FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
+"""A stride of this many elements and a few, congruent modulo the grain to what it was; an iter may have so many steps."""
 ON_GPU = "the GPU gives what the oracle gives"
 
 
 def accepted(subject: Subject, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Description]:
-    """So many copies that the variant lowers, or as many as are found."""
-    return list(itertools.islice(_accepted(subject, seed, tries * count), count))
+    """So many copies that the variant lowers, or as many as are found; the smallest first, to be told by it."""
+    return smallest_first(itertools.islice(_accepted(subject, seed, tries * count), count))
+
+
+def smallest_first(descriptions: Iterable[Description]) -> list[Description]:
+    """Few elements, CTAs and turns before many."""
+    return sorted(descriptions, key=lambda d: (d.count * d.blocks * d.turns * d.units, len(d.to_json())))
 
 
 def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
@@ -91,11 +102,16 @@ def steps_are_needed(subject: Subject, count: int = 12) -> None:
         one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=pairs))
         tried = accepted(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, description, step.name) for description in tried):
+            kernel = built(subject, tried[0])
+            own = copy_lines(kernel, subject.name) if kernel is not None else {}
+            line = next((number for number, text in own.items() if _COMPLETES.search(text)), 0)
             raise Finding(
                 NEEDED,
                 f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
                 f"(completion {subject.record.completion!r})",
                 tried[0],
+                line=line,
+                text=own.get(line, ""),
             )
 
 
@@ -143,7 +159,7 @@ def same_elsewhere(subject: Subject, count: int = 12) -> bool:
     Raises:
         Finding: an answer differs.
     """
-    descriptions = [seeded(subject.ranges, f"elsewhere {number}") for number in range(count)]
+    descriptions = smallest_first(seeded(subject.ranges, f"elsewhere {number}") for number in range(count))
     here = answers(subject, descriptions)
     found = answers_elsewhere(subject, descriptions, (1, 2))
     if found is None:
@@ -254,6 +270,79 @@ def _without(
         )
     if plan.variant == subject.name and not needed and active.cta_threads is not None:
         built(subject, description, left_out=left_out)  # what a plan does without, instructions must do without
+
+
+def far_places_are_right(subject: Subject, count: int = 4) -> int:
+    """Copies of global arrays that reach past ``2**31`` elements, held against the same copies of small ones; how many.
+
+    The arrays are of zeros that nobody touches but the copies: they take next to no memory.
+
+    Raises:
+        Finding: an element is another, or the emulator sees a hazard.
+    """
+    done = 0
+    short = [d for d in subject.ranges.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.ranges.dtypes)
+    for pair in subject.ranges.spaces:
+        if "global" not in pair:
+            continue
+        ranges = attrs.evolve(subject.ranges, spaces=(pair,), dtypes=tuple(short))
+        one, found = attrs.evolve(subject, ranges=ranges), 0
+        for near in _accepted(one, f"far {pair}", 40 * count):
+            far = _far(near)
+            kernel = built(one, far) if far is not None else None
+            if far is not None and kernel is not None:
+                with contextlib.suppress(MemoryError):  # of a system that promises no more than it has
+                    _judge_far(one, near, far, kernel)
+                    found += 1
+            if found == count:
+                break
+        done += found
+    return done
+
+
+def _far(near: Description) -> Description | None:
+    """The same copy, of an array one of whose strides is past ``2**31``; None where no element gets that far."""
+    side = "src" if near.src.space == "global" else "dst"
+    operand: Operand = getattr(near, side)
+    longest = max(range(len(operand.iters)), key=lambda place: operand.iters[place][1])
+    extent, stride, axis = operand.iters[longest]
+    if not 1 < extent <= MOST_FAR or stride <= 0:
+        return None
+    iters = list(operand.iters)
+    iters[longest] = (extent, stride % FAR_GRAIN + FAR_ELEMS, axis)
+    moved = attrs.evolve(operand, iters=tuple(iters))
+    far = attrs.evolve(near, src=moved) if side == "src" else attrs.evolve(near, dst=moved)
+    if moved.memory_elems * near.elem_bytes > MOST_FAR_BYTES:
+        return None
+    reach = max((int(at[-1].max()) for at, _ in _all_places(far, moved) if len(at[-1])), default=0)
+    return far if reach >= FAR_ELEMS else None
+
+
+def _all_places(description: Description, operand: Operand) -> list[tuple[tuple[Any, ...], Any]]:
+    return [oracle.index_of(description, operand, values) for values in description.values()]
+
+
+def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc.BuiltKernel) -> None:
+    source, target = arrays_of(near)
+    wanted = oracle.expected(near, (source, target))
+    arrays = [source, target]
+    place = 0 if near.src.space == "global" else 1
+    sides = ((near, near.src), (far, far.src)) if place == 0 else ((near, near.dst), (far, far.dst))
+    at = list(zip(*(_all_places(*side) for side in sides), strict=True))
+    given, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
+    for (there, _), (here, _) in at:
+        arrays[place][here] = given[there]
+    try:
+        EmulatorExecutor().launch(kernel, arguments_of(far, *arrays))
+    except tc.HazardError as error:
+        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
+    right = np.array_equal(wanted, target) if place == 0 else True
+    for (there, _), (here, _) in at if place == 1 else ():
+        right = right and np.array_equal(wanted[there], arrays[1][here])
+    if not right:
+        line, text = first_mover(kernel, subject.name, "global")
+        raise Finding(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
 
 
 def why_no_gpu() -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -17,12 +16,12 @@ from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
 from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
-from tilecopy_core.expr import evaluate, only_symbol, symbols_of
-from tilecopy_core.plugin import VectorPartition
+from tilecopy_core.expr import only_symbol, symbols_of
 from tilecopy_core.request import check_request
 
 from . import oracle
 from .description import Description
+from .enumeration import moves_of, why_wrong
 from .finding import Finding
 from .kernels import Around, arguments_of, arrays_of, unread_places
 from .subject import Subject
@@ -89,7 +88,7 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
     partitions: list[Any] = []
     if isinstance(answers[0], tc.Accept):
         partitions = [_ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
-    for hook in [hook for hook, took in watcher.seconds.items() if took > QUICK_SECONDS[hook]]:
+    for hook in watcher.slow:
         for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
             _ask(watched, hook, request, description, QUICK)
     _complain(watcher, description)
@@ -154,9 +153,9 @@ def _judge_answer(answer: Any, description: Description) -> None:
 def _complain(watcher: Watcher, description: Description) -> None:
     for complaint in watcher.complaints:
         raise Finding(PARTITION if "pickled" in complaint else PURE, complaint, description)
-    for hook, took in watcher.seconds.items():
-        if took > QUICK_SECONDS[hook]:
-            raise Finding(QUICK, f"{hook} takes {took:.2f} s; {QUICK_SECONDS[hook]} s are allowed", description)
+    for hook in watcher.slow:
+        took = watcher.seconds[hook]
+        raise Finding(QUICK, f"{hook} takes {took:.2f} s; {QUICK_SECONDS[hook]} s are allowed", description)
 
 
 def _judge_partition(first: Any, second: Any, description: Description) -> None:
@@ -182,21 +181,21 @@ def _told(partition: Any) -> Any:
 
 
 def partition_agrees(subject: Subject, description: Description) -> bool:
-    """Every element exactly once, at the places of the layouts, in vectors as wide as can be."""
+    """Every element exactly once, at the places of the layouts, in vectors as wide as can be.
+
+    Answers whether the partition says what it moves.
+    """
     try:
         around, request = request_of(subject, description)
     except Meaningless:
         return False
     partition = partition_of(subject, request)
-    if partition is None or request.overhangs:
+    if partition is None:
         return False
-    for values in description.values():
-        found = _moves(subject, request, partition, _environment(around, values))
-        if found is None:
-            break
-        _compare_moves(description, values, found)
-    _judge_width(subject, description, request, partition)
-    return True
+    enumerated = _judge_moves(subject, around, request, partition)
+    if not request.overhangs:
+        _judge_width(subject, description, request, partition)
+    return enumerated
 
 
 def partition_of(subject: Subject, request: tc.CopyRequest) -> Any | None:
@@ -225,64 +224,25 @@ def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
     return found
 
 
-def vector_moves(
-    request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
-) -> Iterable[tuple[int, int]] | None:
-    """``(destination, source)`` of every element that a partition of vectors moves, or None for one of another kind."""
-    partition = getattr(partition, "rounds", partition) if not isinstance(partition, VectorPartition) else partition
-    if not isinstance(partition, VectorPartition) or partition.threads > request.scope.threads:
-        return None
-    found: list[tuple[int, int]] = []
-    part: VectorPartition | None = partition
-    while part is not None:
-        for turn in range(part.outer):
-            for thread in range(part.threads):
-                found += _vector(part, turn, thread, environment)
-        part = part.rest
-    return found
-
-
-def _vector(part: VectorPartition, turn: int, thread: int, environment: Mapping[Any, int]) -> list[tuple[int, int]]:
-    flat = (turn * part.threads + thread) * part.vec
-    for guard in part.guards:
-        if flat >= guard.coordinates.size or not 0 <= evaluate(guard.position(flat), environment) < evaluate(
-            guard.size, environment
-        ):
-            return []
-    sides = []
-    for side in (part.dst, part.src):
-        at = np.arange(part.vec) + int(evaluate(side.offset(turn, thread, part.shape), environment))
-        if side.swizzle is not None:
-            at = oracle.swizzled(at, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
-        sides.append((at + side.region.buffer.elem_offset).tolist())
-    return list(zip(*sides, strict=True))
-
-
-def _moves(
-    subject: Subject, request: tc.CopyRequest, partition: Any, environment: Mapping[Any, int]
-) -> list[Any] | None:
-    moves = subject.moves or vector_moves
-    found = moves(request, partition, environment)
-    return None if found is None else list(found)
-
-
-def _compare_moves(description: Description, values: Mapping[str, int], found: list[Any]) -> None:
-    d = description
-    sides = []
-    for operand in (d.dst, d.src):
-        index, element = oracle.index_of(d, operand, values)
-        where = np.full(d.count, -1)
-        where[element] = index[-1]
-        sides.append(where)
-    wanted = Counter(zip(*(side.tolist() for side in sides), strict=True))
-    moved = Counter((int(dst), int(src)) for dst, src in found)
-    if extra := sorted((moved - wanted).elements()):
-        dst, src = extra[0]
-        again = " once more" if extra[0] in wanted else ""
-        raise Finding(AGREES, f"the partition moves source element {src} to {dst}{again}; {_variables(values)}", d)
-    if missing := sorted((wanted - moved).elements()):
-        dst, src = missing[0]
-        raise Finding(AGREES, f"the partition leaves out source element {src} to {dst}; {_variables(values)}", d)
+def _judge_moves(subject: Subject, around: Around, request: tc.CopyRequest, partition: Any) -> bool:
+    """Hold the elements that a partition moves against the layouts; whether it says which."""
+    d, seen = around.description, set[tuple[int, ...]]()
+    for values in d.values():
+        begins = tuple(start.at(values) for operand in (d.dst, d.src) for start in operand.starts)
+        if begins in seen:
+            continue
+        seen.add(begins)
+        symbols = _environment(around, values)
+        try:
+            own = subject.moves
+            found = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+        except Exception as error:
+            raise Finding(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
+        if found is None:
+            return False
+        if why := why_wrong(d, values, found):
+            raise Finding(AGREES, f"the partition {why} ({_variables(values)}; {_told(partition)})", d)
+    return True
 
 
 def _variables(values: Mapping[str, int]) -> str:
@@ -301,8 +261,19 @@ def _judge_width(subject: Subject, description: Description, request: tc.CopyReq
     if wanted is not None and found < wanted:
         if any(applies(description) for applies in subject.known_narrower.values()):
             return
-        raise Finding(WIDE, f"vectors of {found} bits; {wanted} fit ({_told(partition)})", description)
-    raise Finding(WIDE, f"vectors of {found} bits; no more than {wanted} fit every start", description)
+        why = f"vectors of {found} bits; {wanted} fit ({_told(partition)})"
+    else:
+        why = f"vectors of {found} bits; no more than {wanted} fit every start"
+    kernel = None
+    with contextlib.suppress(Finding):  # what cannot be emitted is told by another rule
+        kernel = built(subject, description)
+    line, text = (0, "") if kernel is None else first_mover(kernel, subject.name, _memory_of(description))
+    raise Finding(WIDE, why, description, line=line, text=text)
+
+
+def _memory_of(description: Description) -> str:
+    """The memory whose accesses show a vector's width."""
+    return next((space for space in description.spaces if space != "local"), "")
 
 
 # ------------------------------------------------------------------------------------------------- text and runs
@@ -325,7 +296,8 @@ def built(
             raise Finding(EMITS, str(error), description) from error
         return None
     except (tc.TilecopyError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        raise Finding(EMITS, f"{type(error).__name__}: {error}", description) from error
+        said = str(error).split("\n  at ")[0]  # where the kit makes its kernel is no news
+        raise Finding(EMITS, f"{type(error).__name__}: {said}", description) from error
 
 
 def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:
@@ -338,15 +310,24 @@ def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:
     }
 
 
+def first_mover(kernel: tc.BuiltKernel, name: str, space: str = "") -> tuple[int, str]:
+    """The first line of a copy that moves something, into or out of a space where one is given; ``(0, "")`` for none."""
+    own = copy_lines(kernel, name)
+    return next(((number, text) for number, text in own.items() if _MOVES.match(text) and space in text), (0, ""))
+
+
 def text_is_own(subject: Subject, description: Description) -> bool:
     """The text is the same at every build, of hooks that change nothing, and names only the copy's operands."""
     watcher = Watcher()
-    kernels = [built(subject, description), built(subject.with_wrapper(watcher), description)]
-    first, second = kernels
+    watched = subject.with_wrapper(watcher)
+    first, second = built(subject, description), built(watched, description)
     if first is None or second is None:
         if first is not second:
             raise Finding(DETERMINISTIC, "it declines one time and emits another", description)
         return False
+    for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
+        if watcher.slow:
+            built(watched, description)
     _complain(watcher, description)
     if first.ptx != second.ptx:
         pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)
@@ -512,7 +493,8 @@ def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, r
     if total > wanted:
         raise Finding(
             EXACTLY_ONCE,
-            f"{total} bytes are written where the copies have {wanted}: by the wrong number of threads, or twice",
+            f"{total} bytes are written where the copies have {wanted}, by the wrong number of threads or twice: the line "
+            f"below is executed by {report.lines.get(worst[1], 0)} threads in all",
             description,
             line=worst[1],
             text=lines.get(worst[1], ""),

@@ -16,10 +16,12 @@ from tilecopy_core.loading import Source, installed
 
 from .completion import COMPLETIONS, Step
 from .description import Description
-from .drawing import Ranges
+from .drawing import Draw, Ranges
+from .enumeration import Move
 from .kernels import OptionMaker, Surroundings
 
-Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[tuple[Any, int]] | None"]
+Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
+OwnDraws = Callable[[Draw, Ranges], "Description | None"]
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 
 
@@ -76,8 +78,8 @@ class Subject:
         surroundings: what completes its copies.
         widths_bits: vector widths that its instructions have, widest first; () where vectors are not compared.
         known_narrower: by reason, copies for which a narrower vector than brute force finds is known and right.
-        moves: for a partition of the variant's own, which source element goes to which place; None: only the emitted text
-            is judged.
+        moves: given a request, its partition and the values of its symbols, what is moved (:mod:`.enumeration`); None: the
+            partition says so itself by a method ``moves(request, values)``, or only the emitted text is judged.
     """
 
     plugin: Any
@@ -99,6 +101,7 @@ class Subject:
         targets: Sequence[str] | None = None,
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
+        draws: OwnDraws | None = None,
         **more: Any,
     ) -> Subject:
         """The subject of a plugin.
@@ -110,7 +113,7 @@ class Subject:
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
         surroundings = Surroundings.of(record, registry, steps, options)
-        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets), surroundings, **more)
+        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets, draws), surroundings, **more)
 
     @property
     def name(self) -> str:

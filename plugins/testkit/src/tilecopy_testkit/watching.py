@@ -75,6 +75,11 @@ class Watcher:
         self.partitions: list[Any] = []
         self.seconds: dict[str, float] = {}
 
+    @property
+    def slow(self) -> list[str]:
+        """The hooks that took too long at every call."""
+        return [hook for hook, took in self.seconds.items() if took > QUICK_SECONDS[hook]]
+
     def _watch(self, hook: str, given: dict[str, Any]) -> Generator[None, Any, Any]:
         before = {name: snapshot(value) for name, value in given.items()}
         printed, real = io.StringIO(), os.environ

@@ -1,0 +1,112 @@
+"""What goes where, by following every byte of every lane through the steps of a partition.
+
+A word is an array ``[lane, byte]`` of the bytes that it holds, each as the number ``lane * LANE + byte of its registers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core.plugin import CopyRequest, Digit, by_thread, owners
+
+from .butterfly import BYTE_BITS, Butterfly, Exchange
+from .fields import Field, word_bytes
+from .gather import Gather
+from .network import WORD_BYTES, Network
+from .places import WARP_THREADS, Array
+
+LANE = 1 << 32
+_LANES = np.arange(WARP_THREADS)
+
+
+def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
+    """Word ``number`` of each lane as it is before the copy."""
+    return _LANES[:, None] * LANE + number * width + np.arange(width)
+
+
+def registers_of(network: Network) -> set[int]:
+    """The registers that a network draws on."""
+    values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
+    return {value.number for value in values if not value.made}
+
+
+def followed(network: Network, sources: Mapping[int, Array]) -> list[Array]:
+    """The words that a network was asked for."""
+    made: list[Array] = []
+    for step in network.steps:
+        low, high = (made[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
+        made.append(permuted(low, high, [step.selector] * WARP_THREADS))
+    return [made[value.number] if value.made else sources[value.number] for value in network.values]
+
+
+def permuted(low: Array, high: Array, selectors: Sequence[int]) -> Array:
+    """``prmt.b32`` of two words, by a selector for each lane."""
+    digits = np.array(selectors)[:, None] >> 4 * np.arange(WORD_BYTES) & 2 * WORD_BYTES - 1
+    return np.take_along_axis(np.concatenate([low, high], axis=1), digits, axis=1)
+
+
+def gathered(form: Gather) -> list[Array]:
+    """The words of a gather."""
+    found = []
+    for word in form.words:
+        fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
+        value = fetched[0]
+        for other, selectors in zip(fetched[1:] or fetched, word.selectors, strict=True):
+            value = permuted(value, other, selectors)
+        found.append(value)
+    return found
+
+
+def exchanged(form: Butterfly) -> list[Array]:
+    """The words of a butterfly."""
+    held = np.stack(followed(form.before, {number: own_bytes(number) for number in registers_of(form.before)}))
+    for exchange in form.exchanges:
+        held = _exchanged(exchange, held)
+    held = held[:, list(form.lanes)]
+    return followed(form.after, dict(enumerate(held)))
+
+
+def _exchanged(exchange: Exchange, held: Array) -> Array:
+    """A bit of the lane's number and one of the word's, or of the byte's, have changed places."""
+    word, lane, byte = np.meshgrid(*map(np.arange, held.shape), indexing="ij")
+    number = byte | word << BYTE_BITS
+    differs = (lane >> exchange.lane_bit ^ number >> exchange.bit) & 1
+    number ^= differs << exchange.bit
+    return np.asarray(held[number >> BYTE_BITS, lane ^ differs << exchange.lane_bit, number & WORD_BYTES - 1])
+
+
+def element_moves(
+    request: CopyRequest, fields: Sequence[Field], words: Sequence[Array], digits: Sequence[Digit]
+) -> list[tuple[Any, Any]]:
+    """``(destination, source)`` of every element, each ``(thread, register element)``, in the threads that write.
+
+    An element whose bytes come from more than one, or change their order, has the source ``(thread, -1)``.
+
+    Args:
+        request: the copy.
+        fields: what is written.
+        words: the bytes for each field from its low end, of each lane.
+        digits: how a thread's id says that it writes.
+    """
+    dst, threads = request.dst.buffer, request.scope.threads
+    size, width = dst.dtype.bytes, word_bytes(dst)
+    writes = np.ones(threads, bool)
+    for condition in owners(digits, request.scope.tid, threads, store=False):
+        writes = writes & by_thread(condition, threads)
+    found = []
+    for thread in np.flatnonzero(writes).tolist():
+        warp, lane = divmod(thread, WARP_THREADS)
+        bytes_of: dict[int, list[tuple[int, int]]] = {}
+        for field, word in zip(fields, words, strict=True):
+            for at in range(field.count_bytes):
+                into = field.register * width + field.first_byte + at
+                if into < dst.memory.span_bytes:
+                    bytes_of.setdefault(into // size, []).append(divmod(int(word[lane, at]), LANE))
+        for elem, sources in bytes_of.items():
+            holder, first = sources[0]
+            whole = first % size == 0 and sources == [(holder, first + at) for at in range(size)]
+            found.append(((thread, elem), (warp * WARP_THREADS + holder, first // size if whole else -1)))
+    return found

@@ -1,0 +1,150 @@
+"""What a partition says that is moved, element by element, and whether that is what the layouts say.
+
+A place is an element from the memory's first one in global and shared memory, ``(thread of the scope, element)`` in
+registers, ``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None where the
+destination is filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import tilecopy_core as tc
+from tilecopy_core.expr import evaluate, only_symbol
+from tilecopy_core.plugin import Guard, Side, VectorPartition
+
+from . import oracle
+from .description import Description, Operand
+
+Place: TypeAlias = "int | tuple[int, int]"
+Move: TypeAlias = "tuple[Place, Place | None]"
+Values: TypeAlias = Mapping[Any, int]
+
+
+def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Move] | None:
+    """Every move of one scope, or None where the partition does not say.
+
+    Partitions of vectors are gone through here. One of a variant's own says so itself, by a method
+    ``moves(request, values)``.
+
+    Args:
+        request: the copy.
+        partition: of the copy.
+        values: of every symbol of the request.
+    """
+    partition = chosen(partition, values)
+    own = getattr(partition, "moves", None)
+    if callable(own):
+        return list(own(request, values))
+    rounds = partition if isinstance(partition, VectorPartition) else getattr(partition, "rounds", None)
+    if not isinstance(rounds, VectorPartition) or rounds.threads > request.scope.threads:
+        return None
+    found: list[Move] = []
+    part: VectorPartition | None = rounds
+    while part is not None:
+        found += _vectors(request, part, values)
+        part = part.rest
+    return found
+
+
+def chosen(partition: Any, values: Values) -> Any:
+    """The partition itself, or that of its edge where the box leaves its buffer."""
+    edge = getattr(partition, "edge", None)
+    guards = [guard for guard in getattr(edge, "guards", ()) if guard.dim is not None]
+    return partition if edge is None or all(_whole(guard, values) for guard in guards) else edge
+
+
+def _whole(guard: Guard, values: Values) -> bool:
+    start, size = evaluate(guard.start, values), evaluate(guard.size, values)
+    return bool(start >= 0 and start + guard.extent <= size)
+
+
+def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> Iterator[Move]:
+    """The moves of all rounds and threads: each vector begins at its swizzled place and lies in a row from there."""
+    turns, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
+    symbols = {tc.symbol("turn", upper=part.outer): turns, tc.symbol("thread", upper=part.threads): threads}
+    at = {**values, **{only_symbol(symbol): each for symbol, each in symbols.items()}}
+    turn, thread = symbols
+    flat = (turn * part.threads + thread) * part.vec
+    moved, known = np.ones(len(turns), bool), np.ones(len(turns), bool)
+    for guard in part.guards:
+        coordinate, size = evaluate(guard.position(flat), at), evaluate(guard.size, values)
+        inside = (evaluate(flat, at) < guard.coordinates.size) & (coordinate >= 0) & (coordinate < size)
+        if guard.dim is None or guard.region.buffer is request.dst.buffer:
+            moved = moved & inside
+        else:
+            known = known & inside
+    if request.outside is None or request.outside.kind != "fill":
+        moved = moved & known
+    dst, src = (
+        _places(side, side.offset(turn, thread, part.shape), at, len(turns), part.vec)[moved]
+        for side in (part.dst, part.src)
+    )
+    held = np.repeat(known[moved], part.vec)
+    for into, out_of, has in zip(dst.ravel().tolist(), src.ravel().tolist(), held.tolist(), strict=True):
+        yield into, out_of if has else None
+
+
+def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int) -> Any:
+    first = np.asarray(evaluate(offset, at))
+    if side.swizzle is not None:
+        first = oracle.swizzled(first, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
+    first = np.broadcast_to(first, (count,)) + side.region.buffer.elem_offset
+    return first[:, None] + np.arange(vec)
+
+
+# ------------------------------------------------------------------------------------------------- what is wanted
+
+
+def wanted(description: Description, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
+    """For each place of the destination that is written those of the source that hold what goes there."""
+    d = description
+    sources: dict[int, set[Place | None]] = {}
+    for place, element in _by_element(d, d.src, values):
+        sources.setdefault(element, set()).add(place)
+    filled: set[Place | None] = {None} if oracle.fill_bytes(d) is not None else set()
+    found = {place: sources.get(element, filled) for place, element in _by_element(d, d.dst, values)}
+    return {place: held for place, held in found.items() if held}
+
+
+def _by_element(d: Description, operand: Operand, values: Mapping[str, int]) -> Iterable[tuple[Place, int]]:
+    index, element = oracle.index_of(d, operand, values)
+    if operand.space in ("global", "shared"):
+        return zip(index[-1].tolist(), element.tolist(), strict=True)
+    rows = index[-2] - (oracle.threads_of(d, values["unit"])[0] if operand.space == "local" else 0)
+    return zip(zip(rows.tolist(), index[-1].tolist(), strict=True), element.tolist(), strict=True)
+
+
+def why_wrong(description: Description, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
+    """How moves differ from what the layouts say, or None."""
+    spaces = description.dst.space, description.src.space
+
+    def said(dst: Place, src: Place | None) -> str:
+        return f"{_said(spaces[1], src)} to {_said(spaces[0], dst)}"
+
+    due, done = wanted(description, values), set[Place]()
+    for dst, src in moves:
+        if dst in done:
+            return f"moves {said(dst, src)}, which it writes already"
+        if dst not in due:
+            return f"moves {said(dst, src)}, which is no part of the destination"
+        if src not in due[dst]:
+            right = min(due[dst], key=str)
+            return f"moves {said(dst, src)}, where {_said(spaces[1], right)} belongs"
+        done.add(dst)
+    for dst, held in due.items():
+        if dst not in done:
+            return f"leaves out {said(dst, min(held, key=str))}"
+    return None
+
+
+def _said(space: str, place: Place | None) -> str:
+    if place is None:
+        return "the fill"
+    if isinstance(place, tuple):
+        row, element = place
+        return f"element {element} of {'thread' if space == 'local' else 'lane'} {row}"
+    return f"{space} element {place}"
