@@ -11,6 +11,7 @@ import functools
 import threading
 import time
 from collections.abc import Generator, Mapping
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -78,10 +79,21 @@ class Plugin:
         return self.variant
 
 
+def _specs() -> ModuleType:
+    """The specifications alone: pluggy looks at every name of what it is given, and there is a manager for each variant."""
+    alone = ModuleType("tilecopy_hooks")
+    for name in (*HOOKS, DISPATCH):
+        setattr(alone, name, getattr(hookspecs, name))
+    return alone
+
+
+_SPECS = _specs()
+
+
 def hook_manager() -> pluggy.PluginManager:
     """A manager that knows the hooks and no plugin."""
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(_SPECS)
     return manager
 
 

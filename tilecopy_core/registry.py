@@ -88,6 +88,7 @@ class Registry:
         self._loaded: dict[Source, Plugin] = {}
         self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
+        self._checker = hook_manager()
         self._said: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------------------------------------- contents
@@ -192,7 +193,7 @@ class Registry:
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 _check_record(source, variant)
-            _check_hooks(hooks, wrapper=variant is None)
+            self._check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in impl.argnames for impl in hooks.impls.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
         except (Exception, SystemExit) as error:
@@ -200,6 +201,36 @@ class Registry:
             return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
+
+    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
+        """Demand that a plugin implements the hooks that there are, as they are.
+
+        Raises:
+            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
+        """
+        manager = self._checker
+        try:
+            manager.register(hooks)
+            manager.check_pending()
+            for caller in manager.get_hookcallers(hooks) or ():
+                hooks.impls[caller.name] = caller.get_hookimpls()[0]
+            manager.unregister(hooks)
+        except Exception:
+            self._checker = hook_manager()  # pluggy 1.6 leaves what it refuses half registered
+            raise
+        if old := sorted(name for name, impl in hooks.impls.items() if impl.hookwrapper):
+            raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
+        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper)
+        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
+            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
+            raise PluginError(f"it does not implement {', '.join(missing)}")
+        if not wrapper and DISPATCH in hooks.impls:
+            raise PluginError(
+                f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it"
+            )
+        if not wrapper and wrapping:
+            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -309,30 +340,6 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
     if why := variant.why_unusable():
         raise PluginError(why)
-
-
-def _check_hooks(hooks: Hooks, *, wrapper: bool) -> None:
-    """Demand that a plugin implements the hooks that there are, as they are.
-
-    Raises:
-        PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
-    """
-    manager = hook_manager()
-    manager.register(hooks)
-    manager.check_pending()
-    for caller in manager.get_hookcallers(hooks) or ():
-        hooks.impls[caller.name] = caller.get_hookimpls()[0]
-    if old := sorted(name for name, impl in hooks.impls.items() if impl.hookwrapper):
-        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
-    wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper)
-    if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
-        raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-    if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
-        raise PluginError(f"it does not implement {', '.join(missing)}")
-    if not wrapper and DISPATCH in hooks.impls:
-        raise PluginError(f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it")
-    if not wrapper and wrapping:
-        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
 _default_lock = threading.Lock()
