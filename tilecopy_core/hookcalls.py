@@ -245,7 +245,8 @@ class Stage:
         stack.append(call)
         started = self._clock.start()
         try:
-            call.result = self._callers[hook](**arguments)
+            old = {name: value_of(arguments) for name, value_of in hookspecs.OLD_ARGUMENTS.get(hook, {}).items()}
+            call.result = self._callers[hook](**arguments, **old)
         except (Exception, SystemExit) as error:
             if call.error is None:
                 call.error = error

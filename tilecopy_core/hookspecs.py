@@ -21,14 +21,13 @@ that raises, or gives back anything else, is set aside, and the variant's own an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
 
 if TYPE_CHECKING:
-    from .dispatch import Plan
     from .ptx import PtxBuilder
-    from .registry import Registry
     from .request import CopyRequest, Decline, Variant, Verdict
 
 PROJECT = "tilecopy"
@@ -93,7 +92,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 
 @hookspec(firstresult=True)
-def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:  # type: ignore[empty-body]
+def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any) -> Any:
     """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
 
     The predicates and partitions of the dispatch are called inside it, in the same thread. What it gives cannot be changed.
@@ -101,16 +100,19 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
     Args:
         request: the copy.
         demanded: the name of the variant that was demanded, or None.
-        registry: the variants that are asked.
+        registry: the :class:`~tilecopy_core.Registry` that is asked.
 
     Returns:
-        The plan: who was chosen, and for everybody else why not, those included that were refused by their record.
+        The :class:`~tilecopy_core.Plan`: who was chosen, and for everybody else why not, those included that were refused by their record.
 
     Raises:
         NoVariantError, PluginError: as :func:`tilecopy_core.plan`.
     """
 
 
+OLD_ARGUMENTS: Mapping[str, Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
+"""By hook, its arguments that go, and how each follows from the others. The specification still has them, each with
+:func:`.deprecation.going` in ``warn_on_impl_args``: a plugin that takes one gets it, and the warning."""
 HOOKS = ("tilecopy_predicate", "tilecopy_partition", "tilecopy_emit")
 """The names of a variant's hooks, in the order of their calls."""
 DISPATCH = "tilecopy_dispatch"

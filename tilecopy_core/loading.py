@@ -9,18 +9,17 @@ from __future__ import annotations
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from .deprecation import OLDER, TilecopyDeprecationWarning, going, warn_outside
 from .errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
-    from types import FrameType
 
 CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
@@ -28,7 +27,6 @@ THIS_PROCESS = "this process"
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes more CPU time is named: it delays the first copy of every process."""
 _HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
-_OURS = ("tilecopy_core", "pluggy")
 
 
 class PluginWarning(UserWarning):
@@ -78,8 +76,9 @@ class Source:
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 
-    A group's name ends with the version of its contract (``tilecopy.variants.v1``); what is made for another version of
-    the same contract is listed with the reason. A distribution whose metadata cannot be read is passed over: with a
+    A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for an older version that
+    :data:`.deprecation.OLDER` adapts is loaded, with a warning; for any other version it is listed with the reason and what
+    to install. A package that declares several is taken at the one that fits best. A distribution whose metadata cannot be read is passed over: with a
     warning when it may hold a plugin.
     """
     from importlib.metadata import distributions
@@ -102,10 +101,28 @@ def installed(group: str) -> list[Source]:
             warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
             continue
         needs = newer_core_needed(requirements) if points else ""
-        for point in sorted(points, key=lambda point: point.group == group):  # this contract's overwrite the others'
-            other = "" if point.group == group else f"made for the hook API {point.group}; this core has {group}"
-            found[(point.name, package)] = Source(point.name, package, version, point.load, other, needs)
+        for point in sorted(points, key=lambda point: (point.group == group, point.group in OLDER)):  # the best is last
+            source = Source(point.name, package, version, point.load, needs=needs)
+            found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
     return [found[key] for key in sorted(found)]
+
+
+def _of_another(source: Source, made_for: str, group: str) -> Source:
+    """A source of another version of a contract than this core's ``group``: adapted, or with what to install."""
+    if made_for in OLDER:
+        older = OLDER[made_for]
+
+        def load() -> Any:
+            what = f"hook API {made_for}, for which {source.owner} is made,"
+            new = f"a release for {group}: pip install --upgrade {source.package}"
+            warn_outside(going(what, new, goes_in=older.goes_in), TilecopyDeprecationWarning)
+            return older.adapt(source.load())
+
+        return attrs.evolve(source, load=load)
+    theirs, ours = (int(name.rpartition(".v")[2]) for name in (made_for, group))
+    why = f"made for the hook API {made_for}; this core has {group}: pip install --upgrade "
+    why += source.package if theirs < ours else f"{CORE} ({source.needs})" if source.needs else CORE
+    return attrs.evolve(source, incompatible=why)
 
 
 def _points(text: str, contract: re.Pattern[str]) -> list[EntryPoint]:
@@ -244,8 +261,4 @@ def said(error: BaseException) -> str:
 
 def warn(message: str) -> None:
     """One line, as a :class:`PluginWarning` at the first caller outside this package."""
-    level = 1
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, PluginWarning, stacklevel=level)
+    warn_outside(message, PluginWarning)
