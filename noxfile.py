@@ -163,7 +163,7 @@ def release(session: nox.Session) -> None:
     """
     names = session.posargs or ["core", *PLUGINS, "examples", "scaffold"]
     chosen = [name for name in names if name not in ("examples", "scaffold")]
-    session.install("packaging", "twine")
+    session.install("attrs", "packaging", "twine")
     session.run("uv", "lock", "--check", "--quiet", external=True)
     session.run("python", "tests/release.py", *chosen)
     folder = wheels(session, "--sdist")

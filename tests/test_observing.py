@@ -184,15 +184,26 @@ def test_a_strict_process_raises() -> None:
     assert kind == "WrapperError" and message.startswith("wrapper observe: tilecopy-observe 0.1.0 is faulty")
 
 
-def test_an_observer_may_not_write() -> None:
-    class Writes(Observer):
-        @tc.hookimpl(wrapper=True)
-        def tilecopy_emit(self, ptx: Any) -> Any:
-            ptx.comment("mine")
-            return (yield)
-
+@pytest.mark.parametrize("takes", ["ptx", "request, ptx=None"])
+def test_an_observer_may_not_write(takes: str) -> None:
+    space: dict[str, Any] = {}
+    exec(f"def tilecopy_emit({takes}):\n ptx.comment('mine')\n return (yield)", space)
+    writes = SimpleNamespace(observer=True, tilecopy_emit=tc.hookimpl(wrapper=True)(space["tilecopy_emit"]))
     with pytest.warns(tc.PluginWarning, match="it is an observer, and its tilecopy_emit takes ptx"):
-        assert built(observed(Writes(), *variants())) == built(tc.Registry(variants(), {}))
+        assert built(observed(writes, *variants())) == built(tc.Registry(variants(), {}))
+
+
+def test_a_wrapper_may_have_parameters_with_defaults() -> None:
+    """Whether pluggy passes them is a matter of its version."""
+    seen: list[Any] = []
+
+    @tc.hookimpl(wrapper=True)
+    def tilecopy_predicate(request: Any, limit: int = 3) -> Any:
+        seen.append(limit)
+        return (yield)
+
+    assert built(observed(SimpleNamespace(tilecopy_predicate=tilecopy_predicate), *variants()))[0] == "taken"
+    assert set(seen) == {3}
 
 
 def test_of_two_wrappers_the_one_at_fault_is_set_aside() -> None:

@@ -214,9 +214,9 @@ class Stage:
 
         @hookimpl(wrapper=True, tryfirst=impl.tryfirst, trylast=impl.trylast)
         @functools.wraps(impl.function)
-        def guard(*given: Any) -> Generator[None, Any, Any]:
+        def guard(*given: Any, **named: Any) -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            run = _Run(impl.function(*given), self._clock)
+            run = _Run(impl.function(*given, **named), self._clock)
             fault, cause, answer = run.fault, run.cause, None
             try:
                 answer = yield

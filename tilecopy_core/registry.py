@@ -194,7 +194,7 @@ class Registry:
             if variant is not None:
                 _check_record(source, variant)
             self._check_hooks(hooks, wrapper=variant is None)
-            if observes and any("ptx" in impl.argnames for impl in hooks.impls.values()):
+            if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.impls.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
