@@ -136,10 +136,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(name="floor")
 def floor(session: nox.Session) -> None:
-    """The core's and gmem_smem's tests with the oldest pluggy that is allowed."""
+    """The core's tests of plugins and gmem_smem's with the oldest pluggy that is allowed."""
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "pluggy==1.6.0")
-    session.run("pytest", "-n", "2", "tests/test_registry.py", "plugins/gmem_smem")
+    files = [f"tests/test_{name}.py" for name in ("registry", "observing", "deprecation")]
+    session.run("pytest", "-n", "2", *files, "plugins/gmem_smem")
 
 
 @nox.session(name="subsets")
