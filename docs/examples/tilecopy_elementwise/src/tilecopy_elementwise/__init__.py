@@ -7,6 +7,7 @@ import attrs
 from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
+    Expr,
     PtxBuilder,
     Side,
     Variant,
@@ -92,7 +93,7 @@ def tilecopy_emit(request: CopyRequest, partition: ElementPartition, ptx: PtxBui
 
     for turn in range(partition.outer):
         left = partition.count - turn * partition.threads
-        if left >= partition.threads:
+        if left >= partition.threads or not isinstance(thread, Expr):  # one thread alone fills every round
             move(turn)
         else:
             with ptx.if_(ptx.predicate(thread < left)):
