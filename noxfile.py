@@ -1,8 +1,10 @@
-"""Sessions: demo, tests, frameworks, fresh, lint, build, floor, alone, scaffold, subsets and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, fresh, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
+import json
 import secrets
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -11,7 +13,7 @@ import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv"
-nox.options.sessions = ["lint", "tests", "build"]
+nox.options.sessions = ["lint", "tests"]
 
 ROOT = Path(__file__).parent
 PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
@@ -43,13 +45,36 @@ def sync(session: nox.Session, *groups: str) -> None:
     )
 
 
-def wheels(session: nox.Session) -> Path:
-    """Build every wheel into a folder of the session."""
-    folder = Path(session.create_tmp()).resolve() / "wheels"
-    for old in folder.glob("*.whl"):
-        old.unlink()
-    session.run_install("uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder), external=True)
+def distribution(name: str) -> str:
+    """The distribution of a plugin's folder or a variant's name."""
+    return f"tilecopy-{name.replace('_', '-')}"
+
+
+def fresh_folder(session: nox.Session, name: str) -> Path:
+    """An empty folder of the session."""
+    folder = Path(session.create_tmp()).resolve() / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     return folder
+
+
+def wheels(session: nox.Session, *more: str) -> Path:
+    """Build every wheel into a folder of the session, and with ``--sdist`` every sdist."""
+    folder = fresh_folder(session, "wheels")
+    options = ["--all-packages", "--wheel", *more, "--out-dir", str(folder)]
+    session.run_install("uv", "build", "--quiet", *options, external=True)
+    (folder / ".gitignore").unlink(missing_ok=True)
+    return folder
+
+
+def environment(session: nox.Session, name: str, *packages: str, wheels: list[Path]) -> str:
+    """The interpreter of a fresh environment with some packages; ours come from folders of wheels alone."""
+    folder = fresh_folder(session, f"environment-{name}")
+    session.run_install("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), external=True)
+    python = str(folder / "bin" / "python")
+    links = [option for each in wheels for option in ("--find-links", str(each))]
+    session.run_install("uv", "pip", "install", "--quiet", "--python", python, *links, *packages, external=True)
+    return python
 
 
 @nox.session
@@ -109,78 +134,13 @@ def lint(session: nox.Session) -> None:
         session.run("mypy", "--strict", str(next((folder / "src").iterdir())))
 
 
-@nox.session
-def build(session: nox.Session) -> None:
-    """Every wheel builds, installs in a fresh environment with what it declares, and imports."""
-    folder = wheels(session)
-    for path in sorted(folder.glob("*.whl")):
-        name = path.name.split("-")[0]
-        environment = Path(session.create_tmp()).resolve() / name
-        session.run_install(
-            "uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(environment), external=True
-        )
-        python = str(environment / "bin" / "python")
-        session.run_install(
-            "uv", "pip", "install", "--quiet", "--python", python, "--find-links", str(folder), str(path), external=True
-        )
-        session.chdir(environment)
-        session.run(
-            python, "-P", "-W", "error", "-c", f"import {name}; print('{name}', {name}.__file__)", external=True
-        )
-        session.chdir(ROOT)
-
-
 @nox.session(name="floor")
 def floor(session: nox.Session) -> None:
-    """The core's and gmem_smem's tests with the oldest pluggy that is allowed."""
+    """The core's tests of plugins and gmem_smem's with the oldest pluggy that is allowed."""
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "pluggy==1.6.0")
-    session.run("pytest", "-n", "2", "tests/test_registry.py", "plugins/gmem_smem")
-
-
-@nox.session
-@nox.parametrize("variant", [nox.param(name, id=name) for name in PLUGINS])
-def alone(session: nox.Session, variant: str) -> None:
-    """One plugin's tests with the core, the emulator and that variant installed, and no other."""
-    folder = wheels(session)
-    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
-    project = tomllib.loads((PLUGINS[variant] / "pyproject.toml").read_text())["project"]
-    extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
-    package = f"tilecopy-{variant.replace('_', '-')}{extras}"
-    group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
-    session.install("--find-links", str(folder), package, "tilecopy-core[assemble,dtypes]", "tilecopy-emulator", *group)
-    target = Path(session.create_tmp()).resolve() / variant
-    copy = "import shutil, sys; shutil.rmtree(sys.argv[2], ignore_errors=True); shutil.copytree(*sys.argv[1:])"
-    session.run("python", "-c", copy, str(PLUGINS[variant] / "tests"), str(target / "tests"))
-    session.chdir(target)
-    session.run("pytest", "-n", "2", "-p", "no:cacheprovider", "--import-mode=importlib", "tests")
-
-
-@nox.session
-def scaffold(session: nox.Session) -> None:
-    """What `tilecopy new-variant` writes, from wheels alone: it installs, passes its suite, is listed and is strictly typed."""
-    folder = wheels(session)
-    target = Path(session.create_tmp()).resolve() / "scaffolded"
-    session.run("python", "-c", "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)", str(target))
-    target.mkdir(parents=True)
-    session.install("--find-links", str(folder), "tilecopy-testkit", "mypy")
-    session.chdir(target)
-    for name, op, source, to in (
-        ("new_stage", "copy", "global", "shared"),
-        ("new_load", "copy_async", "global", "shared"),
-    ):
-        session.run("tilecopy", "new-variant", name, "--op", op, "--from", source, "--to", to)
-        package = f"tilecopy-{name.replace('_', '-')}"
-        session.install("--find-links", str(folder), "-e", f"{package}[test]")
-        session.run("pytest", "-q", "-p", "no:cacheprovider", package)
-        session.run("mypy", "--strict", f"{package}/src")
-        session.run(
-            "python",
-            "-c",
-            "import json, subprocess, sys; found = json.loads(subprocess.check_output(['tilecopy', 'variants', '--json']));"
-            "assert sys.argv[1] in str(found)",
-            name,
-        )
+    files = [f"tests/test_{name}.py" for name in ("registry", "observing", "deprecation")]
+    session.run("pytest", "-n", "2", *files, "plugins/gmem_smem")
 
 
 @nox.session(name="subsets")
@@ -188,28 +148,139 @@ def subsets(session: nox.Session) -> None:
     """Each variant alone, and none: its copies work, another's raises NoVariantError naming the package."""
     folder = wheels(session)
     for variant in [*VARIANTS, ""]:
-        environment = Path(session.create_tmp()).resolve() / (variant or "none")
-        session.run_install(
-            "uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(environment), external=True
-        )
-        python = str(environment / "bin" / "python")
-        packages = [f"tilecopy-{variant.replace('_', '-')}"] if variant else []
-        session.run_install(
-            "uv",
-            "pip",
-            "install",
-            "--quiet",
-            "--python",
-            python,
-            "--find-links",
-            str(folder),
-            "tilecopy-core",
-            *packages,
-            external=True,
-        )
-        session.chdir(environment)
+        packages = [distribution(variant)] if variant else []
+        python = environment(session, variant or "none", "tilecopy-core", *packages, wheels=[folder])
+        session.chdir(Path(python).parents[1])
         session.run(python, "-P", str(ROOT / "tests" / "install_subset.py"), variant, external=True)
         session.chdir(ROOT)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """What goes out (docs/releasing.md): `nox -s release -- reg examples` takes some packages, `scaffold` and `examples`; all by default.
+
+    The tree is checked and built. Each package is installed from its wheel alone, with the oldest and with the newest core that it
+    claims, and its own tests run from a copy of its folder. `examples` and `scaffold` are downstreams of those wheels.
+    """
+    names = session.posargs or ["core", *PLUGINS, "examples", "scaffold"]
+    chosen = [name for name in names if name not in ("examples", "scaffold")]
+    session.install("attrs", "packaging", "twine")
+    session.run("uv", "lock", "--check", "--quiet", external=True)
+    session.run("python", "tests/release.py", *chosen)
+    folder = wheels(session, "--sdist")
+    session.run("twine", "check", "--strict", *map(str, folder.glob("*.*")))
+    session.run("python", "tests/release.py", *map(str, sorted(folder.glob("*.whl"))))
+    for name in chosen:
+        _with_each_core(session, name, folder)
+    if "examples" in names:
+        for project in sorted(ROOT.glob("docs/examples/*/pyproject.toml")):
+            _downstream(session, project.parent, folder)
+    if "scaffold" in names:
+        _scaffolds(session, folder)
+
+
+def _with_each_core(session: nox.Session, name: str, folder: Path) -> None:
+    """One package's tests with the oldest and the newest core that it claims; the core's own with itself."""
+    if name == "core":  # its tests are of all packages together: those are `nox -s tests`
+        _imports(session, environment(session, name, "tilecopy-core", wheels=[folder]), name)
+        return
+    newest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    oldest = session.run("python", "tests/release.py", "--oldest-core", name, silent=True).split()[-1]
+    if oldest == newest:
+        session.log(f"{name}: no older core that it claims is released; oldest and newest are this tree's {newest}")
+    else:
+        _tests(session, name, f"tilecopy-core=={oldest}", [folder, _wheels_of_tag(session, f"tilecopy-core-{oldest}")])
+    _tests(session, name, f"tilecopy-core=={newest}", [folder])
+
+
+def _imports(session: nox.Session, python: str, name: str) -> None:
+    module = distribution(name).replace("-", "_")
+    session.run(python, "-P", "-W", "error", "-c", f"import {module}; print({module}.__file__)", external=True)
+
+
+def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> None:
+    """A package's tests in a fresh environment with what it declares, the emulator and no other package of ours."""
+    project = tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text())["project"]
+    extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
+    assembled = core.replace("tilecopy-core", "tilecopy-core[assemble,dtypes]")
+    python = environment(
+        session, name, distribution(name) + extras, assembled, "tilecopy-emulator", *group, wheels=folders
+    )
+    target = fresh_folder(session, f"{name}-tests")
+    shutil.copytree(PLUGINS[name] / "tests", target / "tests")
+    session.log(f"{name} with {core}")
+    session.chdir(target)
+    _imports(session, python, name)
+    session.run(
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "tests",
+        external=True,
+    )
+    session.chdir(ROOT)
+
+
+def _wheels_of_tag(session: nox.Session, tag: str) -> Path:
+    """The wheels of every package as they were at a tag."""
+    tree = fresh_folder(session, f"{tag}-tree")
+    session.run("git", "archive", "--output", str(tree / "tree.tar"), tag, external=True)
+    session.run("tar", "-xf", str(tree / "tree.tar"), "-C", str(tree), external=True)
+    folder = fresh_folder(session, f"{tag}-wheels")
+    session.chdir(tree)
+    session.run_install("uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder), external=True)
+    session.chdir(ROOT)
+    return folder
+
+
+def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: bool = False) -> None:
+    """A package that is no part of the tree, against the wheels: it installs, is listed as usable, is typed, and its tests pass.
+
+    Where a variant has no tests of its own, it gets those that the tutorial writes: the suite.
+    """
+    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    extras = ",".join(declared.get("optional-dependencies", {}))
+    where = ["--editable"] if editable else []
+    packages = ["tilecopy-testkit", "mypy", *where, f"{project}[{extras}]" if extras else str(project)]
+    python = environment(session, f"downstream-{project.name}", *packages, wheels=[folder])
+    target = fresh_folder(session, f"downstream-{project.name}-tests")
+    session.chdir(target)
+    tilecopy = str(Path(python).with_name("tilecopy"))
+    listed = session.run(tilecopy, "variants", "--json", external=True, silent=True)
+    points = entry_points(project, "tilecopy.variants.v1")
+    status = {row["name"]: row["status"] for row in json.loads(listed) if row["name"] in points}
+    session.log(f"{declared['name']}: {status}")
+    if set(status) != set(points) or not set(status.values()) <= {"ready", "wrapper"}:
+        session.error(f"{declared['name']} declares {points}, and `tilecopy variants` has {status}")
+    session.run(python, "-m", "mypy", "--strict", *map(str, (project / "src").iterdir()), external=True)
+    tests = project / "tests"
+    if not tests.exists() and (ready := [name for name, what in status.items() if what == "ready"]):
+        tests = target / "test_suite.py"
+        cases = [f"class Test_{name}(VariantSuite):\n    plugin = {name!r}\n" for name in ready]
+        tests.write_text("\n\n".join(["from tilecopy_testkit import VariantSuite\n", *cases]))
+    if tests.exists():
+        session.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), external=True)
+    session.chdir(ROOT)
+
+
+def _scaffolds(session: nox.Session, folder: Path) -> None:
+    """What `tilecopy new-variant` writes."""
+    target = fresh_folder(session, "scaffolded")
+    python = environment(session, "scaffold", "tilecopy-testkit", wheels=[folder])
+    for name, op in (("new_stage", "copy"), ("new_load", "copy_async")):
+        words = ["new-variant", name, "--op", op, "--from", "global", "--to", "shared"]
+        session.chdir(target)
+        session.run(str(Path(python).with_name("tilecopy")), *words, external=True)
+        session.chdir(ROOT)
+        _downstream(session, target / distribution(name), folder, editable=True)
 
 
 def _architecture_session(architecture: str) -> None:

@@ -7,6 +7,7 @@ nothing of CUDA.
 
 from typing import TYPE_CHECKING, Any
 
+from .deprecation import TilecopyDeprecationWarning, moved_names
 from .dispatch import Plan, plan
 from .dtypes import DTYPES, DType, dtype_of
 from .errors import (
@@ -79,12 +80,15 @@ _LATER = {
 """Names whose modules are imported when they are first asked for, to keep the import of this package short."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker would take every name for one of the package
+    _moved = moved_names(__name__, {})
 
-    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            return _moved(name)
+        from importlib import import_module
+
+        return getattr(import_module(f".{_LATER[name]}", __name__), name)
 
 
 __all__ = [
@@ -130,6 +134,7 @@ __all__ = [
     "Target",
     "TargetError",
     "TileLayout",
+    "TilecopyDeprecationWarning",
     "TilecopyError",
     "Value",
     "Variant",

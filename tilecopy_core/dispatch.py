@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
@@ -264,6 +266,31 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     """
     if variant is not None and not isinstance(variant, str):
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
+    if not registry.table().wrappers:
+        return _elected(request, variant, registry)
+    from .hookspecs import DISPATCH
+
+    plan: Plan = registry.call(_elector(), DISPATCH, request=request, demanded=variant, registry=registry)
+    return plan
+
+
+@cache
+def _elector() -> Plugin:
+    """The core's own hook, for wrappers to stand around."""
+    from .hookcalls import Hooks, Plugin
+    from .hookspecs import hookimpl
+    from .loading import CORE, Source
+    from .version import __version__
+
+    @hookimpl
+    def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:
+        return _elected(request, demanded, registry)
+
+    own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
+    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=Hooks(own))
+
+
+def _elected(request: CopyRequest, variant: str | None, registry: Registry) -> Plan:
     table = registry.table()
     candidates, others = _sifted(table, request, variant)
     named = table.named(variant) if variant is not None else None

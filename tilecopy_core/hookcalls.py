@@ -1,15 +1,17 @@
 """Plugins as they are once loaded, and the hooks of one variant with every wrapper around them.
 
 Each variant has a hook manager of its own that holds it and the wrappers. So a call reaches that variant and nobody
-else's, costs the same however many variants are installed (``PluginManager.subset_hook_caller`` looks through all of
-them at each call), and what a wrapper does is told from what the variant did.
+else's, and costs the same however many variants are installed (``PluginManager.subset_hook_caller`` looks through all of
+them at each call). Each wrapper runs inside a guard, which lets nothing through that a wrapper may not do.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Generator, Mapping
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -17,7 +19,7 @@ import pluggy
 
 from . import hookspecs
 from .errors import shown
-from .hookspecs import HOOKS, PROJECT, hookimpl
+from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 from .loading import Source, said
 from .request import Accept, Decline, Variant
 
@@ -55,6 +57,7 @@ class Plugin:
         reason: why it is not used and what to do about it, or "".
         variant: its record, where it is ready.
         hooks: its hook implementations, where it is ready or a wrapper.
+        observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
     """
 
     source: Source
@@ -62,6 +65,7 @@ class Plugin:
     reason: str = ""
     variant: Variant | None = None
     hooks: Hooks = attrs.field(factory=lambda: Hooks(None), repr=False)
+    observes: bool = False
 
     @property
     def name(self) -> str:
@@ -75,11 +79,37 @@ class Plugin:
         return self.variant
 
 
+def _specs() -> ModuleType:
+    """The specifications alone: pluggy looks at every name of what it is given, and there is a manager for each variant."""
+    alone = ModuleType("tilecopy_hooks")
+    for name in (*HOOKS, DISPATCH):
+        setattr(alone, name, getattr(hookspecs, name))
+    return alone
+
+
+_SPECS = _specs()
+
+
 def hook_manager() -> pluggy.PluginManager:
     """A manager that knows the hooks and no plugin."""
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(_SPECS)
     return manager
+
+
+@attrs.frozen
+class Fault:
+    """What a wrapper did that no wrapper may.
+
+    Attributes:
+        wrapper: the one that did it.
+        what: in words, after its name.
+        cause: the exception that it raised, if any.
+    """
+
+    wrapper: Plugin
+    what: str
+    cause: BaseException | None = None
 
 
 @attrs.define
@@ -87,25 +117,18 @@ class HookCall:
     """What one call of a hook came to.
 
     Attributes:
-        done: the variant's hook returned ``value``.
-        error: what the variant's hook raised.
-        own_seconds: CPU time of the thread that it took.
-        seconds: CPU time that the call took, wrappers included.
         result: what the call gives, after the wrappers.
-        fault: what a wrapper did wrong, or "".
-        cause: the exception of that wrapper.
-        blamed: the wrappers that may have done it.
+        error: what the variant's hook raised; then there is no result.
+        seconds: CPU time of the thread that the call took, wrappers included.
+        spent: the part of it that each wrapper took.
+        faults: of the wrappers; nothing that they did counts.
     """
 
-    done: bool = False
-    value: Any = None
-    error: BaseException | None = None
-    own_seconds: float = 0.0
-    seconds: float = 0.0
     result: Any = None
-    fault: str = ""
-    cause: BaseException | None = None
-    blamed: list[Plugin] = attrs.field(factory=list)
+    error: BaseException | None = None
+    seconds: float = 0.0
+    spent: dict[Plugin, float] = attrs.field(factory=dict)
+    faults: list[Fault] = attrs.field(factory=list)
 
 
 class _Clock(threading.local):
@@ -129,82 +152,117 @@ class _Clock(threading.local):
         return max(0.0, time.thread_time() - self.cpu - (started - self.wall))
 
 
+class _Run:
+    """One call of one wrapper's hook, run step by step: nothing that it does reaches the call but what it gives back.
+
+    Attributes:
+        ended: it has no further yield to wait at.
+        gave: what it gave back, once it ended without fault.
+        fault: what it raised.
+        cause: the exception itself.
+        seconds: CPU time of the thread that it took.
+    """
+
+    def __init__(self, generator: Any, clock: _Clock) -> None:
+        self._generator, self._clock = generator, clock
+        self.ended, self.gave, self.seconds = False, None, 0.0
+        self.fault = ""
+        self.cause: BaseException | None = None
+        self.go_on("__next__")
+        if self.ended and not self.fault:
+            self.fault = "did not yield"
+
+    def go_on(self, how: str, *value: Any) -> None:
+        """Run to the next yield or to the end; ``how`` is ``__next__``, ``send`` or ``throw``."""
+        started = self._clock.start()
+        try:
+            getattr(self._generator, how)(*value)
+        except StopIteration as end:
+            self.ended, self.gave = True, end.value
+        except (Exception, SystemExit) as error:
+            self.ended, self.fault, self.cause = True, f"raised {said(error)}", error
+        finally:
+            self.seconds += self._clock.seconds_since(started)
+
+    def finish(self, answer: Any) -> None:
+        """Hand it the answer of what it wraps."""
+        if not self.ended:
+            self.go_on("send", answer)
+            if not self.ended:
+                self.go_on("close")
+                self.fault = "yielded twice"
+
+
 class Stage:
     """One variant's hooks with every wrapper around them, and nobody else's."""
 
     def __init__(self, plugin: Plugin, wrappers: list[Plugin]) -> None:
-        self._wrappers = sorted(wrappers, key=lambda w: w.name)
         self._calls, self._clock = threading.local(), _Clock()
-        watcher = Hooks(None)
-        for hook in filter(self.wrapping, HOOKS):
-            setattr(watcher, hook, self._watcher())
         manager = hook_manager()
-        # The last that is registered is the outermost; of those that ask to be tried last it is the innermost.
-        for hooks in (plugin.hooks, *(wrapper.hooks for wrapper in reversed(self._wrappers)), watcher):
-            manager.register(hooks)
-        self._callers = {hook: getattr(manager.hook, hook) for hook in HOOKS}
+        manager.register(plugin.hooks)
+        # The last that is registered is the outermost: the first by name.
+        for wrapper in sorted(wrappers, key=lambda w: w.name, reverse=True):
+            guards = Hooks(None)
+            for hook in wrapper.hooks.impls:
+                setattr(guards, hook, self._guarded(wrapper, hook))
+            manager.register(guards)
+        self._callers = {hook: getattr(manager.hook, hook) for hook in (*HOOKS, DISPATCH)}
 
-    def wrapping(self, hook: str) -> list[Plugin]:
-        """The wrappers of a hook."""
-        return [wrapper for wrapper in self._wrappers if hook in wrapper.hooks.impls]
+    def _guarded(self, wrapper: Plugin, hook: str) -> Any:
+        """A wrapper's hook that cannot do what no wrapper may: then the answer goes on as it came, and the fault is noted."""
+        impl = wrapper.hooks.impls[hook]
 
-    def _watcher(self) -> Any:
-        """The innermost wrapper of a hook: it remembers what the variant itself did, which others may change."""
-
-        @hookimpl(wrapper=True, trylast=True)
-        def watch() -> Generator[None, Any, Any]:
+        @hookimpl(wrapper=True, tryfirst=impl.tryfirst, trylast=impl.trylast)
+        @functools.wraps(impl.function)
+        def guard(*given: Any, **named: Any) -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            started = self._clock.start()
+            run = _Run(impl.function(*given, **named), self._clock)
+            fault, cause, answer = run.fault, run.cause, None
             try:
-                call.value = yield
-                call.done = True
-                return call.value
-            except (Exception, SystemExit) as error:
-                call.error = error
+                answer = yield
+                run.finish(answer)
+                fault, cause = run.fault, run.cause
+                if not fault:
+                    answer, fault = _judged(wrapper, hook, answer, run.gave)
+            except BaseException as error:
+                if call.error is None:
+                    call.error = error
+                if not run.ended:  # it may look; what a variant raises stands whatever a wrapper makes of it
+                    run.go_on("throw", error)
                 raise
             finally:
-                call.own_seconds = self._clock.seconds_since(started)
+                call.spent[wrapper] = call.spent.get(wrapper, 0.0) + run.seconds
+                if fault:
+                    call.faults.append(Fault(wrapper, fault, cause))
+            return answer
 
-        return watch
+        return guard
 
     def call(self, hook: str, arguments: Mapping[str, Any]) -> HookCall:
         """Run a hook and find out who did what."""
-        call, wrappers = HookCall(), self.wrapping(hook)
+        call = HookCall()
         stack = self._calls.__dict__.setdefault("stack", [])
         stack.append(call)
         started = self._clock.start()
         try:
-            call.result = self._callers[hook](**arguments)
+            old = {name: value_of(arguments) for name, value_of in hookspecs.OLD_ARGUMENTS.get(hook, {}).items()}
+            call.result = self._callers[hook](**arguments, **old)
         except (Exception, SystemExit) as error:
-            call.cause = error
+            if call.error is None:
+                call.error = error
         finally:
             stack.pop()
             call.seconds = self._clock.seconds_since(started)
-        if not wrappers:  # nobody watched, and what came of it is the variant's own
-            call.error, call.own_seconds = call.cause, call.seconds
-        elif call.error is None:
-            self._judge_wrappers(wrappers, hook, call)
         return call
 
-    def _judge_wrappers(self, wrappers: list[Plugin], hook: str, call: HookCall) -> None:
-        if call.cause is not None:
-            call.fault = f"raised {said(call.cause)}"
-            call.blamed = _raised_in(call.cause, hook, wrappers) or wrappers
-        elif call.result is not call.value:
-            if isinstance(call.result, Decline) and hook != "tilecopy_emit":
-                names = ", ".join(f"{w.name} ({w.source.owner})" for w in wrappers)
-                call.result = Decline(f"{call.result.reason} (said by the wrapper {names})")
-            elif not isinstance(call.result, Accept if hook == "tilecopy_predicate" else type(call.value)):
-                call.fault = f"gave {shown(call.result)} in place of the variant's {shown(call.value)}"
-                call.blamed = wrappers
 
-
-def _raised_in(error: BaseException, hook: str, wrappers: list[Plugin]) -> list[Plugin]:
-    """The wrapper in whose code an exception began; it may have passed through others on its way."""
-    found: list[Plugin] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        found = [w for w in wrappers if getattr(w.hooks.impls[hook].function, "__code__", None) is code] or found
-        trace = trace.tb_next
-    return found
+def _judged(wrapper: Plugin, hook: str, came: Any, gave: Any) -> tuple[Any, str]:
+    """The answer that goes on from a wrapper, and what is wrong with the one that it gave, or ""."""
+    if gave is came:
+        return came, ""
+    if hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
+        if isinstance(gave, Decline):
+            return Decline(f"{gave.reason} (said by the wrapper {wrapper.name} ({wrapper.source.owner}))"), ""
+        if isinstance(gave, Accept if hook == "tilecopy_predicate" else type(came)):
+            return gave, ""
+    return came, f"gave {shown(gave)} in place of {shown(came)}"

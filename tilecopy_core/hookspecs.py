@@ -12,14 +12,16 @@ No hook may touch a GPU, read the environment, print, or keep state between call
 answer, the same partition and the same text. A request cannot be changed. Hooks are timed, and one that takes seconds is
 named in a warning.
 
-A plugin without the attribute ``variant`` may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call. It
-may look at what a variant answers and may turn it into a ``Decline``; it may put an ``Accept`` or a partition of the same
-type in its place. What a variant raises stands. A wrapper that raises, or gives back anything else, is set aside, and the
-variant's own answer counts.
+A plugin without the attribute ``variant`` may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call, and
+each dispatch as a whole (:func:`tilecopy_dispatch`). It may look at what a variant answers and may turn it into a
+``Decline``; it may put an ``Accept`` or a partition of the same type in its place. What a variant raises stands. A wrapper
+that raises, or gives back anything else, is set aside, and the variant's own answer counts. One whose attribute
+``observer`` is True only looks: anything but the answer that it was handed is such a fault.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
@@ -38,13 +40,14 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec(firstresult=True)
-def tilecopy_predicate(request: CopyRequest) -> Verdict:  # type: ignore[empty-body]
+def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # type: ignore[empty-body]
     """Can this variant do this copy?
 
     Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
 
     Args:
         request: the copy; already known to be valid in itself (equal dtypes and extents, no aliasing destination).
+        variant: the record of the variant that is asked; a hook need not take it, a wrapper learns from it who answers.
 
     Returns:
         ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
@@ -54,13 +57,14 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:  # type: ignore[empty-b
 
 
 @hookspec(firstresult=True)
-def tilecopy_partition(request: CopyRequest) -> Any | Decline:
+def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
     """Who moves what, as data.
 
     Called for the first variant in order that accepted; nothing is emitted yet.
 
     Args:
         request: the copy that the predicate accepted.
+        variant: as for the predicate.
 
     Returns:
         A value of the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or
@@ -70,7 +74,7 @@ def tilecopy_partition(request: CopyRequest) -> Any | Decline:
 
 
 @hookspec(firstresult=True)
-def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
+def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant: Variant) -> None:
     """Write the instructions, through the builder and nothing else.
 
     Called once for each place in a kernel where the copy stands, on the variant that won and no other.
@@ -79,6 +83,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None
         request: the copy.
         partition: what this variant's ``tilecopy_partition`` returned for it.
         ptx: where the instructions go.
+        variant: as for the predicate.
 
     Returns:
         Nothing: it is too late to decline. A TilecopyError is raised as it is, with the variant's name before its message;
@@ -86,8 +91,32 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None
     """
 
 
+@hookspec(firstresult=True)
+def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any) -> Any:
+    """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
+
+    The predicates and partitions of the dispatch are called inside it, in the same thread. What it gives cannot be changed.
+
+    Args:
+        request: the copy.
+        demanded: the name of the variant that was demanded, or None.
+        registry: the :class:`~tilecopy_core.Registry` that is asked.
+
+    Returns:
+        The :class:`~tilecopy_core.Plan`: who was chosen, and for everybody else why not, those included that were refused by their record.
+
+    Raises:
+        NoVariantError, PluginError: as :func:`tilecopy_core.plan`.
+    """
+
+
+OLD_ARGUMENTS: Mapping[str, Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
+"""By hook, its arguments that go, and how each follows from the others. The specification still has them, each with
+:func:`.deprecation.going` in ``warn_on_impl_args``: a plugin that takes one gets it, and the warning."""
 HOOKS = ("tilecopy_predicate", "tilecopy_partition", "tilecopy_emit")
-"""The names of the hooks, in the order of their calls."""
+"""The names of a variant's hooks, in the order of their calls."""
+DISPATCH = "tilecopy_dispatch"
+"""The hook that the core implements."""
 
 
 class VariantPlugin(Protocol):

@@ -9,25 +9,24 @@ from __future__ import annotations
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from .deprecation import OLDER, TilecopyDeprecationWarning, going, warn_outside
 from .errors import PluginError
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-    from types import FrameType
+    from importlib.metadata import Distribution, EntryPoint
 
 CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
 """The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes more CPU time is named: it delays the first copy of every process."""
-_OURS = ("tilecopy_core", "pluggy")
+_HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 
 class PluginWarning(UserWarning):
@@ -77,8 +76,9 @@ class Source:
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 
-    A group's name ends with the version of its contract (``tilecopy.variants.v1``); what is made for another version of
-    the same contract is listed with the reason. A distribution whose metadata cannot be read is passed over: with a
+    A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for an older version that
+    :data:`.deprecation.OLDER` adapts is loaded, with a warning; for any other version it is listed with the reason and what
+    to install. A package that declares several is taken at the one that fits best. A distribution whose metadata cannot be read is passed over: with a
     warning when it may hold a plugin.
     """
     from importlib.metadata import distributions
@@ -96,15 +96,53 @@ def installed(group: str) -> list[Source]:
             continue  # an older copy further along sys.path
         seen.add(canonical(package))
         try:
-            points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
-        except Exception as error:
+            points = _points(text, contract)
+        except ValueError as error:
             warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
             continue
-        needs = newer_core_needed(requirements)
-        for point in sorted(points, key=lambda point: point.group == group):  # this contract's overwrite the others'
-            other = "" if point.group == group else f"made for the hook API {point.group}; this core has {group}"
-            found[(point.name, package)] = Source(point.name, package, version, point.load, other, needs)
+        needs = newer_core_needed(requirements) if points else ""
+        for point in sorted(points, key=lambda point: (point.group == group, point.group in OLDER)):  # the best is last
+            source = Source(point.name, package, version, point.load, needs=needs)
+            found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
     return [found[key] for key in sorted(found)]
+
+
+def _of_another(source: Source, made_for: str, group: str) -> Source:
+    """A source of another version of a contract than this core's ``group``: adapted, or with what to install."""
+    if made_for in OLDER:
+        older = OLDER[made_for]
+
+        def load() -> Any:
+            what = f"hook API {made_for}, for which {source.owner} is made,"
+            new = f"a release for {group}: pip install --upgrade {source.package}"
+            warn_outside(going(what, new, goes_in=older.goes_in), TilecopyDeprecationWarning)
+            return older.adapt(source.load())
+
+        return attrs.evolve(source, load=load)
+    theirs, ours = (int(name.rpartition(".v")[2]) for name in (made_for, group))
+    why = f"made for the hook API {made_for}; this core has {group}: pip install --upgrade "
+    why += source.package if theirs < ours else f"{CORE} ({source.needs})" if source.needs else CORE
+    return attrs.evolve(source, incompatible=why)
+
+
+def _points(text: str, contract: re.Pattern[str]) -> list[EntryPoint]:
+    """The entry points of the groups that match; importlib.metadata would read the file again, and all of it.
+
+    Raises:
+        ValueError: a line is not ``name = value``.
+    """
+    from importlib.metadata import EntryPoint
+
+    found, group = list[EntryPoint](), ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("["):
+            group = line.strip("[] ")
+        elif contract.fullmatch(group) and line[0] not in "#;":
+            name, equals, value = map(str.strip, line.partition("="))
+            if not (name and equals and value):
+                raise ValueError(f"{line!r} in [{group}] is not name = value")
+            found.append(EntryPoint(name, value, group))
+    return found
 
 
 def _text(distribution: Distribution, name: str) -> str:
@@ -115,13 +153,12 @@ def _text(distribution: Distribution, name: str) -> str:
 
 
 def _about(distribution: Distribution) -> tuple[str, str, list[str]]:
-    """Name, version and requirements, from the header alone: parsing all metadata takes ten times as long."""
-    from email.parser import HeaderParser
-
+    """Name, version and requirements, from the header alone: parsing all metadata takes twenty times as long."""
     text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO")
-    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
-    name, version = str(headers.get("Name", "unknown")), str(headers.get("Version", "0"))
-    return name.strip(), version.strip(), [str(line).strip() for line in headers.get_all("Requires-Dist", [])]
+    found: dict[str, list[str]] = {}
+    for field, value in _HEADER.findall(text.partition("\n\n")[0]):
+        found.setdefault(field.lower(), []).append(value.strip())
+    return found.get("name", ["unknown"])[0], found.get("version", ["0"])[0], found.get("requires-dist", [])
 
 
 def canonical(package: str) -> str:
@@ -224,8 +261,4 @@ def said(error: BaseException) -> str:
 
 def warn(message: str) -> None:
     """One line, as a :class:`PluginWarning` at the first caller outside this package."""
-    level = 1
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, PluginWarning, stacklevel=level)
+    warn_outside(message, PluginWarning)

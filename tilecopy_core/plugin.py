@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import checks, chunks, expr, fragments, layout, partition, rounds
 from .checks import Check
 from .chunks import ChunkPartition
+from .deprecation import moved_names
 from .dtypes import DType, dtype_of
 from .errors import FLAG, TEXT, Kind, P, RequestError, T, a, checked, many, one_of, shown, whole
 from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
@@ -131,6 +132,9 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
             raise RequestError(f"evaluate: env has no value for {found} of {value}: {shown(env)}")
     return expr.evaluate(value, env)
 
+
+if not TYPE_CHECKING:  # a checker would take every name for one of the module
+    __getattr__ = moved_names(__name__, {})
 
 __all__ = [
     "COMPLETIONS",

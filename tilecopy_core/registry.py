@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 
 from .errors import PluginError, RequestError, did_you_mean, shown
-from .hookcalls import Hooks, Plugin, Stage, hook_manager
-from .hookspecs import HOOKS, VARIANTS_GROUP
+from .hookcalls import HookCall, Hooks, Plugin, Stage, hook_manager
+from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
 from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, warn
 from .request import Variant
@@ -31,7 +31,7 @@ __all__ = [
     "installed",
 ]
 
-SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0}
+SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes more CPU time of its thread is named: what other programs take of the machine is not its fault. A
 copy is lowered in about a millisecond; the limits are far above what the text of the largest copies takes."""
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
@@ -44,11 +44,13 @@ class Table:
     Attributes:
         plugins: by priority (higher first), then name; the ones that are not ready come last.
         environment: the values of the variables that it was made for.
+        wrappers: those whose hooks run around the others'.
         sifted: what dispatch has found out about requests of one kind; see there.
     """
 
     plugins: tuple[Plugin, ...]
     environment: tuple[str | None, ...]
+    wrappers: tuple[Plugin, ...]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
     def named(self, name: str) -> Plugin | None:
@@ -86,6 +88,7 @@ class Registry:
         self._loaded: dict[Source, Plugin] = {}
         self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
+        self._checker = hook_manager()
         self._said: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------------------------------------- contents
@@ -132,7 +135,8 @@ class Registry:
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
-            self._table = table = Table(tuple(plugins), environment)
+            wrappers = tuple(plugin for plugin in plugins if plugin.status == "wrapper")
+            self._table = table = Table(tuple(plugins), environment, wrappers)
             self._stages = {}
             return table
 
@@ -186,13 +190,47 @@ class Registry:
             return Plugin(source, "broken", f"{error}; {source.advice}")
         try:
             variant, hooks = getattr(plugin, "variant", None), Hooks(plugin)
+            observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 _check_record(source, variant)
-            _check_hooks(hooks, wrapper=variant is None)
+            self._check_hooks(hooks, wrapper=variant is None)
+            if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.impls.values()):
+                raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
         except (Exception, SystemExit) as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
             return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
-        return Plugin(source, "wrapper" if variant is None else "ready", variant=variant, hooks=hooks)
+        status = "wrapper" if variant is None else "ready"
+        return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
+
+    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
+        """Demand that a plugin implements the hooks that there are, as they are.
+
+        Raises:
+            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
+        """
+        manager = self._checker
+        try:
+            manager.register(hooks)
+            manager.check_pending()
+            for caller in manager.get_hookcallers(hooks) or ():
+                hooks.impls[caller.name] = caller.get_hookimpls()[0]
+            manager.unregister(hooks)
+        except Exception:
+            self._checker = hook_manager()  # pluggy 1.6 leaves what it refuses half registered
+            raise
+        if old := sorted(name for name, impl in hooks.impls.items() if impl.hookwrapper):
+            raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
+        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper)
+        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
+            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
+            raise PluginError(f"it does not implement {', '.join(missing)}")
+        if not wrapper and DISPATCH in hooks.impls:
+            raise PluginError(
+                f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it"
+            )
+        if not wrapper and wrapping:
+            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -253,23 +291,19 @@ class Registry:
         """
         stage = self._stages.get(plugin)
         if stage is None:
-            stage = Stage(plugin, [p for p in self.table().plugins if p.status == "wrapper"])
-            self._stages[plugin] = stage
-        own = stage.call(hook, arguments)
-        if own.seconds > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, stage, hook, own.seconds, own.own_seconds)
-        if own.error is not None:
-            raise own.error
-        if own.cause is not None and not own.blamed:
-            raise own.cause
-        if own.fault:
-            for wrapper in own.blamed:
-                self._set_aside(wrapper, hook, own.fault, own.cause)
-            return own.value if own.done else self.call(plugin, hook, **arguments)
-        return own.result
+            stage = self._stages[plugin] = Stage(plugin, list(self.table().wrappers))
+        call = stage.call(hook, arguments if hook == DISPATCH else arguments | {"variant": plugin.variant})
+        if call.seconds > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, hook, call)
+        for fault in call.faults:
+            self._set_aside(fault.wrapper, hook, fault.what, fault.cause)
+        if call.error is not None:
+            raise call.error
+        return call.result
 
-    def _report_slow(self, plugin: Plugin, stage: Stage, hook: str, seconds: float, own_seconds: float) -> None:
-        for who, took in [(plugin, own_seconds), *((w, seconds - own_seconds) for w in stage.wrapping(hook))]:
+    def _report_slow(self, plugin: Plugin, hook: str, call: HookCall) -> None:
+        own = {} if hook == DISPATCH else {plugin: call.seconds - sum(call.spent.values())}
+        for who, took in (own | call.spent).items():
             if took > SLOW_SECONDS[hook]:
                 kind = "variant" if who is plugin else "wrapper"
                 self._say(
@@ -282,6 +316,8 @@ class Registry:
         if self.strict:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
         with self._lock:
+            if (wrapper.source,) in self._said:
+                return  # another of its hooks was running when it was set aside
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._said.add((wrapper.source,))
             self._table, self._stages = None, {}
@@ -304,26 +340,6 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
     if why := variant.why_unusable():
         raise PluginError(why)
-
-
-def _check_hooks(hooks: Hooks, *, wrapper: bool) -> None:
-    """Demand that a plugin implements the hooks that there are, as they are.
-
-    Raises:
-        PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
-    """
-    manager = hook_manager()
-    manager.register(hooks)
-    manager.check_pending()
-    for caller in manager.get_hookcallers(hooks) or ():
-        hooks.impls[caller.name] = caller.get_hookimpls()[0]
-    wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper or impl.hookwrapper)
-    if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
-        raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-    if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
-        raise PluginError(f"it does not implement {', '.join(missing)}")
-    if not wrapper and wrapping:
-        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
 _default_lock = threading.Lock()
