@@ -8,7 +8,7 @@ from math import prod
 import attrs
 
 from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
-from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -125,11 +125,7 @@ class Guard:
             return f"{what}: {vec} elements do not lie in a row along it"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
-            wanted += (
-                [("size", self.size)]
-                if self.ends[0]
-                else [("size less the start", add(self.size, mul(self.start, -1)))]
-            )
+            wanted += [("size", self.size)] if self.ends[0] else [("size less the start", sub(self.size, self.start))]
         for name, value in wanted:
             if not is_multiple(value, step):
                 return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"

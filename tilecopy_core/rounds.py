@@ -106,9 +106,13 @@ class ByRound:
         self.fixed: Int | None
         self._step: Int
         self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
+        terms = terms_of(self._step)
+        self._rise = terms[0][1] if len(terms) == 1 and terms[0][0] is self._turn else None
 
     def step(self, turn: Int) -> Int:
         """What a round adds to ``fixed``."""
+        if self._rise is not None:
+            return turn * self._rise
         step: Int = evaluate(self._step, {self._turn: turn})
         return step
 
@@ -262,8 +266,9 @@ class Walk:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
-        self._rounds = partition.outer
+        self._rounds, self._elem_bytes = partition.outer, side.region.buffer.dtype.bits // 8
         self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
+        self._apart = side.swizzle is not None or whole
         self._first: dict[tuple[Term, ...], Address] = {}
 
     def address(self, round_index: Int) -> Address:
@@ -271,10 +276,10 @@ class Walk:
         if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
             _check_round(round_index, self._rounds, "Walk.address: round_index")
         fixed = self._offset.fixed
-        if fixed is None or self._side.swizzle is not None or self._whole:
+        if fixed is None or self._apart:
             return self._address(self._offset.at(round_index))
         step = self._offset.step(round_index)
-        moved, varying = constant_of(step) * (self._side.region.buffer.dtype.bits // 8), terms_of(step)
+        moved, varying = constant_of(step) * self._elem_bytes, terms_of(step)
         first = self._first.get(varying)
         if first is None:
             first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))

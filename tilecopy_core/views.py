@@ -11,8 +11,8 @@ from math import prod
 from typing import Any, TypeAlias
 
 from .errors import LayoutError, shown
-from .expr import Int, add, bounds_of, is_multiple, mul, same
-from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m
+from .expr import Int, add, bounds_of, is_multiple, mul, same, sub
+from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
 ELEMENT_AXES = (m, TCol)
@@ -151,11 +151,11 @@ def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...])
         if prod(wanted) != layout.size:
             raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
         return layout
-    if not same(layout.strides, symbolic_row_major(shape)):
+    if not same(layout.strides, row_major(shape)):
         raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
     if not same(_product(wanted), _product(shape)):
         raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
-    return StridedLayout(wanted, symbolic_row_major(wanted))
+    return StridedLayout(wanted, row_major(wanted))
 
 
 def _product(shape: Sequence[Int]) -> Int:
@@ -163,16 +163,6 @@ def _product(shape: Sequence[Int]) -> Int:
     for extent in shape:
         total = mul(total, extent)
     return total
-
-
-def symbolic_row_major(shape: Sequence[Int]) -> tuple[Int, ...]:
-    """Strides, in elements, of a row-major array of a shape that may be symbolic."""
-    strides: list[Int] = []
-    step: Int = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = mul(step, extent)
-    return tuple(reversed(strides))
 
 
 def reach(layout: AnyLayout, axis: Axis) -> Int:
@@ -191,5 +181,5 @@ def reach(layout: AnyLayout, axis: Axis) -> Int:
 
 def certainly_at_most(value: Int, limit: Int) -> bool:
     """Whether a value is proved to be no more than a limit."""
-    lower, _ = bounds_of(add(limit, mul(value, -1)))
+    lower, _ = bounds_of(sub(limit, value))
     return lower is not None and lower >= 0

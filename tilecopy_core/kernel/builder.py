@@ -506,7 +506,8 @@ class KernelBuilder:
                 self._own(value, region)
         if not overhang:
             region.check_inside()
-            self._bounds += bounds_checks(region, self._known(region), self._where())
+            if symbolic((*region.starts, *region.buffer.shape)):
+                self._bounds += bounds_checks(region, self._known(region), self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 

@@ -85,8 +85,9 @@ class PtxBuilder(IndexEmitter):
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
         address, predicate, fill = parts_of(source)
-        registers = into if into is not None else self.regs("b32", self._check_width(bits))
-        opcode = self._checked("ld", address, bits, registers)
+        count = self._check_width(bits)
+        registers = self.regs("b32", count) if into is None else into
+        opcode = self._access("ld", address, bits, registers)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
         self.instr(opcode, _braced(registers), address, guard=predicate)
@@ -95,7 +96,8 @@ class PtxBuilder(IndexEmitter):
     def store(self, destination: Access | Address, bits: int, registers: Sequence[Register]) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
         address, predicate, _ = parts_of(destination)
-        opcode = self._checked("st", address, bits, registers)
+        self._check_width(bits)
+        opcode = self._access("st", address, bits, registers)
         self.instr(opcode, address, _braced(registers), guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
@@ -123,9 +125,8 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
-        """The opcode of an access that there is."""
-        count = self._check_width(bits)
+    def _access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+        """The opcode of an access of a width that there is."""
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
@@ -135,11 +136,12 @@ class PtxBuilder(IndexEmitter):
             )
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
-        held = {TYPE_BITS[type] for type in {register.type for register in registers}}
-        if held not in ({32}, {64}):
+        widths = {TYPE_BITS[register.type] for register in registers}
+        width = max(widths, default=0)
+        if len(widths) != 1 or width not in (32, 64):
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
-        if len(registers) * held.pop() != max(bits, 32):
-            raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
+        if len(registers) * width != max(bits, 32):
+            raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
         vector = f".v{len(registers)}" if len(registers) > 1 else ""
         return f"{name}.{address.space}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
@@ -312,5 +314,6 @@ class PtxBuilder(IndexEmitter):
 
 
 def _braced(registers: Sequence[Register]) -> Register | Written:
-    names = [register.name for register in registers]
-    return registers[0] if len(names) == 1 else Written(f"{{{', '.join(names)}}}")
+    if len(registers) == 1:
+        return registers[0]
+    return Written("{" + ", ".join([register.name for register in registers]) + "}")

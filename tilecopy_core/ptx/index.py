@@ -32,6 +32,7 @@ from ..expr import (
     of_atom,
     possible_bits,
     same,
+    sub,
     substitute,
     sum_of,
     symbols_of,
@@ -303,7 +304,7 @@ class IndexEmitter(Emitter):
         part = made_of(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
-        rest = add(place, mul(part, -1))
+        rest = sub(place, part)
         factor = gcd(*(coefficient for _, coefficient in part.terms))
         least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
@@ -359,7 +360,7 @@ class IndexEmitter(Emitter):
             ends: whether it can be below 0, and whether it can reach ``size``; only those are looked at.
         """
         wanted = [_half_line(place)] if ends[0] else []
-        wanted += [_half_line(add(add(size, -1), mul(place, -1)))] if ends[1] else []
+        wanted += [_half_line(sub(add(size, -1), place))] if ends[1] else []
         if any(half is False for half in wanted):
             return False
         halves = [half for half in wanted if isinstance(half, tuple)]

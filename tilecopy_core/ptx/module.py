@@ -46,5 +46,5 @@ def module_text(
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
     emitted = ptx.blocks[0].head + ptx.blocks[0].body
-    text = "\n".join([*lines, *(line for line, _ in emitted), "\tret;", "}", ""])
-    return text, (*(0 for _ in lines), *(statement for _, statement in emitted))
+    text = "\n".join([*lines, *[line for line, _ in emitted], "\tret;", "}", ""])
+    return text, (*[0] * len(lines), *[statement for _, statement in emitted])

@@ -88,16 +88,16 @@ class Address:
             _ALIGN.check(self.align_bytes, "Address", "align_bytes", PtxError)
 
     def __str__(self) -> str:
-        return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
+        base = self.base.name if type(self.base) is Register else self.base
+        return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
 
     __repr__ = __str__
 
     def __add__(self, offset_bytes: int) -> Address:
-        reach = offset_bytes + self.offset_bytes if type(offset_bytes) is int else 2**31
-        if not -(2**31) <= reach < 2**31:
-            _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
-            return Address(self.space, self.base, reach, 1)  # which refuses it
-        return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+        if type(offset_bytes) is int and -(2**31) <= (reach := self.offset_bytes + offset_bytes) < 2**31:
+            return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+        _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
+        return Address(self.space, self.base, self.offset_bytes + offset_bytes, 1)  # which refuses it
 
 
 _set_space, _set_base, _set_offset, _set_align = (
