@@ -195,25 +195,25 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         where, code = function.__qualname__, function.__code__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        placed = [(place, name, kinds[name].fits) for place, name in enumerate(names) if name in kinds]
-        rest = code.co_varnames[len(names)] if code.co_flags & inspect.CO_VARARGS else ""
+        names = code.co_varnames[: code.co_argcount]
+        placed = [kinds[name].fits if name in kinds else None for name in names]
+        rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
+        variadic = rest in kinds
+
+        def check(given: Iterable[tuple[str, Any]]) -> None:
+            for name, value in given:
+                if name in kinds:
+                    kinds[name].check(value, where, name, error)
 
         @wraps(function)
         def door(*arguments: P.args, **keywords: P.kwargs) -> T:
-            given = len(arguments)
-            for place, name, fits in placed:
-                if place < given:
-                    value = arguments[place]
-                elif name in keywords:
-                    value = keywords[name]
-                else:
-                    continue
-                if not fits(value):
-                    kinds[name].check(value, where, name, error)
-            if rest in kinds:
-                for value in arguments[code.co_argcount :]:
-                    kinds[rest].check(value, where, rest, error)
+            for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
+                if fits is not None and not fits(value):
+                    check(zip(names, arguments))  # noqa: B905
+            if keywords:
+                check(keywords.items())
+            if variadic:
+                check((rest, value) for value in arguments[len(names) :])
             return function(*arguments, **keywords)
 
         return door

@@ -426,7 +426,7 @@ class Region:
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
         if not self._layout:
-            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+            self._layout.append(self.buffer.layout._box(self.buffer.shape, self.starts, self.extents))
         return self._layout[0]
 
     def overhang(self, dim: int) -> tuple[bool, bool]:

@@ -279,7 +279,8 @@ class Walk:
         if fixed is None or self._apart:
             return self._address(self._offset.at(round_index))
         step = self._offset.step(round_index)
-        moved, varying = constant_of(step) * self._elem_bytes, terms_of(step)
+        moved, varying = (step, ()) if step.__class__ is int else (constant_of(step), terms_of(step))
+        moved *= self._elem_bytes
         first = self._first.get(varying)
         if first is None:
             first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))

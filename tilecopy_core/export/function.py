@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from ..dispatch import Plan
 from ..errors import PtxError
 from ..expr import Symbol
 from ..memory import Buffer, Memory
@@ -26,7 +27,6 @@ from .arguments import (
     Key,
     Number,
     Operand,
-    Plan,
     arguments_of,
     check_function_name,
     cta_threads,

@@ -15,7 +15,7 @@ from ..memory import Region
 from ..outside import Outside
 from ..ptx import PtxBuilder, Register
 from ..registry import Registry
-from ..request import CopyRequest, check_request
+from ..request import CopyRequest, check_operands
 from ..scope import ActiveThreads, Scope
 from ..target import Target
 from .bounds import NOTHING, Alternatives, Facts, together, with_ends_proved
@@ -130,7 +130,7 @@ class Copy:
             options=self.options,
             outside=self.outside,
         )
-        check_request(request)
+        check_operands(request)  # the builder has looked at where the regions lie
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"

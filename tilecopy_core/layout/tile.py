@@ -317,7 +317,8 @@ class TileLayout:
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
             raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
-        return self.box(shape, *box(shape, region))
+        starts, extents = box(shape, region)
+        return self._box(shape, tuple(starts), extents)
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
         """As :meth:`slice`, of a box as starts and extents.
@@ -331,6 +332,10 @@ class TileLayout:
             raise LayoutError(
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
+        return self._box(shape, tuple(starts), extents)
+
+    def _box(self, shape: tuple[int, ...], starts: tuple[Int, ...], extents: tuple[int, ...]) -> TileLayout | None:
+        """As :meth:`box`, of a box whose parts are known to be good."""
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
             run = flat_run(shape, starts, extents)

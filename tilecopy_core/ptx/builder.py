@@ -7,6 +7,7 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
 from ..expr import INT, Int, key_of
@@ -32,6 +33,9 @@ _PREDICATE = Kind(
 )
 _WORD = whole(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
+
+
+_TYPE_OF, _NAME_OF = attrgetter("type"), attrgetter("name")
 
 
 def _are_bindings(value: object) -> bool:
@@ -86,8 +90,8 @@ class PtxBuilder(IndexEmitter):
         """
         address, predicate, fill = parts_of(source)
         count = self._check_width(bits)
-        registers = self.regs("b32", count) if into is None else into
-        opcode = self._access("ld", address, bits, registers)
+        registers = self.regs("b32", count) if into is None else self._fitting("ld", bits, into)
+        opcode = self._opcode("ld", address, bits, registers)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
         self.instr(opcode, _braced(registers), address, guard=predicate)
@@ -97,7 +101,7 @@ class PtxBuilder(IndexEmitter):
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
         address, predicate, _ = parts_of(destination)
         self._check_width(bits)
-        opcode = self._access("st", address, bits, registers)
+        opcode = self._opcode("st", address, bits, self._fitting("st", bits, registers))
         self.instr(opcode, address, _braced(registers), guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
@@ -125,8 +129,19 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _access(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
-        """The opcode of an access of a width that there is."""
+    def _fitting(self, name: str, bits: int, registers: Sequence[Register]) -> Sequence[Register]:
+        """The registers of an access, which hold what it moves."""
+        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
+            _REGISTERS.check(registers, name, "registers", PtxError)
+        widths = {TYPE_BITS[type] for type in set(map(_TYPE_OF, registers))}
+        if widths not in ({32}, {64}):
+            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
+        if len(registers) * widths.pop() != max(bits, 32):
+            raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
+        return registers
+
+    def _opcode(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+        """The opcode of an access at an address that allows it."""
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
@@ -134,14 +149,6 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
-            _REGISTERS.check(registers, name, "registers", PtxError)
-        widths = {TYPE_BITS[register.type] for register in registers}
-        width = max(widths, default=0)
-        if len(widths) != 1 or width not in (32, 64):
-            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
-        if len(registers) * width != max(bits, 32):
-            raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
         vector = f".v{len(registers)}" if len(registers) > 1 else ""
         return f"{name}.{address.space}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
@@ -316,4 +323,4 @@ class PtxBuilder(IndexEmitter):
 def _braced(registers: Sequence[Register]) -> Register | Written:
     if len(registers) == 1:
         return registers[0]
-    return Written("{" + ", ".join([register.name for register in registers]) + "}")
+    return Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")

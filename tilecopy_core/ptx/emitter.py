@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import ParamSpec
+from operator import attrgetter
+from typing import Any, ParamSpec
 
 from ..errors import TEXT, PtxError, did_you_mean, shown, whole
 from ..target import Target
@@ -273,7 +274,7 @@ class Written(str):
     __slots__ = ()
 
 
-_WRITTEN = {Register, Address, Written}
+_TEXT_OF: dict[type, Callable[[Any], str]] = {Register: attrgetter("name"), Address: str, Written: str}
 
 
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
@@ -285,7 +286,7 @@ def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
 
 
 def _listed(operands: Sequence[object]) -> str:
-    return ", ".join([str(each) if type(each) in _WRITTEN else _operand(each) for each in operands])
+    return ", ".join([_TEXT_OF.get(type(each), _operand)(each) for each in operands])
 
 
 def _operand(operand: object) -> str:
