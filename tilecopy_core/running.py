@@ -6,16 +6,21 @@ The executors themselves (:mod:`tilecopy_core.executors`) stand above built kern
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from .errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
 from .known import KNOWN_EXECUTORS
 from .loading import Source, by_name, canonical, load_only, said
 
-if TYPE_CHECKING:
-    from .kernel import BuiltKernel
-
 EXECUTORS_GROUP = "tilecopy.executors.v1"
+
+
+class Kernel(Protocol):
+    """What is asked of a kernel here: a :class:`~tilecopy_core.BuiltKernel` is one."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
 
 
 class Executor(Protocol):
@@ -88,7 +93,7 @@ def executor_named(name: str) -> Executor:
     return _made[name]
 
 
-def choose_executor(name: str | None, kernel: BuiltKernel) -> Executor:
+def choose_executor(name: str | None, kernel: Kernel) -> Executor:
     """The executor of that name; by default the GPU where there is one, else any other that is installed.
 
     Raises:

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from ..dispatch import Plan
 from ..errors import RequestError
 from ..expr import Atom, Expr, FloorDiv, Int, Mod, Product, Symbol, Xor, terms_of
 from ..layout import StridedLayout
 from ..memory import Buffer, Memory, Region
+from ..ptx import PtxBuilder
+from ..request import CopyRequest
 from ..scope import MAX_CTA_THREADS, is_thread_id, tid_symbol
 
 Key: TypeAlias = "Memory | Symbol | str"
 """What an argument stands for: a memory, a symbol, or the name of a special register."""
+
+
+class Plan(Protocol):
+    """What is exported: of a :class:`tilecopy_core.Plan`, what matters here."""
+
+    @property
+    def request(self) -> CopyRequest:
+        """The copy."""
+
+    @property
+    def variant(self) -> str:
+        """Name of the variant."""
+
+    @property
+    def package(self) -> str:
+        """The distribution that it comes from."""
+
+    @property
+    def summary(self) -> str:
+        """The partition in one line."""
+
+    @property
+    def completion(self) -> str:
+        """How the caller learns that the copy is done."""
+
+    @property
+    def completion_steps(self) -> tuple[str, ...]:
+        """What the caller does for that."""
+
+    def emit(self, ptx: PtxBuilder, registry: Any = None) -> None:
+        """Write the copy's instructions."""
 
 
 TID = "tid"

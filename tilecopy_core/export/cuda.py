@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..dispatch import Plan
 from ..errors import LayoutError, RequestError, shown
 from ..expr import Int
 from ..memory import Buffer, Region
 from ..target import Target
 from ..version import __version__
 from ..written import as_cpp
-from .arguments import Argument, Number, Operand, key_of_symbol
+from .arguments import Argument, Number, Operand, Plan, key_of_symbol
 from .function import Function, function_of
 
 ASSERT = "TILECOPY_ASSERT"

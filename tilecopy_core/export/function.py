@@ -13,7 +13,6 @@ from typing import Any
 
 import attrs
 
-from ..dispatch import Plan
 from ..errors import PtxError
 from ..expr import Symbol
 from ..memory import Buffer, Memory
@@ -27,6 +26,7 @@ from .arguments import (
     Key,
     Number,
     Operand,
+    Plan,
     arguments_of,
     check_function_name,
     cta_threads,

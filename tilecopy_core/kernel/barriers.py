@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
@@ -11,10 +11,17 @@ from ..errors import FLAG, RequestError, checked, shown
 from ..expr import INT, Int
 from ..memory import Buffer, Region
 from ..ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
-from .statements import Action, element_offset
+from .statements import Action, Statement, element_offset
 
-if TYPE_CHECKING:
-    from .builder import KernelBuilder
+
+class Recorder(Protocol):
+    """What a barrier needs of its kernel."""
+
+    def record(self, statement: Statement) -> None:
+        """Append a statement at the current place."""
+
+    def _use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
+        """Hold a region against the kernel: its buffer, its symbols and its bounds."""
 
 
 @attrs.frozen(eq=False)
@@ -24,7 +31,7 @@ class Mbarrier:
     Every method is executed by each thread that reaches it: put ``init`` and ``arrive_expect_tx`` inside an ``if_``.
     """
 
-    _kernel: KernelBuilder = attrs.field(repr=False)
+    _kernel: Recorder = attrs.field(repr=False)
     buffer: Buffer
 
     def __getitem__(self, index: Int) -> Region:
