@@ -688,7 +688,7 @@ def divisor_of(value: Int) -> int:
     """The largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
     if not isinstance(value, Expr):
         return abs(value)
-    return gcd(value.const, *(c * atom.divisor for atom, c in value.terms))
+    return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
 
 
 def is_multiple(value: Int, factor: int) -> bool:

@@ -372,18 +372,7 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
 
 @attrs.frozen(eq=False)
 class Description:
-    """A kernel as described: what KernelBuilder collects.
-
-    Attributes:
-        name: the kernel's name.
-        threads: threads of a CTA.
-        parameters: in order.
-        scalars: the parameter that each symbol is.
-        shared: the shared buffers, in order.
-        body: the statements.
-        bounds: what must hold of starts.
-        written: names of the arrays that it writes.
-    """
+    """A kernel as described: what KernelBuilder collects. ``written`` are the names of the arrays that it writes."""
 
     name: str
     threads: int

@@ -23,15 +23,7 @@ from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, diges
 
 @attrs.frozen
 class SavedPlan:
-    """What a saved kernel tells of one of its copies.
-
-    Attributes:
-        variant: name of the chosen variant.
-        package: the distribution that it came from.
-        summary: the partition in one line.
-        completion: how the caller learns that the copy is done.
-        text: what the plan explained.
-    """
+    """What a saved kernel tells of one of its copies: what its plan said, and as ``text`` what that explained."""
 
     variant: str
     package: str
