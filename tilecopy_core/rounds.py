@@ -23,6 +23,7 @@ from .expr import (
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
+from .ptx.builder import BUILDER
 from .request import CopyRequest
 from .scope import Scope, differs_within, warp
 
@@ -32,13 +33,12 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
-_BUILDER = a("a PtxBuilder", PtxBuilder)
 _COUNT = whole(0, 2**31 - 1)
 _PARTITION = a("a VectorPartition", VectorPartition)
 _THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
 
-@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
+@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -137,7 +137,7 @@ class Masks:
         thread: index of the running thread in the scope.
     """
 
-    @checked(ptx=_BUILDER, partition=_PARTITION, thread=_THREAD)
+    @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
             return guard, ByRound(
@@ -256,7 +256,7 @@ class Walk:
     """
 
     @checked(
-        ptx=_BUILDER,
+        ptx=BUILDER,
         side=a("a Side", Side),
         partition=_PARTITION,
         thread=_THREAD,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -417,7 +417,7 @@ def lower_kernel(
     text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
     bounds = described.bounds
     if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
-        launched = dim3(grid3, "grid")  # type: ignore[arg-type]
+        launched = cast("Dim3", grid3)
         _check_cluster(described.name, launched, cluster3)
         if not described.scalars:
             _check_bounds(bounds, launched, cluster3, {})

@@ -23,7 +23,6 @@ import attrs
 from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, RequestError, shown
 from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
-from ..layout import StridedLayout
 from ..memory import Buffer
 
 __all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
@@ -154,9 +153,7 @@ class ArrayParameter(Parameter):
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
         """The parameter of a global buffer, one stride a dimension."""
-        layout = buffer.layout
-        strides = layout.strides if isinstance(layout, StridedLayout) else tuple(it.stride for it in layout.shard)
-        return cls(buffer.name, buffer.shape, strides, buffer.dtype, buffer.align_bytes, written)
+        return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
     def type(self) -> str:

@@ -141,6 +141,11 @@ class TileLayout:
         return 0
 
     @property
+    def strides(self) -> tuple[Int, ...]:
+        """The stride of each shard iter, in elements."""
+        return tuple([it.stride for it in self.shard])
+
+    @property
     def size(self) -> int:
         """Number of logical elements."""
         return prod(it.extent for it in self.shard)

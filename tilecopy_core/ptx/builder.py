@@ -17,19 +17,17 @@ from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import Written
 from .index import IndexEmitter
-from .operands import TYPE_BITS, Access, Address, Register, parts_of
+from .operands import ADDRESS, REGISTER, TYPE_BITS, Access, Address, Register, parts_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
 
-_ADDRESS = a("an Address", Address)
 _SCOPE = a("a Scope", Scope)
 _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
 _ELEM = whole(0, 2**31 - 1)
-_REGISTER = a("a Register", Register)
-_REGISTERS = many(_REGISTER)
+_REGISTERS = many(REGISTER)
 _PREDICATE = Kind(
-    "a predicate register, or None", lambda value: value is None or (_REGISTER.fits(value) and value.type == "pred")
+    "a predicate register, or None", lambda value: value is None or (REGISTER.fits(value) and value.type == "pred")
 )
 _WORD = whole(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
@@ -268,7 +266,7 @@ class PtxBuilder(IndexEmitter):
         """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1); then a fence and a barrier."""
         self.instr("mbarrier.init.shared.b64", barrier, count)
 
-    @checked(PtxError, barrier=_ADDRESS)
+    @checked(PtxError, barrier=ADDRESS)
     def mbarrier_arrive(self, barrier: Address) -> None:
         """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
         if barrier.space == "shared::cluster":
@@ -280,7 +278,7 @@ class PtxBuilder(IndexEmitter):
         """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
         self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
 
-    @checked(PtxError, barrier=_ADDRESS, parity=INT, cluster=FLAG)
+    @checked(PtxError, barrier=ADDRESS, parity=INT, cluster=FLAG)
     def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
 
@@ -293,7 +291,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
         self.instr("bra", label, guard=done, unless=True)
 
-    @checked(PtxError, address=_ADDRESS, rank=INT)
+    @checked(PtxError, address=ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:
         """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 
@@ -318,6 +316,9 @@ class PtxBuilder(IndexEmitter):
         """``cp.async.bulk`` from this CTA's shared memory to another's, completing on a barrier of that CTA."""
         operation = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
         self.instr(operation, destination, source, nbytes, barrier)
+
+
+BUILDER = a("a PtxBuilder", PtxBuilder)
 
 
 def _braced(registers: Sequence[Register]) -> Register | Written:

@@ -7,7 +7,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import PtxError, many, one_of, shown, whole
+from ..errors import PtxError, a, many, one_of, shown, whole
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -97,7 +97,8 @@ class Address:
         if type(offset_bytes) is int and -(2**31) <= (reach := self.offset_bytes + offset_bytes) < 2**31:
             return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
         _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
-        return Address(self.space, self.base, self.offset_bytes + offset_bytes, 1)  # which refuses it
+        more = int(offset_bytes)  # of another class, or too far for the sum, which Address refuses
+        return Address(self.space, self.base, self.offset_bytes + more, gcd(self.align_bytes, more))
 
 
 _set_space, _set_base, _set_offset, _set_align = (
@@ -115,6 +116,7 @@ def address_of(space: str, base: Register | str, offset_bytes: int, align_bytes:
     return made
 
 
+REGISTER, ADDRESS = a("a Register", Register), a("an Address", Address)
 _FILL = many(whole(0, 2**32 - 1))
 
 
