@@ -45,7 +45,7 @@ class Atom:
     def _made(self, parts: tuple[Any, ...], bounds: Bounds, divisor: int, symbols: frozenset[Symbol]) -> None:
         """Set what is found once; ``order`` is what terms are sorted by, so that equal sums have equal terms."""
         self._parts = parts
-        self._hash = hash((type(self).__name__, *(key_of(part) if isinstance(part, Expr) else part for part in parts)))
+        self._hash = hash((type(self).__name__, *[key_of(part) if isinstance(part, Expr) else part for part in parts]))
         self.lower, self.upper = bounds
         self.divisor = divisor
         self.symbols = symbols

@@ -99,7 +99,8 @@ class IndexEmitter(Emitter):
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
-        return self._at(max((self._bound[s][1] for s in symbols if s in self._bound), default=0))
+        bound = [self._bound[s][1] for s in symbols if s in self._bound] if self._bound else ()
+        return self._at(max(bound, default=0))
 
     def _at(self, depth: int) -> Block:
         """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
