@@ -97,14 +97,7 @@ def _folder(given: str) -> tuple[Path | None, str]:
 
 
 def module_key(ptx: str, target: object, *, driver: str, assembler: str) -> bytes:
-    """The key of machine code: a digest of all that it depends on.
-
-    Args:
-        ptx: the text of the module.
-        target: the architecture that it is assembled for.
-        driver: version of the driver.
-        assembler: name and version of what assembles it.
-    """
+    """The key of machine code: a digest of all that it depends on, name and version of the assembler too."""
     digest = hashlib.sha256(_FORMAT)
     for part in (ptx, str(target), driver, assembler, __version__):
         data = part.encode()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from itertools import chain, repeat
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -195,24 +194,26 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        where = function.__qualname__
-        code = function.__code__
-        names = list(code.co_varnames[: code.co_argcount])
-        placed = [(kinds[name].fits if name in kinds else None) for name in names]
-        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
-        further = repeat(kinds[rest].fits) if rest in kinds else ()
+        where, code = function.__qualname__, function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        placed = [kinds[name].fits if name in kinds else None for name in names]
+        rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
+        variadic = rest in kinds
+
+        def check(given: Iterable[tuple[str, Any]]) -> None:
+            for name, value in given:
+                if name in kinds:
+                    kinds[name].check(value, where, name, error)
 
         @wraps(function)
         def door(*arguments: P.args, **keywords: P.kwargs) -> T:
-            for fits, value in zip(chain(placed, further) if further else placed, arguments):  # noqa: B905 - defaults
+            for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
                 if fits is not None and not fits(value):
-                    for name, given in zip(chain(names, repeat(rest)), arguments):  # noqa: B905 - as many as given
-                        if name in kinds:
-                            kinds[name].check(given, where, name, error)
+                    check(zip(names, arguments))  # noqa: B905
             if keywords:
-                for name, value in keywords.items():
-                    if name in kinds:
-                        kinds[name].check(value, where, name, error)
+                check(keywords.items())
+            if variadic:
+                check((rest, value) for value in arguments[len(names) :])
             return function(*arguments, **keywords)
 
         return door

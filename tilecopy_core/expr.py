@@ -45,7 +45,7 @@ class Atom:
     def _made(self, parts: tuple[Any, ...], bounds: Bounds, divisor: int, symbols: frozenset[Symbol]) -> None:
         """Set what is found once; ``order`` is what terms are sorted by, so that equal sums have equal terms."""
         self._parts = parts
-        self._hash = hash((type(self).__name__, *(key_of(part) if isinstance(part, Expr) else part for part in parts)))
+        self._hash = hash((type(self).__name__, *[key_of(part) if isinstance(part, Expr) else part for part in parts]))
         self.lower, self.upper = bounds
         self.divisor = divisor
         self.symbols = symbols
@@ -239,7 +239,8 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
     """An operator of an Expr, of the two integers in the order in which Python gives them."""
 
     def method(self: Expr, other: Any) -> Any:
-        other = _operand(op, self, other)
+        if type(other) is not int and not isinstance(other, Expr):
+            other = _operand(op, self, other)
         return other if other is NotImplemented else compute(self, other)
 
     return method
@@ -315,8 +316,8 @@ class Expr:
         return mul(self, -1)
 
     __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
-    __sub__ = _operator("-", lambda left, right: add(left, mul(right, -1)))
-    __rsub__ = _operator("-", lambda right, left: add(left, mul(right, -1)))
+    __sub__ = _operator("-", lambda left, right: sub(left, right))
+    __rsub__ = _operator("-", lambda right, left: sub(left, right))
     __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
     __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
     __mod__ = _operator("%", lambda left, right: mod(left, right))
@@ -522,9 +523,7 @@ def of_atom(atom: Atom) -> Expr:
 
 
 def _operand(op: str, left: Expr, other: Any) -> Any:
-    """The other operand as an integer; NotImplemented where its own class may know what to do."""
-    if type(other) is int or isinstance(other, Expr):
-        return other
+    """An operand of another class as an integer; NotImplemented where that class may know what to do."""
     if is_int(other):  # an int of another class, such as of an IntEnum
         return int(other)
     if op in getattr(type(other), "reflects", ()):
@@ -567,9 +566,18 @@ def add(left: Int, right: Int) -> Int:
     return _build(left.const + right.const, terms)
 
 
+def sub(left: Int, right: Int) -> Int:
+    """Difference of two integers."""
+    return add(left, mul(right, -1))
+
+
 def mul(left: Int, right: Int) -> Int:
     """Product; of two symbolic integers it distributes over their terms."""
-    if isinstance(left, Expr) and isinstance(right, Expr):
+    if not isinstance(left, Expr):
+        left, right = right, left
+    if not isinstance(left, Expr):
+        return left * right
+    if isinstance(right, Expr):
         total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
@@ -577,11 +585,6 @@ def mul(left: Int, right: Int) -> Int:
                 product = Product(of_atom(first), of_atom(second))
                 total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
-    if not isinstance(left, Expr):
-        if not isinstance(right, Expr):
-            return left * right
-        left, right = right, left
-    assert isinstance(right, int)
     if right in (0, 1):
         return left if right else 0
     return made_of(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
@@ -665,7 +668,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _differ(left: Expr, right: Expr) -> bool:
-    difference = add(left, mul(right, -1))
+    difference = sub(left, right)
     return isinstance(difference, Expr) or difference != 0
 
 
@@ -685,7 +688,7 @@ def divisor_of(value: Int) -> int:
     """The largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
     if not isinstance(value, Expr):
         return abs(value)
-    return gcd(value.const, *(c * atom.divisor for atom, c in value.terms))
+    return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
 
 
 def is_multiple(value: Int, factor: int) -> bool:

@@ -66,8 +66,11 @@ class Digit:
         return digit if self.modulus is None else digit % self.modulus
 
 
-def conditions(digits: Sequence[Digit], tid: Int, *, store: bool) -> list[Condition | bool]:
-    """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas)."""
+def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+    """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
+
+    Conditions that every thread of the CTA meets are left out.
+    """
     found: list[Condition | bool] = []
     finest: dict[Axis, Digit] = {}
     for digit in digits:
@@ -80,12 +83,6 @@ def conditions(digits: Sequence[Digit], tid: Int, *, store: bool) -> list[Condit
             found.append(axis_index(axis, tid) >= digit.first)
         if digit.stride > 1:
             found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
-    return found
-
-
-def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-    """The conditions that some thread of the CTA does not meet."""
-    found = conditions(digits, tid, store=store)
     return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
 
 

@@ -10,15 +10,7 @@ import attrs
 
 @attrs.frozen
 class KnownVariant:
-    """A variant that can be installed.
-
-    Attributes:
-        package: the distribution to install.
-        op: ``copy`` or ``copy_async``.
-        spaces: the ``(source, destination)`` pairs that it takes.
-        options: the names of the options that it takes.
-        edges: whether it lowers copies whose regions may overhang.
-    """
+    """A variant that can be installed, by the distribution ``package``; the rest as :class:`~tilecopy_core.Variant` has it."""
 
     package: str
     op: str

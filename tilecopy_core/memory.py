@@ -12,8 +12,20 @@ import numpy as np
 
 from .dtypes import DType, dtype_of
 from .errors import TWO_FLAGS, LayoutError, RequestError, a, many, maybe, one_of, shown, whole
-from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
-from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, leaving, m, surely_leaves
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, same, sub
+from .layout import (
+    S,
+    StridedLayout,
+    TCol,
+    TileLayout,
+    TLane,
+    box,
+    checked_extents,
+    leaving,
+    m,
+    row_major,
+    surely_leaves,
+)
 from .views import (
     AnyLayout,
     certainly_at_most,
@@ -22,7 +34,6 @@ from .views import (
     reach,
     rescaled,
     reshaped,
-    symbolic_row_major,
 )
 
 SPACES = ("global", "shared", "local", "tmem")
@@ -150,12 +161,11 @@ class Buffer:
             one_of(*SPACES).check(space, f"buffer {name}", "space")
         extents = checked_shape(shape, f"buffer {name}, shape", space)
         if layout is None:
-            layout = (
-                StridedLayout(extents, symbolic_row_major(extents)) if symbolic(extents) else TileLayout(S[extents])
-            )
-        if not isinstance(layout, (TileLayout, StridedLayout)):
+            layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
+        elif isinstance(layout, (TileLayout, StridedLayout)):
+            layout.check_admits(extents, f"buffer {name}")
+        else:
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
-        layout.check_admits(extents, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         if (
@@ -416,7 +426,7 @@ class Region:
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
         if not self._layout:
-            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+            self._layout.append(self.buffer.layout._box(self.buffer.shape, self.starts, self.extents))
         return self._layout[0]
 
     def overhang(self, dim: int) -> tuple[bool, bool]:
@@ -434,7 +444,7 @@ class Region:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""
         if type(dim) is not int or not 0 <= dim < len(self.starts):
             whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
-        return add(self.buffer.shape[dim], mul(add(self.starts[dim], self.extents[dim]), -1))
+        return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:
         """Raise :class:`LayoutError` for a box that is certainly not inside its buffer's shape."""

@@ -8,7 +8,7 @@ from math import prod
 import attrs
 
 from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
-from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same
+from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from .layout import Iter, Swizzle, TileLayout, fuse, m
 from .memory import Region
 from .request import CopyRequest, Decline
@@ -125,11 +125,7 @@ class Guard:
             return f"{what}: {vec} elements do not lie in a row along it"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
-            wanted += (
-                [("size", self.size)]
-                if self.ends[0]
-                else [("size less the start", add(self.size, mul(self.start, -1)))]
-            )
+            wanted += [("size", self.size)] if self.ends[0] else [("size less the start", sub(self.size, self.start))]
         for name, value in wanted:
             if not is_multiple(value, step):
                 return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
@@ -392,23 +388,33 @@ def synthesize(
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
-    inside = _synthesized(request, leader, widths_bits, (), ragged)
+    inside = _synthesized(_Split(request, leader, ragged), widths_bits, ())
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
         return inside
-    edge = _synthesized(request, leader, WIDTHS_BITS, guards, ragged)
+    edge = _synthesized(_Split(request, leader, ragged), WIDTHS_BITS, guards)
     if isinstance(edge, Decline):
         return Decline(f"where the copy overhangs: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 
-def _synthesized(
-    request: CopyRequest, leader: Region, widths_bits: Sequence[int], guards: tuple[Guard, ...], ragged: bool
-) -> VectorPartition | Decline:
+@attrs.frozen(eq=False)
+class _Split:
+    """What is split: see :func:`synthesize`."""
+
+    request: CopyRequest
+    leader: Region
+    ragged: bool
+
+    @property
+    def regions(self) -> tuple[Region, Region]:
+        """The leader, and the other."""
+        return self.leader, self.request.src if self.leader is self.request.dst else self.request.dst
+
+
+def _synthesized(split: _Split, widths_bits: Sequence[int], guards: tuple[Guard, ...]) -> VectorPartition | Decline:
     """The partition whose vectors keep to some guards."""
-    follower = request.src if leader is request.dst else request.dst
-    lead = sliced("destination" if leader is request.dst else "source", leader)
-    follow = sliced("destination" if follower is request.dst else "source", follower)
+    lead, follow = (sliced("destination" if r is split.request.dst else "source", r) for r in split.regions)
     if isinstance(lead, Decline):
         return lead
     if isinstance(follow, Decline):
@@ -419,34 +425,32 @@ def _synthesized(
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    if ragged:
-        rounded = [_with_rest(request, leader, (lead, follow), order, widths_bits, guards) for order in orders]
-        return min(
-            rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else prod(leader.extents) + 1
-        )
-    found = [_vectors(request, leader, (lead, follow), order, widths_bits, guards, ragged=False) for order in orders]
+    if split.ragged:
+        rounded = [_with_rest(split, (lead, follow), order, widths_bits, guards) for order in orders]
+        most = split.leader.size + 1
+        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else most)
+    found = [_vectors(split, (lead, follow), order, widths_bits, guards) for order in orders]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
 
 
 def _with_rest(
-    request: CopyRequest,
-    leader: Region,
+    split: _Split,
     layouts: tuple[TileLayout, TileLayout],
     iters: list[list[Iter]],
     widths_bits: Sequence[int],
     guards: tuple[Guard, ...],
 ) -> VectorPartition | Decline:
     """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
-    best = _vectors(request, leader, layouts, iters, widths_bits, guards, ragged=True)
+    best = _vectors(split, layouts, iters, widths_bits, guards)
     tail = iters[0][-1].extent if iters[0] else 1
     if any(not own or own[-1].extent != tail for own in iters):
         return best
     for place, bits in enumerate(widths_bits):
-        vec = bits // leader.buffer.dtype.bits
+        vec = bits // split.leader.buffer.dtype.bits
         left = tail % vec if vec > 1 else 0
         if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
             continue
-        body = _vectors(request, leader, layouts, _with_tail(iters, tail - left), (bits,), guards, ragged=True)
+        body = _vectors(split, layouts, _with_tail(iters, tail - left), (bits,), guards)
         if isinstance(body, Decline):
             continue
         moved = [mul(own[-1].stride, tail - left) for own in iters]
@@ -456,7 +460,7 @@ def _with_rest(
         )
         later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(guards, moved[2:], strict=True))
         short = _with_tail(iters, left)
-        rest = _with_rest(request, leader, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
+        rest = _with_rest(split, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
         if isinstance(rest, Decline):
             continue
         found = attrs.evolve(body, rest=rest)
@@ -471,23 +475,19 @@ def _with_tail(iters: list[list[Iter]], extent: int) -> list[list[Iter]]:
 
 
 def _vectors(
-    request: CopyRequest,
-    leader: Region,
+    split: _Split,
     layouts: tuple[TileLayout, TileLayout],
     iters: list[list[Iter]],
     widths_bits: Sequence[int],
     guards: tuple[Guard, ...],
-    *,
-    ragged: bool,
 ) -> VectorPartition | Decline:
     """The partition of one order: leader and follower as layouts, and their iters (then the guards') in that order."""
-    count, threads = prod(it.extent for it in iters[0]), request.scope.threads
-    regions = (leader, request.src if leader is request.dst else request.dst)
+    count, threads, regions = prod(it.extent for it in iters[0]), split.request.scope.threads, split.regions
     runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters[:2], layouts, strict=True)]
     guarded = [guard.over(own) for guard, own in zip(guards, iters[2:], strict=True)]
 
     def fits(vec: int) -> str | None:
-        if count % (vec if ragged else threads * vec):
+        if count % (vec if split.ragged else threads * vec):
             return f"{count} elements are not a multiple of {threads} threads x {vec}"
         return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
 
@@ -496,8 +496,8 @@ def _vectors(
         return width
     bits, narrowed = width
     lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters[:2], strict=True))
-    dst, src = (lead, follow) if leader is request.dst else (follow, lead)
-    vec = bits // leader.buffer.dtype.bits
+    dst, src = (lead, follow) if split.leader is split.request.dst else (follow, lead)
+    vec = bits // split.leader.buffer.dtype.bits
     if count % (threads * vec):
-        guarded.append(Guard.rest(request, count, vec))
+        guarded.append(Guard.rest(split.request, count, vec))
     return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))

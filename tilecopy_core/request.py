@@ -386,6 +386,11 @@ def check_request(request: CopyRequest) -> None:
     for region in (*operands, *request.options.values()):
         if isinstance(region, Region):
             region.check_inside()
+    check_operands(request)
+
+
+def check_operands(request: CopyRequest) -> None:
+    """As :func:`check_request`, of regions that are known to lie inside."""
     reason = why_invalid(request)
     if reason is not None:
         raise RequestError(f"{request}: {reason}")

@@ -23,6 +23,7 @@ from .expr import (
 from .layout import surely_leaves
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
+from .ptx.builder import BUILDER
 from .request import CopyRequest
 from .scope import Scope, differs_within, warp
 
@@ -34,13 +35,12 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
-_BUILDER = a("a PtxBuilder", PtxBuilder)
 _COUNT = whole(0, 2**31 - 1)
 _PARTITION = a("a VectorPartition", VectorPartition)
 _THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
 
-@checked(ptx=_BUILDER, outer=_COUNT, words_per_round=_COUNT)
+@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT)
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -114,9 +114,13 @@ class ByRound:
         self.fixed: Int | None
         self._step: Int
         self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
+        terms = terms_of(self._step)
+        self._rise = terms[0][1] if len(terms) == 1 and terms[0][0] is self._turn else None
 
     def step(self, turn: Int) -> Int:
         """What a round adds to ``fixed``."""
+        if self._rise is not None:
+            return turn * self._rise
         step: Int = evaluate(self._step, {self._turn: turn})
         return step
 
@@ -141,7 +145,7 @@ class Masks:
         thread: index of the running thread in the scope.
     """
 
-    @checked(ptx=_BUILDER, partition=_PARTITION, thread=_THREAD)
+    @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
             return guard, ByRound(
@@ -260,7 +264,7 @@ class Walk:
     """
 
     @checked(
-        ptx=_BUILDER,
+        ptx=BUILDER,
         side=a("a Side", Side),
         partition=_PARTITION,
         thread=_THREAD,
@@ -270,8 +274,9 @@ class Walk:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole = ptx, side, whole
-        self._rounds = partition.outer
+        self._rounds, self._elem_bytes = partition.outer, side.region.buffer.dtype.bits // 8
         self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
+        self._apart = side.swizzle is not None or whole
         self._first: dict[tuple[Term, ...], Address] = {}
 
     def address(self, round_index: Int) -> Address:
@@ -279,10 +284,11 @@ class Walk:
         if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
             _check_round(round_index, self._rounds, "Walk.address: round_index")
         fixed = self._offset.fixed
-        if fixed is None or self._side.swizzle is not None or self._whole:
+        if fixed is None or self._apart:
             return self._address(self._offset.at(round_index))
         step = self._offset.step(round_index)
-        moved, varying = constant_of(step) * (self._side.region.buffer.dtype.bits // 8), terms_of(step)
+        moved, varying = (step, ()) if step.__class__ is int else (constant_of(step), terms_of(step))
+        moved *= self._elem_bytes
         first = self._first.get(varying)
         if first is None:
             first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
+import attrs
+
 from .errors import LayoutError, shown
-from .expr import Int, add, bounds_of, is_multiple, mul, same
-from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m
+from .expr import Int, add, bounds_of, is_multiple, mul, same, sub
+from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
 ELEMENT_AXES = (m, TCol)
@@ -59,84 +61,79 @@ def rescaled(
         return layout, shape
     if max(new_bits, old_bits) % min(new_bits, old_bits):
         raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
+    scale = _Scale(max(new_bits, old_bits) // min(new_bits, old_bits), more=new_bits < old_bits)
     if isinstance(layout, StridedLayout):
-        return _rescaled_strides(layout, old_bits, new_bits)
+        return _rescaled_strides(layout, scale)
     owned = layout.by_dimension(shape)
-    wider = new_bits > old_bits
-    by = max(new_bits, old_bits) // min(new_bits, old_bits)
-    dim = _contiguous_dimension(owned, wider=wider)
-    last = owned[dim].pop() if owned[dim] else Iter(1, 1, _element_axis(layout))
-    extent = _scaled(last.extent, by, up=not wider, what=f"dimension {dim}: its contiguous extent")
+    dim = _contiguous_dimension(owned, may_be_new=scale.more)
+    last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
+    extent = scale.of(last.extent, f"dimension {dim}: its contiguous extent")
     assert isinstance(extent, int)
-
-    def scaled(it: Iter) -> Iter:
-        if it.axis not in ELEMENT_AXES:
-            return it
-        return Iter(it.extent, _scaled(it.stride, by, up=not wider, what="the stride"), it.axis)
-
-    resized: dict[Axis, Int] = {}
-    for axis in layout.axes:
-        offset = layout.offset_on(axis)
-        resized[axis] = _scaled(offset, by, up=not wider, what="the offset") if axis in ELEMENT_AXES else offset
-    shard = [[scaled(it) for it in each] for each in owned]
+    shard = [[scale.of_iter(it) for it in each] for each in owned]
     if extent > 1:
         shard[dim].append(Iter(extent, 1, last.axis))
+    offsets = {axis: layout.offset_on(axis) for axis in layout.axes}
     made = TileLayout.of(
         [it for each in shard for it in each],
-        [scaled(it) for it in layout.replica],
-        resized,
-        None if layout.swizzle is None else _rescaled_swizzle(layout.swizzle, by, up=not wider),
+        [scale.of_iter(it) for it in layout.replica],
+        {axis: scale.of(value, "the offset") if axis in ELEMENT_AXES else value for axis, value in offsets.items()},
+        None if layout.swizzle is None else scale.of_swizzle(layout.swizzle),
     )
-    whole = _scaled(shape[dim], by, up=not wider, what=f"dimension {dim}: its extent")
-    return made, (*shape[:dim], whole, *shape[dim + 1 :])
+    return made, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
 
 
-def _contiguous_dimension(owned: list[list[Iter]], *, wider: bool) -> int:
+_NOTHING_CONTIGUOUS = "no dimension is contiguous (stride 1), so no elements lie side by side"
+
+
+def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool) -> int:
     for dim in reversed(range(len(owned))):
         if owned[dim]:
             last = owned[dim][-1]
             if last.axis in ELEMENT_AXES and same(last.stride, 1):
                 return dim
-        elif not wider:
+        elif may_be_new:
             return dim
-    raise LayoutError("no dimension is contiguous (stride 1), so no elements lie side by side")
+    raise LayoutError(_NOTHING_CONTIGUOUS)
 
 
-def _element_axis(layout: TileLayout) -> Axis:
-    return TCol if TCol in layout.axes else m
-
-
-def _rescaled_strides(layout: StridedLayout, old_bits: int, new_bits: int) -> tuple[AnyLayout, tuple[Int, ...]]:
-    wider = new_bits > old_bits
-    by = max(new_bits, old_bits) // min(new_bits, old_bits)
+def _rescaled_strides(layout: StridedLayout, scale: _Scale) -> tuple[AnyLayout, tuple[Int, ...]]:
     dim = next((d for d in reversed(range(len(layout.shape))) if same(layout.strides[d], 1)), None)
     if dim is None:
-        raise LayoutError("no dimension is contiguous (stride 1), so no elements lie side by side")
-    extent = _scaled(layout.shape[dim], by, up=not wider, what=f"dimension {dim}: its contiguous extent")
-    strides = [
-        1 if d == dim else _scaled(stride, by, up=not wider, what="the stride")
-        for d, stride in enumerate(layout.strides)
-    ]
+        raise LayoutError(_NOTHING_CONTIGUOUS)
+    extent = scale.of(layout.shape[dim], f"dimension {dim}: its contiguous extent")
+    strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
     shape = (*layout.shape[:dim], extent, *layout.shape[dim + 1 :])
-    return StridedLayout(shape, tuple(strides)), shape
+    return StridedLayout(shape, strides), shape
 
 
-def _scaled(value: Int, by: int, *, up: bool, what: str) -> Int:
-    if up:
-        return mul(value, by)
-    if not is_multiple(value, by):
-        raise LayoutError(
-            f"{what} {value} is not proved to be a multiple of {by} elements, which one new element takes"
-        )
-    return value // by
+@attrs.frozen
+class _Scale:
+    """From elements of one width to those of another: ``by`` times as many, or as few."""
 
+    by: int
+    more: bool = attrs.field(kw_only=True)
 
-def _rescaled_swizzle(swizzle: Swizzle, by: int, *, up: bool) -> Swizzle:
-    step = by.bit_length() - 1
-    per_element = swizzle.per_element + step if up else swizzle.per_element - step
-    if 1 << step != by or per_element < 0:
-        raise LayoutError(f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {by}")
-    return Swizzle(per_element, swizzle.swizzle_len, swizzle.atom_len)
+    def of(self, value: Int, what: str) -> Int:
+        """A number of elements."""
+        if self.more:
+            return mul(value, self.by)
+        if not is_multiple(value, self.by):
+            raise LayoutError(
+                f"{what} {value} is not proved to be a multiple of {self.by} elements, which one new element takes"
+            )
+        return value // self.by
+
+    def of_iter(self, it: Iter) -> Iter:
+        """An iter of as many steps."""
+        return Iter(it.extent, self.of(it.stride, "the stride"), it.axis) if it.axis in ELEMENT_AXES else it
+
+    def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
+        """A swizzle that keeps the same bytes together."""
+        step = self.by.bit_length() - 1
+        per_element = swizzle.per_element + step if self.more else swizzle.per_element - step
+        if 1 << step != self.by or per_element < 0:
+            raise LayoutError(f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {self.by}")
+        return Swizzle(per_element, swizzle.swizzle_len, swizzle.atom_len)
 
 
 def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
@@ -151,11 +148,11 @@ def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...])
         if prod(wanted) != layout.size:
             raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
         return layout
-    if not same(layout.strides, symbolic_row_major(shape)):
+    if not same(layout.strides, row_major(shape)):
         raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
     if not same(_product(wanted), _product(shape)):
         raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
-    return StridedLayout(wanted, symbolic_row_major(wanted))
+    return StridedLayout(wanted, row_major(wanted))
 
 
 def _product(shape: Sequence[Int]) -> Int:
@@ -163,16 +160,6 @@ def _product(shape: Sequence[Int]) -> Int:
     for extent in shape:
         total = mul(total, extent)
     return total
-
-
-def symbolic_row_major(shape: Sequence[Int]) -> tuple[Int, ...]:
-    """Strides, in elements, of a row-major array of a shape that may be symbolic."""
-    strides: list[Int] = []
-    step: Int = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = mul(step, extent)
-    return tuple(reversed(strides))
 
 
 def reach(layout: AnyLayout, axis: Axis) -> Int:
@@ -191,5 +178,5 @@ def reach(layout: AnyLayout, axis: Axis) -> Int:
 
 def certainly_at_most(value: Int, limit: Int) -> bool:
     """Whether a value is proved to be no more than a limit."""
-    lower, _ = bounds_of(add(limit, mul(value, -1)))
+    lower, _ = bounds_of(sub(limit, value))
     return lower is not None and lower >= 0

@@ -238,8 +238,7 @@ def _declared(kernel: KernelBuilder, region: Region) -> Region:
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
             raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
-        strides = tuple(it.stride for it in layout.shard)
-        declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=strides)
+        declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
     elif buffer.space == "shared":
         declared = kernel.shared(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
     elif buffer.space == "local":

@@ -19,17 +19,7 @@ _UNITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 @attrs.frozen
 class Job:
-    """What is asked.
-
-    Attributes:
-        tile: rows and columns of a tile.
-        threads: threads of a CTA.
-        swizzle: mode of the shared layout, or None.
-        pad: elements added to each row of the shared layout.
-        variant: a variant to demand, or None.
-        target: architecture, or None for the GPU's own.
-        executor: ``cuda``, ``emulator`` or None for the GPU where there is one.
-    """
+    """What is asked: the options of ``tilecopy run``; ``pad`` in elements a row, None where nothing was said."""
 
     tile: tuple[int, int] = (128, 64)
     threads: int = 128
@@ -42,13 +32,7 @@ class Job:
 
 @attrs.frozen(eq=False)
 class TiledCopy:
-    """A kernel that copies an array tile by tile, the tiles at its edges too.
-
-    Attributes:
-        tile: rows and columns of a tile.
-        count: tiles, each of which is a CTA.
-        kernel: its parameters are the array and the result.
-    """
+    """A kernel that copies an array (to its second parameter) by ``count`` tiles of so many rows and columns, a CTA each."""
 
     tile: tuple[int, int]
     count: int
@@ -60,11 +44,8 @@ class Outcome:
     """What was done.
 
     Attributes:
-        shape: of the array.
-        dtype: of the array.
-        order: ``C`` or ``F``.
+        shape, dtype, order, bytes: of the array; the order is ``C`` or ``F``.
         tiled: what copied it, or None where there is nothing to copy.
-        bytes: of the array.
         seconds: of the copy alone (a median on the GPU).
         runs: how many copies that is the median of.
         executor: which ran it.

@@ -217,14 +217,7 @@ def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
 
 @attrs.frozen(eq=False)
 class HostArray:
-    """A host array as flat bytes.
-
-    Attributes:
-        name: of the parameter.
-        data: a uint8 view of its memory, from its first element on.
-        align_bytes: as declared.
-        writable: whether the kernel may write it.
-    """
+    """A host array by its parameter's name: ``data`` is a uint8 view of its memory from the first element on."""
 
     name: str
     data: Any

@@ -19,14 +19,7 @@ from .driver import Driver, is_not_current
 
 @attrs.define(eq=False)
 class Block:
-    """Arguments of one launch as the driver takes them: a table of their places in some memory.
-
-    Attributes:
-        memory: addresses of arrays first, then the other parameters.
-        table: for each parameter where it is.
-        address: of the table.
-        keeps: what must live as long.
-    """
+    """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first."""
 
     memory: Any
     table: Any

@@ -224,7 +224,7 @@ def _integers(region: Region) -> Iterator[Int]:
     yield from region.starts
     yield from buffer.shape
     layout = buffer.layout
-    yield from layout.strides if isinstance(layout, StridedLayout) else (it.stride for it in layout.shard)
+    yield from layout.strides
     if not isinstance(layout, StridedLayout):
         yield from (layout.offset_on(axis) for axis in layout.axes)
     yield buffer.elem_offset

@@ -27,6 +27,7 @@ from ..expr import (
     key_of,
     mul,
     of_atom,
+    sub,
     substitute,
     sum_of,
     terms_of,
@@ -61,8 +62,7 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
         return left + right if len(left) + len(right) <= _MOST_ALTERNATIVES else NOTHING
     if not (is_int(condition.left) and is_int(condition.right)):
         return NOTHING
-    more = add(condition.left, mul(condition.right, -1))  # left - right
-    less = mul(more, -1)
+    more, less = sub(condition.left, condition.right), sub(condition.right, condition.left)
     at_least, above, at_most, below = ((fact,) for fact in (more, add(more, -1), less, add(less, -1)))
     table: dict[str, Alternatives] = {
         "<": (below,),
@@ -96,7 +96,7 @@ def implied(fact: Int) -> Facts:
     fact = tight(fact)
     for quotient, coefficient in terms_of(fact):
         if isinstance(quotient, FloorDiv):
-            rest = add(fact, mul(of_atom(quotient), -coefficient))
+            rest = sub(fact, mul(of_atom(quotient), coefficient))
             slack = 0 if coefficient > 0 else -coefficient * (quotient.by - 1)  # d * q >= e - (d - 1)
             return fact, *implied(add(add(mul(quotient.dividend, coefficient), mul(rest, quotient.by)), slack))
     return (fact,)
@@ -143,16 +143,15 @@ def never_negative(value: Int) -> bool:
 def contradict(facts: Sequence[Int]) -> bool:
     """Whether facts exclude each other: what they are known of never happens."""
     return any(
-        proves((*facts[:position], *facts[position + 1 :]), add(mul(fact, -1), -1))
-        for position, fact in enumerate(facts)
+        proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
 
 
 def of_quotients(values: Sequence[Int]) -> list[Int]:
     """What quotients are: ``e - d * (e // d)`` lies in ``[0, d - 1]``."""
     found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if isinstance(atom, FloorDiv))
-    rests = [(add(atom.dividend, mul(of_atom(atom), -atom.by)), atom.by) for atom in found]
-    return [fact for rest, by in rests for fact in (rest, add(mul(rest, -1), by - 1))]
+    rests = [(sub(atom.dividend, mul(of_atom(atom), atom.by)), atom.by) for atom in found]
+    return [fact for rest, by in rests for fact in (rest, sub(by - 1, rest))]
 
 
 def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
@@ -229,7 +228,7 @@ class Bound:
     @property
     def limit(self) -> Int:
         """Extent of the buffer less that of the region."""
-        return add(self.region.buffer.shape[self.dim], -self.region.extents[self.dim])
+        return sub(self.region.buffer.shape[self.dim], self.region.extents[self.dim])
 
     def holds(self, facts: Facts) -> bool:
         """Whether :meth:`check` passes for all values of which these facts are true."""
@@ -242,12 +241,12 @@ class Bound:
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
         """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
         start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
-        if never_negative(start) and never_negative(add(most_start, mul(start, -1))):
+        if never_negative(start) and never_negative(sub(most_start, start)):
             return
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
             facts_left, (inside, limit) = closer(found, start, most_start)
-            if proves(facts_left, inside) and proves(facts_left, add(limit, mul(inside, -1))):
+            if proves(facts_left, inside) and proves(facts_left, sub(limit, inside)):
                 continue
             if contradict(found):
                 continue

@@ -499,14 +499,13 @@ class KernelBuilder:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
-        layout = region.buffer.layout
-        strides = layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]
-        for value in (*region.starts, *strides):
+        for value in (*region.starts, *region.buffer.layout.strides):
             if isinstance(value, Expr):
                 self._own(value, region)
         if not overhang:
             region.check_inside()
-            self._bounds += bounds_checks(region, self._known(region), self._where())
+            if symbolic((*region.starts, *region.buffer.shape)):
+                self._bounds += bounds_checks(region, self._known(region), self._where())
         if written and region.buffer.space == "global":
             self._written.add(region.buffer.name)
 

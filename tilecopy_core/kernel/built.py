@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -19,7 +19,7 @@ from ..registry import Registry, default_registry
 from ..running import choose_executor
 from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
 from ..target import Target, target_of
-from .bounds import Bound
+from .bounds import Bound, Facts
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
 from .statements import Lowering, Placed
 
@@ -174,14 +174,8 @@ class BuiltKernel:
         _GRID.check(grid, "check_bounds", "grid")
         if 0 in grid:  # no CTA, nothing is accessed
             return
-        replacements: dict[Symbol, Int] = {
-            found: scalars[name] for found, name in self.scalars.items() if name in scalars
-        }
-        replacements.update(bounded_by(grid))
-        if self.cluster is not None:
-            replacements[only_symbol(cluster_rank())] = cluster_rank(prod(self.cluster))
-        for bound in self.bounds:
-            bound.check(replacements)
+        numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
+        _check_bounds(self.bounds, grid, self.cluster, numbers)
         if len(self.inside) >= _MOST_REMEMBERED:
             self.inside.clear()
         self.inside.add(key)
@@ -235,8 +229,7 @@ class BuiltKernel:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
         if built is not None and chosen != built:
             raise LaunchError(f"kernel {self.name} was built for the grid {_said(self.grid, built)}, not {chosen}")
-        if self.cluster is not None and any(g % c for g, c in zip(chosen, self.cluster, strict=True)):
-            raise LaunchError(f"kernel {self.name}: the grid {chosen} is not a multiple of the cluster {self.cluster}")
+        _check_cluster(self.name, chosen, self.cluster)
         return chosen
 
     def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
@@ -327,6 +320,20 @@ class BuiltKernel:
         return chosen
 
 
+def _check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
+    if cluster is not None and any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise LaunchError(f"kernel {name}: the grid {grid} is not a multiple of the cluster {cluster}")
+
+
+def _check_bounds(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
+    """Raise :class:`LayoutError` when a region can leave its buffer with a grid, a cluster and values of symbols."""
+    replacements = {**numbers, **bounded_by(grid)}
+    if cluster is not None:
+        replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
+    for bound in bounds:
+        bound.check(replacements)
+
+
 def _said(grid: Any, values: tuple[int, ...]) -> str:
     """A grid in words, with its values where it is made of sizes."""
     if any(isinstance(count, Expr) for count in grid):
@@ -365,18 +372,7 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
 
 @attrs.frozen(eq=False)
 class Description:
-    """A kernel as described: what KernelBuilder collects.
-
-    Attributes:
-        name: the kernel's name.
-        threads: threads of a CTA.
-        parameters: in order.
-        scalars: the parameter that each symbol is.
-        shared: the shared buffers, in order.
-        body: the statements.
-        bounds: what must hold of starts.
-        written: names of the arrays that it writes.
-    """
+    """A kernel as described: what KernelBuilder collects. ``written`` are the names of the arrays that it writes."""
 
     name: str
     threads: int
@@ -408,7 +404,9 @@ def lower_kernel(
         most = bounds_of(count)[1]
         if most is not None and most < GRID_LIMIT[dim]:
             ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
-    known = () if grid3 is None else tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+    known: Facts = ()
+    if grid3 is not None and described.scalars:
+        known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
     of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
     context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
     context.run(described.body)
@@ -417,7 +415,16 @@ def lower_kernel(
         for p in described.parameters
     )
     text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
-    kernel = BuiltKernel(
+    bounds = described.bounds
+    if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
+        launched = cast("Dim3", grid3)
+        _check_cluster(described.name, launched, cluster3)
+        if not described.scalars:
+            _check_bounds(bounds, launched, cluster3, {})
+            bounds = ()  # nothing that they depend on is open any more
+    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
+        bounds = tuple(bound for bound in bounds if not bound.holds(known))
+    return BuiltKernel(
         name=described.name,
         ptx=text,
         plans=tuple(context.plans),
@@ -430,20 +437,12 @@ def lower_kernel(
         shared_bytes=shared.size_bytes,
         dynamic_shared=shared.dynamic,
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
-        bounds=described.bounds,
+        bounds=bounds,
         scalars={found: p.name for found, p in described.scalars.items()},
         value_checks=_value_checks(text, context),
         origins=tuple(context.origins),
         statements=statements,
     )
-    if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
-        launched = kernel.launch_grid(None)
-        if not described.scalars:
-            kernel.check_bounds(launched, {})
-            return attrs.evolve(kernel, bounds=())  # nothing that they depend on is open any more
-    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
-        kernel = attrs.evolve(kernel, bounds=tuple(bound for bound in kernel.bounds if not bound.holds(known)))
-    return kernel
 
 
 def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:

@@ -23,7 +23,6 @@ import attrs
 from ..dtypes import DType, dtype_of
 from ..errors import LaunchError, RequestError, shown
 from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
-from ..layout import StridedLayout
 from ..memory import Buffer
 
 __all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
@@ -154,9 +153,7 @@ class ArrayParameter(Parameter):
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
         """The parameter of a global buffer, one stride a dimension."""
-        layout = buffer.layout
-        strides = layout.strides if isinstance(layout, StridedLayout) else tuple(it.stride for it in layout.shard)
-        return cls(buffer.name, buffer.shape, strides, buffer.dtype, buffer.align_bytes, written)
+        return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
     def type(self) -> str:
@@ -313,11 +310,8 @@ class ScalarParameter(NumberParameter):
         if not isinstance(dtype, str) or dtype not in _SCALARS:
             raise RequestError(f"scalar {name}: dtype {shown(dtype)} is not one of {', '.join(_SCALARS)}")
         least, most = _SCALARS[dtype]
-        divisor = _integer(multiple_of, f"scalar {name}: multiple_of", RequestError)
-        low = _integer(lower, f"scalar {name}: lower", RequestError)
-        high = _DEFAULT_UPPER[dtype] if upper is None else _integer(upper, f"scalar {name}: upper", RequestError)
-        if divisor < 1:
-            raise RequestError(f"scalar {name}: multiple_of is at least 1, not {multiple_of}")
+        upper = _DEFAULT_UPPER[dtype] if upper is None else upper
+        divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
         if low > high:
             raise RequestError(f"scalar {name}: lower {low} is above upper {high}")
         if low < least or high > most:
@@ -380,11 +374,7 @@ class SizeParameter(NumberParameter):
             RequestError: bounds that no size meets.
         """
         what = f"size {name}"
-        divisor = _integer(multiple_of, f"{what}: multiple_of", RequestError)
-        low = _integer(lower, f"{what}: lower", RequestError)
-        high = _integer(upper, f"{what}: upper", RequestError)
-        if divisor < 1:
-            raise RequestError(f"{what}: multiple_of is at least 1, not {multiple_of}")
+        divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
             raise RequestError(f"{what}: the bounds {low} to {high} are not within 0 to 2**62")
         if -(-low // divisor) > high // divisor:
@@ -433,6 +423,15 @@ class SizeParameter(NumberParameter):
             if value != number:
                 raise LaunchError(f"{where}: {number} by {first}, {value} by {other}")
         self.take(number, binding, where, found=f" ({first})")
+
+
+def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
+    """What is declared of a number, as integers."""
+    named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
+    divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
+    if divisor < 1:
+        raise RequestError(f"{what}: multiple_of is at least 1, not {multiple_of}")
+    return divisor, low, high
 
 
 def _integer(value: Any, where: str, error: type[Exception]) -> int:

@@ -17,21 +17,13 @@ from ..target import target_of
 from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
-from .parameters import ArrayParameter, NumberParameter, Parameter, ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
 from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
 
 
 @attrs.frozen
 class SavedPlan:
-    """What a saved kernel tells of one of its copies.
-
-    Attributes:
-        variant: name of the chosen variant.
-        package: the distribution that it came from.
-        summary: the partition in one line.
-        completion: how the caller learns that the copy is done.
-        text: what the plan explained.
-    """
+    """What a saved kernel tells of one of its copies: what its plan said, and as ``text`` what that explained."""
 
     variant: str
     package: str
@@ -126,13 +118,7 @@ def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
         bounds=tuple(_read_bound(each, names) for each in checks["bounds"]),
         scalars={symbols[each["name"]]: each["name"] for each in record["symbols"] if each["parameter"]},
         value_checks=tuple(
-            ValueCheck(
-                line=each["line"],
-                register=each["register"],
-                lower=read(each["lower"], names),
-                upper=read(each["upper"], names),
-                clamped=each["clamped"],
-            )
+            ValueCheck(**each | {"lower": read(each["lower"], names), "upper": read(each["upper"], names)})
             for each in checks["values"]
         ),
         origins=tuple(record["origins"]),
@@ -151,25 +137,14 @@ def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parame
     if told["kind"] == "array":
         shape, strides = (tuple(read(n, names) for n in told[key]) for key in ("shape", "strides_elems"))
         return ArrayParameter(name, shape, strides, dtype_of(told["dtype"]), told["align_bytes"], told["written"])
-    common = {
-        "name": name,
-        "type": {"int32": "b32", "int64": "b64"}[told["type"]],
-        "multiple_of": told["multiple_of"],
-        "lower": told["lower"],
-        "upper": told["upper"],
-    }
-    made: NumberParameter
+    common = {key: told[key] for key in ("name", "multiple_of", "lower", "upper")}
+    common["type"] = {"int32": "b32", "int64": "b64"}[told["type"]]
     if told["kind"] == "size":
-        made = SizeParameter(
-            **common,
-            sources=[(each["array"], each["dim"], each["factor"], each["constant"]) for each in told["read_from"]],
-        )
-    elif told["kind"] != "scalar":
+        return SizeParameter(**common, sources=[Extent(**each) for each in told["read_from"]])
+    if told["kind"] != "scalar":
         raise ValueError(f"parameter {name} is of the kind {told['kind']!r}")
-    else:
-        within = told.get("within")
-        made = ScalarParameter(**common, within=None if within is None else tuple(read(n, names) for n in within))  # type: ignore[arg-type]
-    return made
+    within = told.get("within")
+    return ScalarParameter(**common, within=None if within is None else tuple(read(n, names) for n in within))  # type: ignore[arg-type]
 
 
 def _read_bound(told: Mapping[str, Any], names: Mapping[str, Int]) -> Bound:

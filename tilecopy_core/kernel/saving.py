@@ -68,13 +68,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
     checks = {
         "bounds": [_bound(bound, names) for bound in kernel.bounds],
         "values": [
-            {
-                "line": check.line,
-                "register": check.register,
-                "lower": names.text(check.lower),
-                "upper": names.text(check.upper),
-                "clamped": check.clamped,
-            }
+            attrs.asdict(check) | {"lower": names.text(check.lower), "upper": names.text(check.upper)}
             for check in kernel.value_checks
         ],
     }
@@ -103,13 +97,8 @@ def record_of(kernel: Any) -> dict[str, Any]:
         "checks": checks,
         "symbols": names.table(),
         "plans": [
-            {
-                "variant": plan.variant,
-                "package": plan.package,
-                "summary": plan.summary,
-                "completion": plan.completion,
-                "text": plan.explain(),
-            }
+            {name: getattr(plan, name) for name in ("variant", "package", "summary", "completion")}
+            | {"text": plan.explain()}
             for plan in kernel.plans
         ],
         "origins": list(kernel.origins),
@@ -141,16 +130,8 @@ class _SymbolNames:
     def table(self) -> list[dict[str, Any]]:
         """Every symbol that has been named, and what it is."""
         return [
-            {
-                "name": name,
-                "called": found.name,
-                "parameter": found in self._parameters,
-                "lower": found.lower,
-                "upper": found.upper,
-                "multiple_of": found.multiple_of,
-                "varies": found.varies,
-                "register": found.register,
-            }
+            {"name": name, "called": found.name, "parameter": found in self._parameters}
+            | {fact: getattr(found, fact) for fact in ("lower", "upper", "multiple_of", "varies", "register")}
             for found, name in self._names.items()
         ]
 

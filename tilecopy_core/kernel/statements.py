@@ -15,7 +15,7 @@ from ..memory import Region
 from ..outside import Outside
 from ..ptx import PtxBuilder, Register
 from ..registry import Registry
-from ..request import CopyRequest, check_request
+from ..request import CopyRequest, check_operands
 from ..scope import ActiveThreads, Scope
 from ..target import Target
 from .bounds import NOTHING, Alternatives, Facts, together, with_ends_proved
@@ -42,12 +42,9 @@ class Placed:
 
 @attrs.frozen(eq=False)
 class Lowering:
-    """What statements are lowered with.
+    """What statements are lowered with, and what is told of them.
 
     Attributes:
-        ptx: receives the instructions.
-        target: the architecture.
-        registry: the variants to ask.
         known: block ids as the grid bounds them, where it is given at build.
         facts: what a grid made of sizes says of the block ids.
         plans: the plan of each copy, in order.
@@ -130,7 +127,7 @@ class Copy:
             options=self.options,
             outside=self.outside,
         )
-        check_request(request)
+        check_operands(request)  # the builder has looked at where the regions lie
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
@@ -179,15 +176,7 @@ class Load:
 
 @attrs.frozen(eq=False)
 class Index:
-    """A value becomes a symbolic integer.
-
-    Attributes:
-        symbol: the integer.
-        value: of an integer type.
-        least: smallest value that it may have.
-        most: largest.
-        clamp: whether a value outside is moved to the nearer bound.
-    """
+    """A value becomes a symbolic integer from ``least`` to ``most``; ``clamp`` moves one outside to the nearer bound."""
 
     symbol: Symbol
     value: Value

@@ -7,6 +7,7 @@ Floats of 16 bits compute in float32 and are rounded where they are stored or ca
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import attrs
@@ -15,10 +16,19 @@ import numpy as np
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError, a, one_of, shown
 from ..expr import Condition, Expr, Int, fits
+from ..memory import Region
 from ..ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "neg", "add", "sub", "mul", "div", "min", "max")
 _COMPUTE = ("float16", "bfloat16", "float32", "float64")
+
+
+def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]:
+    return lambda self, other: self._with(op, other, swap=swap)
+
+
+def _comparison(op: str) -> Callable[[Value, Any], Condition]:
+    return lambda self, other: Condition(op, self, as_value(other, self.dtype))
 
 
 @attrs.frozen(eq=False)
@@ -47,26 +57,14 @@ class Value:
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_such
     __rshift__ = __rrshift__ = _no_such
 
-    def __add__(self, other: Any) -> Value:
-        return self._with("add", other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self._with("add", other, swap=True)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._with("sub", other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self._with("sub", other, swap=True)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._with("mul", other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self._with("mul", other, swap=True)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._with("div", other)
+    __add__, __radd__ = _arithmetic("add"), _arithmetic("add", swap=True)
+    __sub__, __rsub__ = _arithmetic("sub"), _arithmetic("sub", swap=True)
+    __mul__, __rmul__ = _arithmetic("mul"), _arithmetic("mul", swap=True)
+    __truediv__ = _arithmetic("div")
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __hash__ = object.__hash__
 
     def __neg__(self) -> Value:
         return Value(self.dtype, "neg", (self,))
@@ -79,26 +77,6 @@ class Value:
         """The larger of two values."""
         return self._with("max", other)
 
-    def __eq__(self, other: object) -> Any:
-        return Condition("==", self, as_value(other, self.dtype))
-
-    def __ne__(self, other: object) -> Any:
-        return Condition("!=", self, as_value(other, self.dtype))
-
-    def __lt__(self, other: Any) -> Condition:
-        return Condition("<", self, as_value(other, self.dtype))
-
-    def __le__(self, other: Any) -> Condition:
-        return Condition("<=", self, as_value(other, self.dtype))
-
-    def __gt__(self, other: Any) -> Condition:
-        return Condition(">", self, as_value(other, self.dtype))
-
-    def __ge__(self, other: Any) -> Condition:
-        return Condition(">=", self, as_value(other, self.dtype))
-
-    __hash__ = object.__hash__
-
     def __repr__(self) -> str:
         if self.op in ("const", "index"):
             return repr(self.args[0])
@@ -106,22 +84,25 @@ class Value:
 
     def sources(self) -> tuple[Int, ...] | None:
         """Integers that decide which threads see which value; None where it depends on data."""
-        if self.op in ("const", "loaded"):
-            return () if self.op == "const" else None
-        if self.op == "index":
-            return self.args
-        found = [arg.sources() for arg in self.args]
-        return None if None in found else tuple(value for each in found if each is not None for value in each)
+        return self._deciding(lambda element: None)
 
     def places(self) -> tuple[Int, ...] | None:
         """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
-        if self.op == "loaded":
-            element = self.args[0]
-            return element.starts if element.buffer.space in ("global", "shared") else None
+        return self._deciding(lambda e: e.starts if e.buffer.space in ("global", "shared") else None)
+
+    def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
+        """The integers in it, and those of each element that was loaded; None where one of them gives None."""
         if self.op in ("const", "index"):
-            return self.sources()
-        found = [arg.places() for arg in self.args]
-        return None if None in found else tuple(value for each in found if each is not None for value in each)
+            return self.args if self.op == "index" else ()
+        if self.op == "loaded":
+            return of_element(self.args[0])
+        found: tuple[Int, ...] = ()
+        for arg in self.args:
+            own = arg._deciding(of_element)
+            if own is None:
+                return None
+            found += own
+        return found
 
     def __bool__(self) -> bool:
         raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")

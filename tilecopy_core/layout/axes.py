@@ -10,7 +10,7 @@ from ..errors import TEXT, LayoutError, one_of, shown
 from ..expr import Int, is_int, key_of
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Axis:
     """A named hardware resource that a stride can run along.
 
@@ -30,6 +30,12 @@ class Axis:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Axis) and attrs.astuple(self) == attrs.astuple(other))
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __matmul__(self, other: Any) -> OnAxis:
         raise LayoutError(f"{self.name} @ {shown(other)}: a stride along an axis is written `integer @ axis`")

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, shown
-from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same
+from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
 from .axes import Axis, m
 
 
@@ -44,7 +44,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
     total: dict[Axis, Int] = dict(left)
     for axis, value in right:
         total[axis] = add(total.get(axis, 0), value)
-    kept = [(axis, value) for axis, value in total.items() if not same(value, 0)]
+    kept = [(axis, value) for axis, value in total.items() if isinstance(value, Expr) or value != 0]
     return tuple(sorted(kept, key=lambda item: item[0].name) if len(kept) > 1 else kept)
 
 
@@ -99,7 +99,7 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
     lower, upper = bounds_of(start)
     if not isinstance(size, Expr):
         return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
-    room = bounds_of(add(size, mul(add(start, extent), -1)))[1]
+    room = bounds_of(sub(size, add(start, extent)))[1]
     return (room is not None and room < 0) or (upper is not None and upper < 0)
 
 

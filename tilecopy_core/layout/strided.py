@@ -66,6 +66,10 @@ class StridedLayout:
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
         """The layout of a box whose starts and extents are known to be good."""
         self.check_admits(shape, "slice")
+        return self._box(self.shape, starts, extents)
+
+    def _box(self, shape: tuple[Int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
+        """As :meth:`box`, of a box of its own shape."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         offset: Offset = ((m, self.offset_of(starts)),)
         return TileLayout.of(iters, (), add_offsets((), offset))

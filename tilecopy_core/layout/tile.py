@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, product
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import numpy as np
@@ -29,6 +29,7 @@ _AXIS = a("an Axis such as m or laneid", Axis)
 _ITERS = many(a("an Iter", Iter))
 _COORDINATE = many(INT)
 _SWIZZLE = maybe(a("a Swizzle", Swizzle))
+N = TypeVar("N", int, Int)
 
 
 def _is_offset(value: Any) -> bool:
@@ -138,6 +139,11 @@ class TileLayout:
             if on == axis:
                 return value
         return 0
+
+    @property
+    def strides(self) -> tuple[Int, ...]:
+        """The stride of each shard iter, in elements."""
+        return tuple([it.stride for it in self.shard])
 
     @property
     def size(self) -> int:
@@ -271,7 +277,10 @@ class TileLayout:
 
     def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
         """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
-        shape = self.check_admits(shape, "group")
+        return self._owned(self.check_admits(shape, "group"))
+
+    def _owned(self, shape: tuple[int, ...]) -> list[list[Iter]]:
+        """As :meth:`by_dimension`, of a shape that is admitted."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -313,7 +322,8 @@ class TileLayout:
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
             raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
-        return self.box(shape, *box(shape, region))
+        starts, extents = box(shape, region)
+        return self._box(shape, tuple(starts), extents)
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
         """As :meth:`slice`, of a box as starts and extents.
@@ -327,6 +337,10 @@ class TileLayout:
             raise LayoutError(
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
+        return self._box(shape, tuple(starts), extents)
+
+    def _box(self, shape: tuple[int, ...], starts: tuple[Int, ...], extents: tuple[int, ...]) -> TileLayout | None:
+        """As :meth:`box`, of a box whose parts are known to be good."""
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
             run = flat_run(shape, starts, extents)
@@ -342,10 +356,10 @@ class TileLayout:
         return TileLayout._of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
 
     def _by_dimension(
-        self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
+        self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
     ) -> tuple[list[Iter], Offset] | None:
         try:
-            groups = self.by_dimension(shape)
+            groups = self._owned(shape)
         except LayoutError:
             return None
         shard: list[Iter] = []
@@ -444,18 +458,18 @@ class _Bracket:
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
-            extents, strides = _as_tuple(key.start), _as_tuple(key.stop)
+            given, strides = _as_tuple(key.start), _as_tuple(key.stop)
+            if len(given) != len(strides):
+                raise LayoutError(
+                    f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
+                )
+            extents = checked_extents(given, f"{self._letter}[...]")
         elif self._letter == "R":
             raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
         else:
-            extents = _as_tuple(key)
-            strides = row_major(checked_extents(extents, f"{self._letter}[...]"))
-        if len(extents) != len(strides):
-            raise LayoutError(
-                f"{self._letter}[...] has {len(extents)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
-            )
-        checked = checked_extents(extents, f"{self._letter}[...]")
-        iters = tuple(_iter(self._letter, e, s) for e, s in zip(checked, strides, strict=True))
+            extents = checked_extents(key, f"{self._letter}[...]")
+            strides = row_major(extents)
+        iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
         return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
 
 
@@ -504,10 +518,11 @@ R = _Bracket("R")
 """Replica iters: ``R[extent : stride @ axis]``."""
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major(shape: Sequence[N]) -> tuple[N, ...]:
     """Strides, in elements, of a row-major array of a shape."""
-    strides, step = [], 1
+    strides: list[N] = []
+    step: N = 1
     for extent in reversed(shape):
         strides.append(step)
-        step *= extent
+        step = step * extent
     return tuple(reversed(strides))

@@ -7,6 +7,7 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
 from ..expr import INT, Int, key_of
@@ -16,22 +17,23 @@ from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import Written
 from .index import IndexEmitter
-from .operands import TYPE_BITS, Access, Address, Register, parts_of
+from .operands import ADDRESS, REGISTER, TYPE_BITS, Access, Address, Register, parts_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
 
-_ADDRESS = a("an Address", Address)
 _SCOPE = a("a Scope", Scope)
 _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
 _ELEM = whole(0, 2**31 - 1)
-_REGISTER = a("a Register", Register)
-_REGISTERS = many(_REGISTER)
+_REGISTERS = many(REGISTER)
 _PREDICATE = Kind(
-    "a predicate register, or None", lambda value: value is None or (_REGISTER.fits(value) and value.type == "pred")
+    "a predicate register, or None", lambda value: value is None or (REGISTER.fits(value) and value.type == "pred")
 )
 _WORD = whole(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
+
+
+_TYPE_OF, _NAME_OF = attrgetter("type"), attrgetter("name")
 
 
 def _are_bindings(value: object) -> bool:
@@ -85,8 +87,9 @@ class PtxBuilder(IndexEmitter):
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
         address, predicate, fill = parts_of(source)
-        registers = into if into is not None else self.regs("b32", self._check_width(bits))
-        opcode = self._checked("ld", address, bits, registers)
+        count = self._check_width(bits)
+        registers = self.regs("b32", count) if into is None else self._fitting("ld", bits, into)
+        opcode = self._opcode("ld", address, bits, registers)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
         self.instr(opcode, _braced(registers), address, guard=predicate)
@@ -95,7 +98,8 @@ class PtxBuilder(IndexEmitter):
     def store(self, destination: Access | Address, bits: int, registers: Sequence[Register]) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
         address, predicate, _ = parts_of(destination)
-        opcode = self._checked("st", address, bits, registers)
+        self._check_width(bits)
+        opcode = self._opcode("st", address, bits, self._fitting("st", bits, registers))
         self.instr(opcode, address, _braced(registers), guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
@@ -123,9 +127,19 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _checked(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
-        """The opcode of an access that there is."""
-        count = self._check_width(bits)
+    def _fitting(self, name: str, bits: int, registers: Sequence[Register]) -> Sequence[Register]:
+        """The registers of an access, which hold what it moves."""
+        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
+            _REGISTERS.check(registers, name, "registers", PtxError)
+        widths = {TYPE_BITS[type] for type in set(map(_TYPE_OF, registers))}
+        if widths not in ({32}, {64}):
+            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
+        if len(registers) * widths.pop() != max(bits, 32):
+            raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
+        return registers
+
+    def _opcode(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+        """The opcode of an access at an address that allows it."""
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
@@ -133,13 +147,6 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
-            _REGISTERS.check(registers, name, "registers", PtxError)
-        held = {TYPE_BITS[type] for type in {register.type for register in registers}}
-        if held not in ({32}, {64}):
-            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
-        if len(registers) * held.pop() != max(bits, 32):
-            raise PtxError(f"{name} of {bits} bits takes {count} registers of 32 bits; found {list(registers)}")
         vector = f".v{len(registers)}" if len(registers) > 1 else ""
         return f"{name}.{address.space}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
 
@@ -273,7 +280,7 @@ class PtxBuilder(IndexEmitter):
         """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1); then a fence and a barrier."""
         self.instr("mbarrier.init.shared.b64", barrier, count)
 
-    @checked(PtxError, barrier=_ADDRESS)
+    @checked(PtxError, barrier=ADDRESS)
     def mbarrier_arrive(self, barrier: Address) -> None:
         """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
         if barrier.space == "shared::cluster":
@@ -285,7 +292,7 @@ class PtxBuilder(IndexEmitter):
         """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
         self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
 
-    @checked(PtxError, barrier=_ADDRESS, parity=INT, cluster=FLAG)
+    @checked(PtxError, barrier=ADDRESS, parity=INT, cluster=FLAG)
     def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
         """Wait until the phase of a parity (0 for the first) has completed.
 
@@ -298,7 +305,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
         self.instr("bra", label, guard=done, unless=True)
 
-    @checked(PtxError, address=_ADDRESS, rank=INT)
+    @checked(PtxError, address=ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:
         """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 
@@ -325,6 +332,10 @@ class PtxBuilder(IndexEmitter):
         self.instr(operation, destination, source, nbytes, barrier)
 
 
+BUILDER = a("a PtxBuilder", PtxBuilder)
+
+
 def _braced(registers: Sequence[Register]) -> Register | Written:
-    names = [register.name for register in registers]
-    return registers[0] if len(names) == 1 else Written(f"{{{', '.join(names)}}}")
+    if len(registers) == 1:
+        return registers[0]
+    return Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")

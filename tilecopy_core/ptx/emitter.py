@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import ParamSpec
+from operator import attrgetter
+from typing import Any, ParamSpec
 
 from ..errors import TEXT, PtxError, did_you_mean, shown, whole
 from ..target import Target
@@ -112,14 +113,7 @@ class Emitter:
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
-        if type.__class__ is not str or type not in TYPE_BITS:
-            known = ", ".join(TYPE_BITS)
-            raise PtxError(
-                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
-            )
-        number = self.register_counts.get(type, 0)
-        self.register_counts[type] = number + 1
-        return register_of(type, f"{self.mark}{STEM[type]}{number}")
+        return self.regs(type, 1)[0]
 
     def register_names(self) -> set[str]:
         """The names of all registers so far."""
@@ -132,9 +126,18 @@ class Emitter:
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
+        if type.__class__ is not str or type not in TYPE_BITS:
+            known = ", ".join(TYPE_BITS)
+            raise PtxError(
+                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
+            )
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
-        return [self.reg(type) for _ in range(count)]
+        first = self.register_counts.get(type, 0)
+        if count:
+            self.register_counts[type] = first + count
+        stem = self.mark + STEM[type]
+        return [register_of(type, f"{stem}{number}") for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place.
@@ -161,9 +164,13 @@ class Emitter:
         found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
-        self._require(opcode if not _ignores_source(opcode, operands) else f"{opcode}, %p0")
-        self.loose = self.loose or str in map(type, operands)
-        self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
+            if _ignores_source(opcode, operands):
+                self._require(f"{opcode}, %p0")
+        if opcode not in self._allowed:
+            self._require(opcode)
+        if str in map(type, operands):
+            self.loose = True
+        self._write(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
@@ -173,19 +180,18 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
         if type(opcode) is not str:
             _text(opcode, "opcode")
-        special = (
-            operands and type(operands[0]) is str and operands[0].startswith("%")
-        )  # %cluster_ctarank: more than mov
-        self._require(f"{opcode} {operands[0]}" if special else opcode)
-        self.place_text(f"\t{opcode} {result}, {_listed(operands)};", block.head)
+        if operands and type(operands[0]) is str and operands[0].startswith("%"):
+            self._require(f"{opcode} {operands[0]}")  # %cluster_ctarank: more than mov
+        elif opcode not in self._allowed:
+            self._require(opcode)
+        self._write(f"\t{opcode} {result.name}, {_listed(operands)};", block.head)
         return result
 
     def _require(self, instruction: str) -> None:
-        """Let the module need what an instruction does; it is looked up once."""
-        if instruction not in self._allowed:
-            needs = instruction_of(_text(instruction, "opcode")).needs
-            check_target(instruction, needs, self.target)
-            self._allowed[instruction] = needs
+        """Let the module need what an instruction does."""
+        needs = instruction_of(_text(instruction, "opcode")).needs
+        check_target(instruction, needs, self.target)
+        self._allowed[instruction] = needs
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
@@ -205,6 +211,10 @@ class Emitter:
             _text(line, "line")
         if lines is not None and type(lines) is not list:
             raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
+        self._write(line, lines)
+
+    def _write(self, line: str, lines: list[Line] | None = None) -> None:
+        """As :meth:`place_text`, of a line that is known to be good."""
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
         self.recent.append(line)
 
@@ -264,7 +274,7 @@ class Written(str):
     __slots__ = ()
 
 
-_WRITTEN = {Register, Address, Written}
+_TEXT_OF: dict[type, Callable[[Any], str]] = {Register: attrgetter("name"), Address: str, Written: str}
 
 
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
@@ -276,7 +286,7 @@ def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
 
 
 def _listed(operands: Sequence[object]) -> str:
-    return ", ".join([str(each) if type(each) in _WRITTEN else _operand(each) for each in operands])
+    return ", ".join([_TEXT_OF.get(type(each), _operand)(each) for each in operands])
 
 
 def _operand(operand: object) -> str:

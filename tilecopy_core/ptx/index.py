@@ -32,6 +32,7 @@ from ..expr import (
     of_atom,
     possible_bits,
     same,
+    sub,
     substitute,
     sum_of,
     symbols_of,
@@ -98,7 +99,8 @@ class IndexEmitter(Emitter):
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
-        return self._at(max((self._bound[s][1] for s in symbols if s in self._bound), default=0))
+        bound = [self._bound[s][1] for s in symbols if s in self._bound] if self._bound else ()
+        return self._at(max(bound, default=0))
 
     def _at(self, depth: int) -> Block:
         """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
@@ -250,24 +252,25 @@ class IndexEmitter(Emitter):
             raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
         size, offset = buffer.dtype.bits // 8, offset_elems
         if swizzle is None:
-            offset = offset + buffer.elem_offset
+            offset = add(offset, buffer.elem_offset)
             align = gcd(buffer.align_bytes, divisor_of(offset) * size)
         else:
-            align = gcd(buffer.align_bytes, divisor_of(offset) * size, divisor_of(buffer.elem_offset) * size)
-            align = gcd(align, swizzle.chunk_elems * size)
+            align = gcd(divisor_of(offset), divisor_of(buffer.elem_offset), swizzle.chunk_elems)
+            align = gcd(buffer.align_bytes, align * size)
             parts = terms_of(offset), swizzle
-            if parts not in self._swizzled:
-                self._swizzled[parts] = SwizzledTerms(*parts)
-            offset = self._swizzled[parts].plus(constant_of(offset)) + buffer.elem_offset
-        place = mul(offset, size)
-        const, terms = constant_of(place), terms_of(place)
+            swizzled = self._swizzled.get(parts)
+            if swizzled is None:
+                swizzled = self._swizzled[parts] = SwizzledTerms(*parts)
+            offset = add(swizzled.plus(constant_of(offset)), buffer.elem_offset)
+        const, terms = constant_of(offset) * size, terms_of(offset)
         if not -(2**62) < const < 2**62:
             raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
         if whole:
             lower, _ = bounds_of(sum_of(0, terms))
             immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
-        base = self._base(buffer, sum_of(const - immediate, terms), immediate)
+        key = ("address", buffer.memory, size, terms, const - immediate)
+        base = self.blocks[-1].once(key, self._base, buffer, terms, const - immediate, immediate)
         return address_of(buffer.space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
@@ -281,14 +284,16 @@ class IndexEmitter(Emitter):
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
         return self.address(region.buffer, place.get("m", 0), whole=whole)
 
-    def _base(self, buffer: Buffer, varying: Int, immediate: int) -> Register:
-        """``start + varying``: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
+    def _base(self, buffer: Buffer, terms: tuple[Term, ...], const_bytes: int, immediate: int) -> Register:
+        """A buffer's start and what varies: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
 
         Args:
             buffer: its start is a 32-bit shared address or a 64-bit global pointer.
-            varying: bytes to add.
+            terms: elements to add.
+            const_bytes: likewise.
             immediate: what the instruction adds beyond that.
         """
+        varying = add(mul(sum_of(0, terms), buffer.dtype.bits // 8), const_bytes)
         start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
@@ -314,7 +319,7 @@ class IndexEmitter(Emitter):
         part = made_of(0, tuple(terms))
         if start.bits == 32:
             return self._sum(block, part, 32, start)
-        rest = add(place, mul(part, -1))
+        rest = sub(place, part)
         factor = gcd(*(coefficient for _, coefficient in part.terms))
         least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
         if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
@@ -370,7 +375,7 @@ class IndexEmitter(Emitter):
             ends: whether it can be below 0, and whether it can reach ``size``; only those are looked at.
         """
         wanted = [_half_line(place)] if ends[0] else []
-        wanted += [_half_line(add(add(size, -1), mul(place, -1)))] if ends[1] else []
+        wanted += [_half_line(sub(add(size, -1), place))] if ends[1] else []
         if any(half is False for half in wanted):
             return False
         halves = [half for half in wanted if isinstance(half, tuple)]
@@ -516,18 +521,19 @@ class SwizzledTerms:
         self._bits = possible_bits(self._inside)
         self._pattern: Int = swizzle.apply(self._inside)
         self._reach = possible_bits(self._pattern)
+        self._period = period
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
         """The swizzled offset of the terms and a constant."""
-        low = const % self._swizzle.period_elems
+        low = const % self._period
         if self._bits is None or self._bits & low:
-            varying, rest = self._swizzle.apply(self._inside + low), const - low
-        else:
-            constant = int(self._swizzle.apply(low))
-            movable = constant if self._reach is None else constant & self._reach
-            if movable not in self._mixed:
-                self._mixed[movable] = (xor(self._pattern, movable) if movable else self._pattern) + self._outside
-            return self._mixed[movable] + (const - low + constant - movable)
-        found: Int = varying + self._outside + rest
-        return found
+            varying = self._swizzle.apply(add(self._inside, low))
+            return add(add(varying, self._outside), const - low)
+        constant = int(self._swizzle.apply(low))
+        movable = constant if self._reach is None else constant & self._reach
+        mixed = self._mixed.get(movable)
+        if mixed is None:
+            pattern = xor(self._pattern, movable) if movable else self._pattern
+            mixed = self._mixed[movable] = add(pattern, self._outside)
+        return add(mixed, const - low + constant - movable)

@@ -16,14 +16,7 @@ def module_text(
     shared: SharedPlan,
     cluster: tuple[int, int, int] | None = None,
 ) -> tuple[str, tuple[int, ...]]:
-    """A module with one kernel; ``.version`` and ``.target`` as low as its instructions allow.
-
-    Args:
-        ptx: the finished builder.
-        name: the kernel's name, an identifier.
-        parameters: name and PTX type of each, in order.
-        shared: the shared memory.
-        cluster: CTAs of a cluster, when fixed at build.
+    """A module with one kernel, of parameters by name and PTX type; ``.version`` and ``.target`` as low as may be.
 
     Returns:
         The text, and for each of its lines the number of the statement that it came from (0 for none).
@@ -46,5 +39,5 @@ def module_text(
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
     emitted = ptx.blocks[0].head + ptx.blocks[0].body
-    text = "\n".join([*lines, *(line for line, _ in emitted), "\tret;", "}", ""])
-    return text, (*(0 for _ in lines), *(statement for _, statement in emitted))
+    text = "\n".join([*lines, *[line for line, _ in emitted], "\tret;", "}", ""])
+    return text, (*[0] * len(lines), *[statement for _, statement in emitted])

@@ -7,7 +7,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import PtxError, many, one_of, shown, whole
+from ..errors import PtxError, a, many, one_of, shown, whole
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -88,16 +88,17 @@ class Address:
             _ALIGN.check(self.align_bytes, "Address", "align_bytes", PtxError)
 
     def __str__(self) -> str:
-        return f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
+        base = self.base.name if type(self.base) is Register else self.base
+        return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
 
     __repr__ = __str__
 
     def __add__(self, offset_bytes: int) -> Address:
-        reach = offset_bytes + self.offset_bytes if type(offset_bytes) is int else 2**31
-        if not -(2**31) <= reach < 2**31:
-            _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
-            return Address(self.space, self.base, reach, 1)  # which refuses it
-        return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+        if type(offset_bytes) is int and -(2**31) <= (reach := self.offset_bytes + offset_bytes) < 2**31:
+            return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+        _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
+        more = int(offset_bytes)  # of another class, or too far for the sum, which Address refuses
+        return Address(self.space, self.base, self.offset_bytes + more, gcd(self.align_bytes, more))
 
 
 _set_space, _set_base, _set_offset, _set_align = (
@@ -115,6 +116,7 @@ def address_of(space: str, base: Register | str, offset_bytes: int, align_bytes:
     return made
 
 
+REGISTER, ADDRESS = a("a Register", Register), a("an Address", Address)
 _FILL = many(whole(0, 2**32 - 1))
 
 

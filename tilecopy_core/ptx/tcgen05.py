@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import PtxError, a, checked, many, shown, whole
+from ..errors import PtxError, checked, many, shown, whole
 from ..expr import INT, Int
-from .builder import PtxBuilder
-from .operands import Address, Register
+from .builder import BUILDER, PtxBuilder
+from .operands import ADDRESS, REGISTER, Address, Register
 
 GROUPS = (1, 2)
 """Values of ``.cta_group``."""
-
-
-_BUILDER = a("a PtxBuilder", PtxBuilder)
-_ADDRESS = a("an Address", Address)
-_REGISTER = a("a Register", Register)
 
 
 def _group(cta_group: int) -> str:
@@ -26,8 +21,8 @@ def _group(cta_group: int) -> str:
 
 @checked(
     PtxError,
-    ptx=_BUILDER,
-    start=_ADDRESS,
+    ptx=BUILDER,
+    start=ADDRESS,
     ldo=whole(0, 2**14 - 1),
     sdo=whole(0, 2**14 - 1),
     swizzle=whole(0, 6),
@@ -60,13 +55,13 @@ def matrix_descriptor(ptx: PtxBuilder, start: Address, ldo: int, sdo: int, swizz
     return ptx.blocks[-1].once(("descriptor", start, ldo, sdo, swizzle), encode)
 
 
-@checked(PtxError, ptx=_BUILDER, holder=_ADDRESS)
+@checked(PtxError, ptx=BUILDER, holder=ADDRESS)
 def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
     """The tensor-memory address that ``tcgen05.alloc`` wrote to ``holder``."""
     return ptx.load(holder, 32)[0]
 
 
-@checked(PtxError, ptx=_BUILDER, base=_REGISTER, column=INT)
+@checked(PtxError, ptx=BUILDER, base=REGISTER, column=INT)
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     """A tensor-memory address some columns on."""
     if isinstance(column, int) and not 0 <= column < 512:
@@ -78,7 +73,7 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     return result
 
 
-@checked(PtxError, ptx=_BUILDER)
+@checked(PtxError, ptx=BUILDER)
 def alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int = 1) -> None:
     """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
     group = _group(cta_group)
@@ -86,13 +81,13 @@ def alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int = 1) ->
     ptx.instr(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned")
 
 
-@checked(PtxError, ptx=_BUILDER, address=_REGISTER)
+@checked(PtxError, ptx=BUILDER, address=REGISTER)
 def dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int = 1) -> None:
     """``tcgen05.dealloc`` by the warp that allocated."""
     ptx.instr(f"tcgen05.dealloc.{_group(cta_group)}.sync.aligned.b32", address, columns)
 
 
-@checked(PtxError, ptx=_BUILDER, address=_REGISTER, descriptor=_REGISTER)
+@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER)
 def cp(ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1) -> None:
     """``tcgen05.cp.32x128b.warpx4``: 32 rows of 16 bytes to four columns, repeated in all four warps' lanes."""
     if descriptor.type != "b64" or address.type != "b32":
@@ -100,25 +95,25 @@ def cp(ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int 
     ptx.instr(f"tcgen05.cp.{_group(cta_group)}.32x128b.warpx4", f"[{address}]", descriptor)
 
 
-@checked(PtxError, ptx=_BUILDER)
+@checked(PtxError, ptx=BUILDER)
 def commit(ptx: PtxBuilder, barrier: Address, cta_group: int = 1) -> None:
     """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
     ptx.instr(f"tcgen05.commit.{_group(cta_group)}.mbarrier::arrive::one.shared::cluster.b64", barrier)
 
 
-@checked(PtxError, ptx=_BUILDER)
+@checked(PtxError, ptx=BUILDER)
 def fence_after(ptx: PtxBuilder) -> None:
     """Order tcgen05 work that follows after the synchronisation that came before."""
     ptx.instr("tcgen05.fence::after_thread_sync")
 
 
-@checked(PtxError, ptx=_BUILDER)
+@checked(PtxError, ptx=BUILDER)
 def fence_before(ptx: PtxBuilder) -> None:
     """Order tcgen05 work that came before, before the synchronisation that follows."""
     ptx.instr("tcgen05.fence::before_thread_sync")
 
 
-@checked(PtxError, ptx=_BUILDER, registers=many(_REGISTER), address=_REGISTER)
+@checked(PtxError, ptx=BUILDER, registers=many(REGISTER), address=REGISTER)
 def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
     """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
     count = len(registers)
@@ -136,7 +131,7 @@ def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> Non
     ptx.instr(f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32", braces, f"[{at}]")
 
 
-@checked(PtxError, ptx=_BUILDER)
+@checked(PtxError, ptx=BUILDER)
 def wait_ld(ptx: PtxBuilder) -> None:
     """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
     ptx.instr("tcgen05.wait::ld.sync.aligned")
