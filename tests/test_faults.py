@@ -131,6 +131,57 @@ def test_a_region_that_differs_between_the_threads_of_its_scope_is_declined(
             k.build(target="sm_90a", grid=32)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda k: TileLayout(S[8, 32]) + k.thread_id() * 32,
+        lambda k: TileLayout(S[8, 32]) + k.lane_id() // 16 * 32,
+        lambda k: TileLayout(S[(8, 32) : (k.thread_id() * 4, 1)]),
+    ],
+)
+def test_a_layout_that_differs_between_the_threads_of_a_scope_is_declined(layout: Any) -> None:
+    """A view's offset or stride may be symbolic: it moves the box as a start does."""
+    k, a = kernel(32, A=(64, 32))
+    s = k.shared((8, 32), "float32")
+    seen = a.view(shape=(8, 32), layout=layout(k))
+    k.cta.copy(s[:, :], seen[:, :])
+    with pytest.raises(tc.NoVariantError, match=r"in the layout .* differs between the threads of a cta"):
+        k.build(target="sm_90a", grid=1)
+    with pytest.raises(tc.NoVariantError, match="differs between the threads of a warp"):
+        tc.plan(s[:, :], seen[:, :], scope=tc.warp(), target="sm_90a")
+
+
+def test_a_threads_own_layout_is_copied_by_that_thread() -> None:
+    k, a, b = kernel(32, A=(40, 32), B=(32, 8, 32))
+    s = k.shared((32, 8, 32), "float32")
+    t = k.thread_id()
+    k.thread.copy(s[t, :, :], a.view(shape=(8, 32), layout=TileLayout(S[8, 32]) + t * 32)[:, :])
+    k.cta_sync()
+    k.cta.copy(b[:, :, :], s[:, :, :])
+    source, result = np.arange(40 * 32, dtype=np.float32).reshape(40, 32), np.zeros((32, 8, 32), np.float32)
+    run(k, source, result)
+    assert np.array_equal(result, np.stack([source[i : i + 8] for i in range(32)]))
+
+
+def test_a_value_loaded_through_a_threads_own_layout_is_that_threads() -> None:
+    k, a = kernel(32, A=(64, 32))
+    rows = k.param("rows", (64,), "int32")
+    s = k.shared((8, 32), "float32")
+    row = k.index(k.load(rows.view(shape=1, layout=TileLayout(S[1]) + k.thread_id())[0]), upper=56)
+    k.cta.copy(s[:, :], a[row : row + 8, :])
+    with pytest.raises(tc.NoVariantError, match="the start index0 of .* differs between the threads of a cta"):
+        k.build(target="sm_90a", grid=1)
+
+
+def test_a_layouts_symbols_belong_to_the_kernel() -> None:
+    other, _ = kernel(32, A=(64, 32))
+    n = other.scalar("n", upper=3)
+    k, a = kernel(32, A=(64, 32))
+    s = k.shared((8, 32), "float32")
+    with pytest.raises(tc.RequestError, match="the integer n does not belong to kernel k"):
+        k.cta.copy(s[:, :], a.view(shape=(8, 32), layout=TileLayout(S[8, 32]) + n * 32)[:, :])
+
+
 def test_a_start_made_of_a_threads_loop_differs_too() -> None:
     k, a = kernel(64, A=(128, 32))
     s = k.shared((8, 32), "float32")

@@ -17,6 +17,7 @@ from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_exte
 from .views import (
     AnyLayout,
     certainly_at_most,
+    check_begins_inside,
     checked_order,
     permuted,
     reach,
@@ -156,6 +157,7 @@ class Buffer:
         if not isinstance(layout, (TileLayout, StridedLayout)):
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         layout.check_admits(extents, f"buffer {name}")
+        check_begins_inside(layout, f"buffer {name}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         if (
@@ -207,6 +209,16 @@ class Buffer:
     def space(self) -> str:
         """The space of its memory."""
         return self.memory.space
+
+    def placed_by(self) -> tuple[Expr, ...]:
+        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
+        layout = self.layout
+        if isinstance(layout, StridedLayout):
+            parts: list[Int] = [*layout.strides]
+        else:
+            parts = [it.stride for it in (*layout.shard, *layout.replica)]
+            parts += [layout.offset_on(axis) for axis in layout.axes]
+        return tuple(value for value in (*parts, self.elem_offset) if isinstance(value, Expr))
 
     def __getitem__(self, key: Any) -> Region:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
@@ -333,6 +345,7 @@ class Buffer:
 
     def _check_inside(self, found: Buffer) -> None:
         memory = self.memory
+        check_begins_inside(found.layout, "the new layout")
         for axis, unit in ((m, "bits"), (TCol, "bits"), (TLane, "lanes")):
             if (axis == m) == (self.space == "tmem"):
                 continue

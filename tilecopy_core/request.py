@@ -441,8 +441,15 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Why the threads of the scope do not copy one box together: a start that differs between them; or None."""
+    """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
     for region in (request.dst, request.src):
+        for part in region.buffer.placed_by():
+            if differs_within(part, request.scope):
+                return (
+                    f"{part} in the layout {region.buffer.layout} of {region} differs between the threads of a "
+                    f"{request.scope.kind}: each would copy other elements; copy at scope thread, or let the layout depend "
+                    "on nothing finer than the scope"
+                )
         for start in region.starts:
             if differs_within(start, request.scope):
                 return (

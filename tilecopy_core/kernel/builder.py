@@ -499,9 +499,7 @@ class KernelBuilder:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
-        layout = region.buffer.layout
-        strides = layout.strides if isinstance(layout, StridedLayout) else [it.stride for it in layout.shard]
-        for value in (*region.starts, *strides):
+        for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
                 self._own(value, region)
         if not overhang:

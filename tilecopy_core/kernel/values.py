@@ -117,7 +117,8 @@ class Value:
         """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
         if self.op == "loaded":
             element = self.args[0]
-            return element.starts if element.buffer.space in ("global", "shared") else None
+            buffer = element.buffer
+            return (*element.starts, *buffer.placed_by()) if buffer.space in ("global", "shared") else None
         if self.op in ("const", "index"):
             return self.sources()
         found = [arg.places() for arg in self.args]
