@@ -399,7 +399,9 @@ def test_halves_of_tensor_memory_by_views() -> None:
         )
 
 
-@pytest.mark.parametrize("offset", [lambda k: -32, lambda k: k.scalar("n", lower=-5, upper=3) * 32, lambda k: -3 @ laneid])
+@pytest.mark.parametrize(
+    "offset", [lambda k: -32, lambda k: k.scalar("n", lower=-5, upper=3) * 32, lambda k: -3 @ laneid]
+)
 def test_no_layout_begins_before_its_memory(offset: Any) -> None:
     k = tc.KernelBuilder("k", threads=32)
     a = k.param("A", (64, 32), "float32")

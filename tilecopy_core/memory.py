@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from .dtypes import DType, dtype_of
-from .errors import TWO_FLAGS, LayoutError, RequestError, a, many, maybe, one_of, shown, whole
+from .errors import TWO_FLAGS, LayoutError, RequestError, a, integer, many, maybe, one_of, shown, whole
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, mul, same
 from .layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, leaving, m, surely_leaves
 from .views import (
@@ -237,8 +237,8 @@ class Buffer:
                 region.append(slice(part, part + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
-            elif hasattr(part, "__index__") and not isinstance(part, (bool, np.ndarray)):
-                region.append(slice(int(part), int(part) + 1))
+            elif not isinstance(part, np.ndarray) and (number := integer(part)) is not None:
+                region.append(slice(number, number + 1))
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
@@ -303,7 +303,7 @@ class Buffer:
                 raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
-            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
+            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
             own, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)

@@ -171,7 +171,9 @@ class Option:
             )
 
     def fits(self, value: object) -> bool:
-        """Whether a value is of one of the types."""
+        """Whether a value is of one of the types; an integer has at most 64 bits."""
+        if isinstance(value, int) and value.bit_length() > 64:
+            return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
 
     def missing_in(self, request: CopyRequest) -> bool:

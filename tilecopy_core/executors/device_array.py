@@ -9,7 +9,7 @@ from typing import Any
 
 from ..dtypes import dtype_of
 from ..errors import LaunchError
-from ..kernel.parameters import integer
+from ..errors import integer
 from .cuda import CudaExecutor
 
 

@@ -163,8 +163,9 @@ class KernelBuilder:
         self.thread = ScopedCopies(self, thread())
         self.warp = ScopedCopies(self, warp())
         self.warpgroup = ScopedCopies(self, warpgroup())
-        self.cta = ScopedCopies(self, cta(threads))
-        self.threads = threads
+        scope = cta(threads)
+        self.cta = ScopedCopies(self, scope)
+        self.threads = scope.threads
         self._parameters: list[Buffer | Parameter] = []
         self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
         self._limits: dict[Symbol, Facts] = {}
@@ -176,7 +177,7 @@ class KernelBuilder:
         self._counter: dict[str, int] = {}
         self._waiting: dict[int, Placed] = {}
         self._spoiled = ""
-        self._stack = [_Frame([], ActiveThreads(threads), NOTHING)]
+        self._stack = [_Frame([], ActiveThreads(self.threads), NOTHING)]
 
     def __repr__(self) -> str:
         names = ", ".join(p.name for p in self._parameters)
@@ -413,7 +414,7 @@ class KernelBuilder:
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
             raise RequestError(
-                f"range({count}, start={start}): a loop counts in 64 bits, and this is from {low} to {high}"
+                f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
             )
         last = max(high - 1, low)
         number = self._counter.get("loop", 0)
@@ -422,7 +423,7 @@ class KernelBuilder:
         index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
         turn, body = of_atom(index), list[Placed]()
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
-        active = self._frame.active.decided_by(f"range({count}, start={start})", decides)
+        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", decides)
         return _Block(self, Loop(index, count, start, body), _Frame(body, active, known), turn)
 
     def if_(self, condition: Any) -> _Block:
@@ -560,7 +561,9 @@ class KernelBuilder:
             self._own(bound, "index, bounds", anywhere=True)
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
-            raise RequestError(f"index: no value is from {lower} to {upper}, lower to upper, within -2**62 to 2**62")
+            raise RequestError(
+                f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
+            )
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
@@ -795,4 +798,4 @@ def _operand(ptx: PtxBuilder, operand: Any) -> str:
         return str(lower_value(ptx, operand))
     if isinstance(operand, Region):
         return str(ptx.address(operand.buffer, element_offset(operand)))
-    return str(ptx.value(operand)) if isinstance(operand, Expr) else str(operand)
+    return str(ptx.value(operand)) if isinstance(operand, Expr) else shown(int(operand))

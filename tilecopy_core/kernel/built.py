@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from ..dispatch import Plan
-from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, shown, whole
+from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
 from ..expr import Expr, Int, Symbol, bounds_of, evaluate, is_int, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
@@ -20,7 +20,7 @@ from ..running import choose_executor
 from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
@@ -169,8 +169,11 @@ class BuiltKernel:
             _GRID.check(grid, "check_bounds", "grid")
             _NUMBERS.check(scalars, "check_bounds", "scalars")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
-        if key in self.inside:
-            return
+        try:
+            if key in self.inside:
+                return
+        except Exception:  # a part that cannot be hashed is no count
+            pass
         _GRID.check(grid, "check_bounds", "grid")
         if 0 in grid:  # no CTA, nothing is accessed
             return
@@ -273,7 +276,7 @@ class BuiltKernel:
         """
         try:
             chosen = self.executors[executor]
-        except (KeyError, TypeError):
+        except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
         return chosen.launch(self, arguments, grid=grid, stream=stream)
 
@@ -343,8 +346,9 @@ def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not any(isinstance(count, Expr) for count in counts):
         return dim3(value, "grid")  # type: ignore[arg-type]
-    dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
-    x, y, z = (*counts, 1, 1)[:3]
+    plain = dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
+    given = (*counts, 1, 1)[:3]
+    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(given, plain, strict=True))
     return x, y, z
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
-from ..errors import LayoutError, PluginError, TilecopyError
+from ..errors import LayoutError, PluginError, TilecopyError, shown
 from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, substitute
 from ..memory import Region
 from ..outside import Outside
@@ -262,7 +262,7 @@ class Loop:
 
     def describe(self) -> str:
         """Its turns."""
-        return f"range({self.count}, start={self.start})"
+        return f"range({shown(self.count)}, start={shown(self.start)})"
 
     def lower(self, context: Lowering) -> None:
         """The loop and its body."""

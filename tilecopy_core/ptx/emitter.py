@@ -15,6 +15,7 @@ from .operands import STEM, TYPE_BITS, Address, Register, register_of
 
 P = ParamSpec("P")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
 
@@ -286,7 +287,8 @@ def _operand(operand: object) -> str:
         PtxError: neither, nor a register or an address.
     """
     if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
-        return str(operand)  # a plugin's own int may print itself as 0x...
+        text = str(operand)  # a plugin's own int may print itself as 0x..., a member of an enum by its name
+        return text if _NUMBER.fullmatch(text) else str(int(operand))
     if isinstance(operand, str) and operand and operand.isascii():
         return operand
     raise PtxError(
