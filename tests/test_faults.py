@@ -195,6 +195,21 @@ def test_a_start_made_of_a_threads_loop_differs_too() -> None:
     assert not differs_within(of_atom(Symbol("i", 0, 40, varies="cta", source=(tid_symbol(64) // 32,))), tc.warp())
 
 
+@pytest.mark.parametrize("start", [lambda k: k.thread_id(), lambda k: k.lane_id() * 3 - 50, lambda k: k.warp_id()])
+def test_threads_with_as_many_turns_go_through_them_together(start: Any) -> None:
+    """Where a loop begins may differ between threads; how often it turns decides who comes to a copy in it."""
+    k, a, b = kernel(64, A=(32, 32), B=(3, 64))
+    s = k.shared((32, 32), "float32")
+    for i in k.range(3, start=start(k)):
+        k.cta.copy(s[:, :], a[:, :])
+        k.cta_sync()
+        k.store(b[i - start(k), k.thread_id()], k.load(s[i - start(k), 5]))
+        k.cta_sync()
+    result = np.zeros((3, 64), np.float32)
+    run(k, ROWS, result)
+    assert np.array_equal(result, np.repeat(ROWS[:3, 5:6], 64, 1))
+
+
 @pytest.mark.parametrize("leave", ["break", "raise"])
 def test_a_block_that_is_left_early_builds_nothing(leave: str) -> None:
     k, a = kernel(32, A=(32, 32))

@@ -423,7 +423,8 @@ class KernelBuilder:
         index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
         turn, body = of_atom(index), list[Placed]()
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
-        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", decides)
+        turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
+        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
         return _Block(self, Loop(index, count, start, body), _Frame(body, active, known), turn)
 
     def if_(self, condition: Any) -> _Block:

@@ -168,12 +168,11 @@ class BuiltKernel:
         if type(grid) is not tuple or type(scalars) is not dict:
             _GRID.check(grid, "check_bounds", "grid")
             _NUMBERS.check(scalars, "check_bounds", "scalars")
+        if not set(map(type, grid)) <= {int}:  # what cannot be hashed cannot be looked up
+            _GRID.check(grid, "check_bounds", "grid")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
-        try:
-            if key in self.inside:
-                return
-        except Exception:  # a part that cannot be hashed is no count
-            pass
+        if key in self.inside:
+            return
         _GRID.check(grid, "check_bounds", "grid")
         if 0 in grid:  # no CTA, nothing is accessed
             return

@@ -12,7 +12,6 @@ A new kind of parameter is a subclass of :class:`Parameter`; executors need not 
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
