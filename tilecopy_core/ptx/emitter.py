@@ -155,7 +155,7 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
         if guard is not None:
             if not isinstance(guard, Register) or guard.type != "pred":
-                raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
+                raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
         if type(opcode) is not str:
             _text(opcode, "opcode")
