@@ -11,7 +11,7 @@ from tilecopy_core.executors import HostArguments
 from tilecopy_core.kernel import ValueCheck
 
 from .memory import GlobalMemory
-from .program import Program, parse
+from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
 
 
@@ -52,7 +52,7 @@ class EmulatorExecutor:
                 f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
                 "Launch a smaller grid, or run it on a GPU"
             )
-        program, memory = parse(kernel.ptx), GlobalMemory()
+        program, memory = _parsed(kernel), GlobalMemory()
         encoded = host.encoded(
             kernel,
             {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
@@ -88,6 +88,16 @@ class EmulatorExecutor:
             origin_of=kernel.origin_of,
             value_checks=checks,
         )
+
+
+def _parsed(kernel: BuiltKernel) -> Program:
+    """The kernel's program; what the emulator does not know names the statement that it came from."""
+    try:
+        return parse(kernel.ptx)
+    except UnsupportedPtxError as error:
+        if origin := kernel.origin_of(error.line):
+            error.args = (f"{error}\n  in: {origin}",)
+        raise
 
 
 executor = EmulatorExecutor
