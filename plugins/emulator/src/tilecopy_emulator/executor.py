@@ -45,14 +45,23 @@ class EmulatorExecutor:
         Raises:
             LaunchError: an argument does not fit its parameter, or the grid is too large to be run here.
             HazardError: an execution that the hardware leaves undefined.
+            UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
+        try:
+            return self._launch(kernel, arguments, grid)
+        except UnsupportedPtxError as error:
+            if origin := kernel.origin_of(error.line):
+                error.args = (f"{error}\n  in: {origin}",)
+            raise
+
+    def _launch(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> Report:
         host = HostArguments.of(kernel, arguments, grid)
         if (ctas := prod(host.binding.grid)) > MOST_CTAS:
             raise LaunchError(
                 f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
                 "Launch a smaller grid, or run it on a GPU"
             )
-        program, memory = _parsed(kernel), GlobalMemory()
+        program, memory = parse(kernel.ptx), GlobalMemory()
         encoded = host.encoded(
             kernel,
             {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
@@ -88,16 +97,6 @@ class EmulatorExecutor:
             origin_of=kernel.origin_of,
             value_checks=checks,
         )
-
-
-def _parsed(kernel: BuiltKernel) -> Program:
-    """The kernel's program; what the emulator does not know names the statement that it came from."""
-    try:
-        return parse(kernel.ptx)
-    except UnsupportedPtxError as error:
-        if origin := kernel.origin_of(error.line):
-            error.args = (f"{error}\n  in: {origin}",)
-        raise
 
 
 executor = EmulatorExecutor
