@@ -210,6 +210,41 @@ def test_threads_with_as_many_turns_go_through_them_together(start: Any) -> None
     assert np.array_equal(result, np.repeat(ROWS[:3, 5:6], 64, 1))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "accepted"),
+    [
+        ("int8", lambda k: k.thread_id() * 3, False),
+        ("int8", lambda k: k.lane_id() * 3, True),
+        ("uint8", lambda k: k.thread_id() - 5, False),
+        ("uint32", lambda k: k.thread_id() - 5, False),
+        ("uint32", lambda k: k.thread_id() + 5, True),
+        ("int16", lambda k: k.block_id(), False),
+        ("int32", lambda k: k.block_id() * 128 + k.thread_id(), True),
+        ("int8", lambda k: k.cast(k.thread_id() * 3, "int8"), True),
+    ],
+)
+def test_an_integer_that_a_type_may_not_hold_wraps_around_only_where_it_is_cast(
+    dtype: str, value: Any, accepted: bool
+) -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    b = k.param("B", (128,), dtype)
+    refused = pytest.raises(tc.RequestError, match=f"as {dtype}: it reaches from .* not proved to be within")
+    if not accepted:
+        with refused:
+            k.store(b[k.thread_id()], value(k))
+        with refused:
+            k.load(b[0]) + value(k)
+        with refused:
+            k.if_(k.load(b[0]) < value(k))
+        return
+    k.store(b[k.thread_id()], value(k))
+    result = np.zeros(128, dtype)
+    run(k, result)
+    tid = np.arange(128)
+    expected = {"int8": (tid * 3, tid % 32 * 3), "uint32": (tid + 5,), "int32": (tid,)}[dtype]
+    assert any(np.array_equal(result, each.astype(dtype)) for each in expected)
+
+
 @pytest.mark.parametrize("leave", ["break", "raise"])
 def test_a_block_that_is_left_early_builds_nothing(leave: str) -> None:
     k, a = kernel(32, A=(32, 32))

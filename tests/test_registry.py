@@ -1058,5 +1058,7 @@ def test_an_instruction_that_the_emulator_does_not_know_names_its_statement() ->
     a, s = k.param("A", (32,), "float32"), k.shared((32,), "float32")
     k.cta.copy(s[:], a[:])
     built = k.build(target="sm_80", grid=1, registry=_emitting(lambda ptx: ptx.instr("bogus.u32", ptx.reg("b32"), 1)))
-    with pytest.raises(tc.TilecopyError, match=r"(?s)PTX line \d+: 'bogus.u32.*\n  in: writes: copy smem0.*test_registry"):
+    with pytest.raises(
+        tc.TilecopyError, match=r"(?s)PTX line \d+: 'bogus.u32.*\n  in: writes: copy smem0.*test_registry"
+    ):
         built(np.zeros(32, np.float32), executor="emulator")
