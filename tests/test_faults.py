@@ -847,3 +847,30 @@ def test_no_thread_is_not_all_threads() -> None:
     assert ActiveThreads(64).narrowed_by(tid >= 32).narrowed_by(elect).count() == 1
     assert ActiveThreads(64).narrowed_by((tid == 5) | (tid == 40)).narrowed_by(elect).count() == 2
     assert ActiveThreads(64).narrowed_by(elect & (tid // 32 == 1)).count() is not None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda k, a, s, i: k.store(a[i, 0], 1.0),
+        lambda k, a, s, i: k.store(a[0, 0], k.cast(i, "float32")) or k.store(a[0, 0], i),
+        lambda k, a, s, i: k.cta.copy(s[0:1, :], a[i, :]),
+        lambda k, a, s, i: k.cta.copy(s[0:1, :], a[i, :], outside="zero"),
+        lambda k, a, s, i: k.if_(i < 2),
+        lambda k, a, s, i: k.range(i),
+        lambda k, a, s, i: k.inline_ptx("// {0}", i),
+    ],
+)
+@pytest.mark.parametrize("closed", ["loop", "index", "another kernel's index"])
+def test_an_integer_has_its_value_in_its_block_alone(use: Any, closed: str) -> None:
+    """What is wrong is said where it is written, and no variant is blamed for it."""
+    k, a = kernel(32, A=(8, 32))
+    other, b = kernel(32, A=(8, 32))
+    s = k.shared((8, 32), "float32")
+    with k.range(3) as i:
+        if closed == "index":
+            i = k.index(k.load(a.view(dtype="int32")[0, 0]), upper=3)
+    if closed.startswith("another"):
+        i = other.index(other.load(b.view(dtype="int32")[0, 0]), upper=3)
+    with pytest.raises(tc.RequestError, match="has no value here: it belongs to a loop or kernel that is closed"):
+        use(k, a, s, i)

@@ -795,9 +795,6 @@ def test_a_plan_is_data() -> None:
             def bar_warp_sync(self) -> None:
                 pass
 
-            def bar_warp_sync(self) -> None:
-                pass
-
         again.emit(Ptx(), found)  # type: ignore[arg-type]
         assert "emitted by v" in Ptx.lines
         with pytest.raises(tc.PluginError, match=r"variant v \(acme-v 1.0\) made this plan"):

@@ -91,11 +91,12 @@ class ScopedCopies:
 
 @attrs.frozen(eq=False)
 class _Frame:
-    """An open block: its statements, who is active in it, what is known in it."""
+    """An open block: its statements, who is active in it, what is known in it, the integers that have a value in it."""
 
     body: list[Placed]
     active: ActiveThreads
     known: Alternatives
+    values: set[Symbol] = attrs.field(factory=set)
 
 
 class _Block:
@@ -363,8 +364,13 @@ class KernelBuilder:
         for found in symbols_of(value):
             if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
                 raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if not found.register and found.varies == "grid" and found not in self._scalars:
+            if found.register or found in self._scalars or any(found in frame.values for frame in self._stack):
+                continue
+            if found.varies == "grid":
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
+            raise RequestError(
+                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
+            )
 
     def _claim(self, name: str, what: str) -> None:
         if name in self._names:
@@ -425,7 +431,7 @@ class KernelBuilder:
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
-        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known), turn)
+        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known, {index}), turn)
 
     def if_(self, condition: Any) -> _Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -570,6 +576,7 @@ class KernelBuilder:
         found = Symbol(name, least, most, varies=varies, source=places or ())
         turn = of_atom(found)
         self.record(Index(found, value, lower, upper, clamp))
+        self._frame.values.add(found)
         if isinstance(lower, Expr) or isinstance(upper, Expr):
             self._limits[found] = (turn - lower, upper - turn)
         return turn
