@@ -648,6 +648,10 @@ def xor(left: Int, right: Int) -> Int:
     """Bitwise exclusive or; a sum when the two can have no bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
+    if same(left, right):
+        return 0
+    if 0 in (key_of(left), key_of(right)):
+        return add(left, right)
     left_bits, right_bits = possible_bits(left), possible_bits(right)
     if left_bits is not None and right_bits is not None and not left_bits & right_bits:
         return add(left, right)
