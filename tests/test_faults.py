@@ -869,8 +869,15 @@ def test_an_integer_has_its_value_in_its_block_alone(use: Any, closed: str) -> N
     s = k.shared((8, 32), "float32")
     with k.range(3) as i:
         if closed == "index":
-            i = k.index(k.load(a.view(dtype="int32")[0, 0]), upper=3)
+            i = k.index(k.load(a.view(dtype="int32")[0, 0]), upper=3)  # noqa: PLW2901 - the integer that is used
     if closed.startswith("another"):
         i = other.index(other.load(b.view(dtype="int32")[0, 0]), upper=3)
     with pytest.raises(tc.RequestError, match="has no value here: it belongs to a loop or kernel that is closed"):
         use(k, a, s, i)
+
+
+@pytest.mark.parametrize("walk", [list, tuple, set, iter, lambda b: 3 in b])
+def test_a_buffer_is_not_walked_over_without_an_end(walk: Any) -> None:
+    _, a = kernel(32, A=(8, 32))
+    with pytest.raises(tc.RequestError, match=r"global A: float32\[8, 32\] is not iterated over"):
+        walk(a)

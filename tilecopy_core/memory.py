@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -247,6 +247,10 @@ class Buffer:
         except LayoutError as error:
             raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
         return Region(self, starts, extents)
+
+    def __iter__(self) -> Iterator[Region]:
+        """None: ``buffer[i]`` has no last ``i``, since a region may overhang."""
+        raise RequestError(f"{self} is not iterated over: take regions of it, such as {self.name}[0:8]")
 
     def permute(self, *order: int) -> Buffer:
         """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
