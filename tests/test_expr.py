@@ -183,3 +183,10 @@ def test_misuse_is_named() -> None:
         tid % tid
     with pytest.raises(tc.RequestError, match="known only when the kernel runs"):
         range(tid)
+
+
+def test_an_exclusive_or_with_nothing_or_itself_is_no_exclusive_or() -> None:
+    """Whatever the bounds: of the index of a CTA in a grid that is not known, or of what may be negative."""
+    for n in (tc.symbol("n"), tc.symbol("n", lower=None), tc.symbol("n", upper=8) - 3):
+        assert same(n ^ 0, n) and same(0 ^ n, n) and n ^ n == 0
+        assert same((n * 2 + 1) ^ (n * 2 + 1) ^ n, n)

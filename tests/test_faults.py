@@ -131,6 +131,57 @@ def test_a_region_that_differs_between_the_threads_of_its_scope_is_declined(
             k.build(target="sm_90a", grid=32)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda k: TileLayout(S[8, 32]) + k.thread_id() * 32,
+        lambda k: TileLayout(S[8, 32]) + k.lane_id() // 16 * 32,
+        lambda k: TileLayout(S[(8, 32) : (k.thread_id() * 4, 1)]),
+    ],
+)
+def test_a_layout_that_differs_between_the_threads_of_a_scope_is_declined(layout: Any) -> None:
+    """A view's offset or stride may be symbolic: it moves the box as a start does."""
+    k, a = kernel(32, A=(64, 32))
+    s = k.shared((8, 32), "float32")
+    seen = a.view(shape=(8, 32), layout=layout(k))
+    k.cta.copy(s[:, :], seen[:, :])
+    with pytest.raises(tc.NoVariantError, match=r"in the layout .* differs between the threads of a cta"):
+        k.build(target="sm_90a", grid=1)
+    with pytest.raises(tc.NoVariantError, match="differs between the threads of a warp"):
+        tc.plan(s[:, :], seen[:, :], scope=tc.warp(), target="sm_90a")
+
+
+def test_a_threads_own_layout_is_copied_by_that_thread() -> None:
+    k, a, b = kernel(32, A=(40, 32), B=(32, 8, 32))
+    s = k.shared((32, 8, 32), "float32")
+    t = k.thread_id()
+    k.thread.copy(s[t, :, :], a.view(shape=(8, 32), layout=TileLayout(S[8, 32]) + t * 32)[:, :])
+    k.cta_sync()
+    k.cta.copy(b[:, :, :], s[:, :, :])
+    source, result = np.arange(40 * 32, dtype=np.float32).reshape(40, 32), np.zeros((32, 8, 32), np.float32)
+    run(k, source, result)
+    assert np.array_equal(result, np.stack([source[i : i + 8] for i in range(32)]))
+
+
+def test_a_value_loaded_through_a_threads_own_layout_is_that_threads() -> None:
+    k, a = kernel(32, A=(64, 32))
+    rows = k.param("rows", (64,), "int32")
+    s = k.shared((8, 32), "float32")
+    row = k.index(k.load(rows.view(shape=1, layout=TileLayout(S[1]) + k.thread_id())[0]), upper=56)
+    k.cta.copy(s[:, :], a[row : row + 8, :])
+    with pytest.raises(tc.NoVariantError, match="the start index0 of .* differs between the threads of a cta"):
+        k.build(target="sm_90a", grid=1)
+
+
+def test_a_layouts_symbols_belong_to_the_kernel() -> None:
+    other, _ = kernel(32, A=(64, 32))
+    n = other.scalar("n", upper=3)
+    k, a = kernel(32, A=(64, 32))
+    s = k.shared((8, 32), "float32")
+    with pytest.raises(tc.RequestError, match="the integer n does not belong to kernel k"):
+        k.cta.copy(s[:, :], a.view(shape=(8, 32), layout=TileLayout(S[8, 32]) + n * 32)[:, :])
+
+
 def test_a_start_made_of_a_threads_loop_differs_too() -> None:
     k, a = kernel(64, A=(128, 32))
     s = k.shared((8, 32), "float32")
@@ -142,6 +193,56 @@ def test_a_start_made_of_a_threads_loop_differs_too() -> None:
     looped = of_atom(Symbol("i", 0, 40, varies="cta", source=(lane,)))
     assert differs_within(looped, tc.warp())
     assert not differs_within(of_atom(Symbol("i", 0, 40, varies="cta", source=(tid_symbol(64) // 32,))), tc.warp())
+
+
+@pytest.mark.parametrize("start", [lambda k: k.thread_id(), lambda k: k.lane_id() * 3 - 50, lambda k: k.warp_id()])
+def test_threads_with_as_many_turns_go_through_them_together(start: Any) -> None:
+    """Where a loop begins may differ between threads; how often it turns decides who comes to a copy in it."""
+    k, a, b = kernel(64, A=(32, 32), B=(3, 64))
+    s = k.shared((32, 32), "float32")
+    for i in k.range(3, start=start(k)):
+        k.cta.copy(s[:, :], a[:, :])
+        k.cta_sync()
+        k.store(b[i - start(k), k.thread_id()], k.load(s[i - start(k), 5]))
+        k.cta_sync()
+    result = np.zeros((3, 64), np.float32)
+    run(k, ROWS, result)
+    assert np.array_equal(result, np.repeat(ROWS[:3, 5:6], 64, 1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "accepted"),
+    [
+        ("int8", lambda k: k.thread_id() * 3, False),
+        ("int8", lambda k: k.lane_id() * 3, True),
+        ("uint8", lambda k: k.thread_id() - 5, False),
+        ("uint32", lambda k: k.thread_id() - 5, False),
+        ("uint32", lambda k: k.thread_id() + 5, True),
+        ("int16", lambda k: k.block_id(), False),
+        ("int32", lambda k: k.block_id() * 128 + k.thread_id(), True),
+        ("int8", lambda k: k.cast(k.thread_id() * 3, "int8"), True),
+    ],
+)
+def test_an_integer_that_a_type_may_not_hold_wraps_around_only_where_it_is_cast(
+    dtype: str, value: Any, accepted: bool
+) -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    b = k.param("B", (128,), dtype)
+    refused = pytest.raises(tc.RequestError, match=f"as {dtype}: it reaches from .* not proved to be within")
+    if not accepted:
+        with refused:
+            k.store(b[k.thread_id()], value(k))
+        with refused:
+            k.load(b[0]) + value(k)
+        with refused:
+            k.if_(k.load(b[0]) < value(k))
+        return
+    k.store(b[k.thread_id()], value(k))
+    result = np.zeros(128, dtype)
+    run(k, result)
+    tid = np.arange(128)
+    expected = {"int8": (tid * 3, tid % 32 * 3), "uint32": (tid + 5,), "int32": (tid,)}[dtype]
+    assert any(np.array_equal(result, each.astype(dtype)) for each in expected)
 
 
 @pytest.mark.parametrize("leave", ["break", "raise"])
@@ -746,3 +847,37 @@ def test_no_thread_is_not_all_threads() -> None:
     assert ActiveThreads(64).narrowed_by(tid >= 32).narrowed_by(elect).count() == 1
     assert ActiveThreads(64).narrowed_by((tid == 5) | (tid == 40)).narrowed_by(elect).count() == 2
     assert ActiveThreads(64).narrowed_by(elect & (tid // 32 == 1)).count() is not None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda k, a, s, i: k.store(a[i, 0], 1.0),
+        lambda k, a, s, i: k.store(a[0, 0], k.cast(i, "float32")) or k.store(a[0, 0], i),
+        lambda k, a, s, i: k.cta.copy(s[0:1, :], a[i, :]),
+        lambda k, a, s, i: k.cta.copy(s[0:1, :], a[i, :], outside="zero"),
+        lambda k, a, s, i: k.if_(i < 2),
+        lambda k, a, s, i: k.range(i),
+        lambda k, a, s, i: k.inline_ptx("// {0}", i),
+    ],
+)
+@pytest.mark.parametrize("closed", ["loop", "index", "another kernel's index"])
+def test_an_integer_has_its_value_in_its_block_alone(use: Any, closed: str) -> None:
+    """What is wrong is said where it is written, and no variant is blamed for it."""
+    k, a = kernel(32, A=(8, 32))
+    other, b = kernel(32, A=(8, 32))
+    s = k.shared((8, 32), "float32")
+    with k.range(3) as i:
+        if closed == "index":
+            i = k.index(k.load(a.view(dtype="int32")[0, 0]), upper=3)  # noqa: PLW2901 - the integer that is used
+    if closed.startswith("another"):
+        i = other.index(other.load(b.view(dtype="int32")[0, 0]), upper=3)
+    with pytest.raises(tc.RequestError, match="has no value here: it belongs to a loop or kernel that is closed"):
+        use(k, a, s, i)
+
+
+@pytest.mark.parametrize("walk", [list, tuple, set, iter, lambda b: 3 in b])
+def test_a_buffer_is_not_walked_over_without_an_end(walk: Any) -> None:
+    _, a = kernel(32, A=(8, 32))
+    with pytest.raises(tc.RequestError, match=r"global A: float32\[8, 32\] is not iterated over"):
+        walk(a)

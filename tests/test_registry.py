@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pluggy
 import pytest
 
@@ -68,6 +69,7 @@ def variant(
     def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
         answer("emit", emit, request)
         ptx.comment(f"emitted by {name}")
+        ptx.bar_warp_sync()
 
     fields = {"spaces": (("global", "shared"),)} | record
     return SimpleNamespace(
@@ -796,6 +798,9 @@ def test_a_plan_is_data() -> None:
             def comment(self, text: str) -> None:
                 self.lines.append(text)
 
+            def bar_warp_sync(self) -> None:
+                pass
+
         again.emit(Ptx(), found)  # type: ignore[arg-type]
         assert "emitted by v" in Ptx.lines
         with pytest.raises(tc.PluginError, match=r"variant v \(acme-v 1.0\) made this plan"):
@@ -1033,6 +1038,10 @@ def _emitting(write: Any) -> tc.Registry:
     ("write", "message"),
     [
         (lambda ptx: None, "it emits no instruction"),
+        (lambda ptx: ptx.comment("nothing"), "it emits no instruction"),
+        (lambda ptx: ptx.raw("// nothing"), "it emits no instruction"),
+        (lambda ptx: ptx.if_(ptx.reg("pred")).__enter__(), "it leaves a block .* open"),
+        (lambda ptx: ptx.raw("bra nowhere;"), "no label nowhere of its own"),
         (lambda ptx: ptx.raw("ret;"), "ret ends the kernel"),
         (lambda ptx: ptx.raw("}"), "closes no block"),
         (lambda ptx: ptx.raw("{ bar.sync 0;"), "does not close"),
@@ -1045,3 +1054,14 @@ def test_text_that_cannot_stand_in_a_kernel_is_the_variants_fault(write: Any, me
     k.cta.copy(s[:], a[:])
     with pytest.raises(tc.PluginError, match=rf"variant writes .*{message}.*TILECOPY_DISABLE=writes"):
         k.build(target="sm_80", registry=_emitting(write))
+
+
+def test_an_instruction_that_the_emulator_does_not_know_names_its_statement() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32,), "float32"), k.shared((32,), "float32")
+    k.cta.copy(s[:], a[:])
+    built = k.build(target="sm_80", grid=1, registry=_emitting(lambda ptx: ptx.instr("bogus.u32", ptx.reg("b32"), 1)))
+    with pytest.raises(
+        tc.TilecopyError, match=r"(?s)PTX line \d+: 'bogus.u32.*\n  in: writes: copy smem0.*test_registry"
+    ):
+        built(np.zeros(32, np.float32), executor="emulator")

@@ -208,6 +208,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
         allocated_addr=w.words,
         memory=w.a.memory,
     ),
+    "Buffer.placed_by": lambda w: call(w.a.placed_by),
     "Buffer.permute": lambda w: call(w.a.permute, 1, 0),
     "Buffer.permute of sizes": lambda w: call(w.y.permute, (1, 0)),
     "Buffer.view": lambda w: call(w.s.view, shape=(32, 64), layout=TileLayout(S[32, 64]), dtype="float32"),
@@ -641,6 +642,40 @@ WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class One(int, enum.Enum):
+    """An integer that prints as its name."""
+
+    ONE = 1
+
+
+class Name(str):
+    """A text of another class."""
+
+
+class Raising:
+    """Whatever is asked of it, it raises."""
+
+    def _no(self, *_: Any) -> Any:
+        raise ArithmeticError("mine")
+
+    __repr__ = __eq__ = __hash__ = __index__ = __int__ = __float__ = __bool__ = __len__ = __iter__ = __array__ = _no
+
+
+def nested(depth: int) -> tuple[Any, ...]:
+    """A tuple in a tuple in a tuple."""
+    found: tuple[Any, ...] = ()
+    for _ in range(depth):
+        found = (found,)
+    return found
+
+
+def endless() -> list[Any]:
+    """A list that is in itself."""
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
 class Colour(enum.Enum):
     """A class and its members, neither a word of ours."""
 
@@ -698,6 +733,17 @@ ODD: dict[str, Any] = {
     "member": Colour.RED,
     "function": len,
     "range": range(10**18),
+    "member that is an integer": One.ONE,
+    "text of another class": Name("float16"),
+    "what raises": Raising(),
+    "tuple of what raises": (Raising(),),
+    "5000 digits": 10**5000,
+    "-5000 digits": -(10**5000),
+    "nested": nested(5000),
+    "endless": endless(),
+    "grid of lists": ([], 1, 1),
+    "lone surrogate": "a\ud800",
+    "long text": "x" * 10**5,
 }
 
 HERE = __file__
@@ -740,9 +786,15 @@ ALSO_CALLED = {
 """What messages call a parameter where they do not use its name."""
 
 
-NAMED_BY = {("target_of", "value"): "target", ("dtype_of", "value"): "dtype", ("Variant.option", "name"): "option"}
+NAMED_BY = {("target_of", "value"): "target", ("dtype_of", "value"): "dtype", ("Variant.option", "name"): "option"} | {
+    ("Guard.rest", "vec"): "extent",
+    ("Guard.rest", "count"): "vec",
+    ("Guard.position", "flat"): "index",
+}
 CALLBACKS = {"also", "compare", "value_of", "write", "first", "otherwise", "inside", "edge"}
 """Functions of the caller's: what they raise is theirs."""
+ITERATED = {"addresses", "sources"}
+"""Iterables of the caller's: likewise."""
 
 
 def parameters_of(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[str]:
@@ -768,6 +820,16 @@ def flat(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def said(value: object, how: Callable[[object], str] = repr) -> str:
+    """How the beginning of a value is written in a message."""
+    if type(value) is int and value.bit_length() > 256:
+        return f"integer of {value.bit_length()} bits"
+    try:
+        return flat(how(value))[:24]
+    except (ArithmeticError, RecursionError):
+        return f"<{type(value).__name__} object>"
+
+
 def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
     """Why a message does not do, or ""."""
     message = flat(error)
@@ -779,17 +841,21 @@ def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
         words.add("scalar n")  # a launch names each argument by its own parameter
     if not any(word.lower() in message.lower() for word in words):
         return f"it does not name {parameter}"
-    shown = {flat(repr(value))[:24], flat(value)[:24]} | {str(getattr(value, "name", "")) or "\0"}
+    shown = {said(value), said(value, str)} | {str(getattr(value, "name", "")) or "\0"}
+    if isinstance(value, One):
+        shown.add(str(int(value)))
+    if isinstance(value, (tuple, list, Raising, int)):
+        shown |= {"<tuple object>", "<list object>"}  # of what cannot be written
     if isinstance(value, (plugin.Region, tc.Mbarrier)):
         shown.add(value.buffer.name)
     if isinstance(value, (tuple, list, dict)) or (isinstance(value, np.ndarray) and value.ndim):
-        shown |= {flat(repr(each))[:24] for each in value} | {f"{len(value)} " if len(value) else "()", "[]"}
+        shown |= {said(each) for each in value} | {f"{len(value)} " if len(value) else "()", "[]"}
     if isinstance(value, np.ndarray):
         shown |= {str(value.dtype), str(value.shape)}
     if value is None and ("was not given" in message or f"no {parameter} was given" in message):
         return ""
     if not any(each in message for each in shown if each):
-        return f"it does not show {flat(repr(value))[:60]}"
+        return f"it does not show {said(value)}"
     return ""
 
 
@@ -826,7 +892,9 @@ def outcome(act: Callable[[], Any]) -> BaseException | None:
     return None
 
 
-RAW = re.compile(r"\b(None|True|False|nan|inf|e\+\d+)\b| object at |<|é|\[\[|\(\)|\{\}")
+LONGEST = 8000
+"""Characters of a message."""
+RAW = re.compile(r"\bOne\b|\b(None|True|False|nan|inf|e\+\d+)\b| object at |<|é|\[\[|\(\)|\{\}")
 
 
 def written(w: World) -> str:
@@ -852,7 +920,7 @@ def judge(name: str, parameter: str, value: Any, w: World, act: Callable[[], Any
         return "" if error is None or isinstance(error, tc.TilecopyError) else f"build: raw {error!r}"
     if not isinstance(error, tc.TilecopyError):
         return f"raw {type(error).__name__}: {str(error)[:200]}"
-    why = tells(error, name, parameter, value)
+    why = tells(error, name, parameter, value) if len(str(error)) <= LONGEST else "it is long"
     return f"{why}: {str(error)[:300]}" if why else ""
 
 
@@ -882,6 +950,8 @@ def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> 
             else:
                 keywords[place] = value
             if parameter in CALLBACKS and callable(value):
+                continue
+            if parameter in ITERATED and isinstance(value, Raising):
                 continue
             if why := judge(name, parameter, value, w, lambda: function(*arguments, **keywords)):
                 wrong.append(f"{name}, {parameter} = {label}: {why}")

@@ -397,3 +397,17 @@ def test_halves_of_tensor_memory_by_views() -> None:
         k.tcgen05_ld(
             fragment, acc.view(shape=(32, 1), layout=TileLayout(S[(32, 1) : (1 @ TLane, 1 @ TCol)] + 1 @ TCol))
         )
+
+
+@pytest.mark.parametrize(
+    "offset", [lambda k: -32, lambda k: k.scalar("n", lower=-5, upper=3) * 32, lambda k: -3 @ laneid]
+)
+def test_no_layout_begins_before_its_memory(offset: Any) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a = k.param("A", (64, 32), "float32")
+    layout = TileLayout(S[8, 32]) + offset(k)
+    with pytest.raises(tc.LayoutError, match=r"view: the new layout: the offset .* is negative"):
+        a.view(shape=(8, 32), layout=layout)
+    for space in ("shared", "local"):
+        with pytest.raises(tc.LayoutError, match=r"buffer s: the offset .* is negative"):
+            tc.Buffer((8, 32), "float32", space=space, name="s", layout=layout)

@@ -296,7 +296,7 @@ def _elected(request: CopyRequest, variant: str | None, registry: Registry) -> P
     named = table.named(variant) if variant is not None else None
     if named is not None and named.variant is None and named.status != "disabled":
         reason = named.reason or "it wraps the hooks of others and lowers nothing"
-        raise PluginError(f"variant {variant!r} was asked for by name and cannot be used: {reason}")
+        raise PluginError(f"variant {shown(variant)} was asked for by name and cannot be used: {reason}")
     accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     for plugin in candidates:
@@ -344,7 +344,7 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[l
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded not in (None, plugin.name) and plugin.variant.op == request.op:
-            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={demanded!r} was demanded"))
+            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={shown(demanded)} was demanded"))
         elif why := of_another_kind(plugin.variant, request):
             others.append(Outcome(plugin.name, "declined" if plugin.variant.op == request.op else "other", why))
         else:
@@ -406,7 +406,7 @@ def _no_variant(
     request: CopyRequest, demanded: str | None, outcomes: tuple[Outcome, ...], table: Table
 ) -> NoVariantError:
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    who = "no installed variant lowers" if demanded is None else f"variant {demanded!r} does not lower"
+    who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
     unknown = _unknown_option(request, demanded, table)
     lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
@@ -417,7 +417,7 @@ def _no_variant(
     if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
         hint = did_you_mean(demanded, {*declined, *KNOWN_VARIANTS})
         lines.append(
-            f"  {demanded}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}{hint}"
+            f"  {shown(demanded)}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}{hint}"
         )
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n".join(lines), declined)

@@ -21,6 +21,7 @@ SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 _NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 _ENDS_KERNEL = re.compile(r"(?:@!?[\w$%]+\s+)?(ret|exit)\b")
 _REGISTER = re.compile(r"%([A-Za-z_$][\w$]*)")
+_BRANCH = re.compile(r"(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([\w$]+)\s*;")
 _DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)", re.S)
 _DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 
@@ -35,10 +36,11 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
 
     Returns:
         One sentence that quotes the statement: no instruction at all, a ``ret`` or ``exit``, a brace without its
-        partner, a statement without its end, or a register that nobody declares.
+        partner, a statement without its end, a branch to a label that is not there, or a register that nobody declares.
     """
     known = {name.lstrip("%") for name in registers} | SPECIAL_REGISTERS
     instructions = 0
+    labels, branches = set[str](), list[tuple[str, str]]()
     scopes: list[set[str]] = [set()]
     for statement in _statements(lines):
         if statement == "{":
@@ -47,6 +49,8 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
             scopes.pop()
             if not scopes:
                 return "it emits a '}' that closes no block of its own"
+        elif statement.endswith(":"):
+            labels.add(statement[:-1].strip())
         elif not statement.endswith(";"):
             return f"it emits '{statement}' without its ';'"
         elif declared := _DECLARATION.match(statement):
@@ -55,11 +59,16 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
             instructions += 1
             if ends := _ENDS_KERNEL.match(statement):
                 return f"it emits '{statement}': {ends[1]} ends the kernel, and a copy may not"
+            if branch := _BRANCH.match(statement):
+                branches.append((statement, branch[1]))
             for name in _REGISTER.findall(statement):
                 if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
                     return f"it emits '{statement}', and no register %{name} is declared"
     if len(scopes) > 1:
         return "it emits a '{' that it does not close"
+    for statement, label in branches:
+        if label not in labels:
+            return f"it emits '{statement}', and no label {label} of its own"
     if not instructions and not may_be_empty:
         return "it emits no instruction"
     return None
@@ -74,7 +83,7 @@ def _declared(text: str) -> set[str]:
 
 
 def _statements(lines: Iterable[str]) -> Iterator[str]:
-    """Statements, braces of blocks and what is left over, without comments and labels.
+    """Statements, labels with their colon, braces of blocks and what is left over, without comments.
 
     A brace opens or closes a block where a statement may begin; inside one it belongs to a vector operand.
     """
@@ -87,6 +96,7 @@ def _statements(lines: Iterable[str]) -> Iterator[str]:
             yield text[at]
             at += 1
         elif label := re.compile(r"[\w$%]+\s*:(?!:)").match(text, at):
+            yield label[0]
             at = label.end()
         else:
             end = text.find(";", at) + 1 or len(text)

@@ -6,6 +6,7 @@ Every message says what was asked, which operand it is about, the value found an
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 200
+_SHOWN_BITS = 256
+"""Past that Python may refuse to write an integer out (`sys.set_int_max_str_digits`)."""
 
 
 class TilecopyError(Exception):
@@ -112,11 +115,23 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 def shown(value: object) -> str:
     """A value for a message: its repr on one line, shortened, whatever the value does."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
     try:
         text = " ".join(repr(value).split())
     except Exception:
         text = f"<{type(value).__name__} object>"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def integer(value: Any) -> int | None:
+    """The integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
+    try:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+            return None
+        return int(operator.index(value))
+    except Exception:  # a framework raises its own, such as for a tensor of many elements
+        return None
 
 
 class Kind:

@@ -143,6 +143,11 @@ class Symbol(Atom):
         return Symbol(self.name, lower, upper, *self._parts[3:])
 
 
+def _told(value: Int) -> str:
+    """An integer in words; Python may refuse to write out a very long one."""
+    return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
+
+
 class FloorDiv(Atom):
     """``dividend // divisor`` of a positive constant divisor."""
 
@@ -156,7 +161,7 @@ class FloorDiv(Atom):
         self._made((dividend, by), bounds, inner // by if inner % by == 0 else 1, dividend.symbols)
 
     def __repr__(self) -> str:
-        return f"({self.dividend})//{self.by}"
+        return f"({self.dividend})//{_told(self.by)}"
 
     def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.dividend) // self.by
@@ -172,7 +177,7 @@ class Mod(Atom):
         self._made((dividend, by), (0, by - 1), gcd(divisor_of(dividend), by), dividend.symbols)
 
     def __repr__(self) -> str:
-        return f"({self.dividend})%{self.by}"
+        return f"({self.dividend})%{_told(self.by)}"
 
     def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.dividend) % self.by
@@ -226,7 +231,7 @@ class Xor(Atom):
         self._made((left, right), bounds, divisor, symbols_of(left) | symbols_of(right))
 
     def __repr__(self) -> str:
-        return f"(({self.left})^({self.right}))"
+        return f"(({_told(self.left)})^({_told(self.right)}))"
 
     def _compute(self, value_of: Callable[[Int], Any]) -> Any:
         return value_of(self.left) ^ value_of(self.right)
@@ -284,9 +289,9 @@ class Expr:
         return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
-        parts = [f"{atom}" if c == 1 else f"{c}*{atom}" for atom, c in self.terms]
+        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{atom}" for atom, c in self.terms]
         if self.const:
-            parts.append(str(self.const))
+            parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")
 
     @property
@@ -513,7 +518,7 @@ def symbol(
         raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and lower > upper:
-        raise RequestError(f"symbol {name}: no value is from lower {lower} to upper {upper}")
+        raise RequestError(f"symbol {name}: no value is from lower {shown(lower)} to upper {shown(upper)}")
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
@@ -593,7 +598,7 @@ def mul(left: Int, right: Int) -> Int:
 def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
         raise RequestError(
-            f"'{left} {op} {right}': '{op}' of a symbolic integer needs a positive constant on its right, not {right}"
+            f"'{left} {op} {shown(right)}': '{op}' of a symbolic integer needs a positive constant on its right, not {shown(right)}"
         )
     return right
 
@@ -646,6 +651,10 @@ def xor(left: Int, right: Int) -> Int:
     """Bitwise exclusive or; a sum when the two can have no bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
+    if same(left, right):
+        return 0
+    if 0 in (key_of(left), key_of(right)):
+        return add(left, right)
     left_bits, right_bits = possible_bits(left), possible_bits(right)
     if left_bits is not None and right_bits is not None and not left_bits & right_bits:
         return add(left, right)
@@ -663,7 +672,10 @@ def same(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
-    found = left == right
+    try:
+        found = left == right
+    except Exception:  # an object's own
+        return left is right
     return found if isinstance(found, bool) else left is right
 
 

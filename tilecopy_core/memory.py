@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from .dtypes import DType, dtype_of
-from .errors import TWO_FLAGS, LayoutError, RequestError, a, many, maybe, one_of, shown, whole
+from .errors import TWO_FLAGS, LayoutError, RequestError, a, integer, many, maybe, one_of, shown, whole
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, same, sub
 from .layout import (
     S,
@@ -29,6 +29,7 @@ from .layout import (
 from .views import (
     AnyLayout,
     certainly_at_most,
+    check_begins_inside,
     checked_order,
     permuted,
     reach,
@@ -164,6 +165,7 @@ class Buffer:
             layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
         elif isinstance(layout, (TileLayout, StridedLayout)):
             layout.check_admits(extents, f"buffer {name}")
+            check_begins_inside(layout, f"buffer {name}")
         else:
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
@@ -218,6 +220,16 @@ class Buffer:
         """The space of its memory."""
         return self.memory.space
 
+    def placed_by(self) -> tuple[Expr, ...]:
+        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
+        layout = self.layout
+        if isinstance(layout, StridedLayout):
+            parts: list[Int] = [*layout.strides]
+        else:
+            parts = [it.stride for it in (*layout.shard, *layout.replica)]
+            parts += [layout.offset_on(axis) for axis in layout.axes]
+        return tuple(value for value in (*parts, self.elem_offset) if isinstance(value, Expr))
+
     def __getitem__(self, key: Any) -> Region:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
@@ -235,8 +247,8 @@ class Buffer:
                 region.append(slice(part, part + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
-            elif hasattr(part, "__index__") and not isinstance(part, (bool, np.ndarray)):
-                region.append(slice(int(part), int(part) + 1))
+            elif not isinstance(part, np.ndarray) and (number := integer(part)) is not None:
+                region.append(slice(number, number + 1))
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
@@ -245,6 +257,10 @@ class Buffer:
         except LayoutError as error:
             raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
         return Region(self, starts, extents)
+
+    def __iter__(self) -> Iterator[Region]:
+        """None: ``buffer[i]`` has no last ``i``, since a region may overhang."""
+        raise RequestError(f"{self} is not iterated over: take regions of it, such as {self.name}[0:8]")
 
     def permute(self, *order: int) -> Buffer:
         """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
@@ -301,7 +317,7 @@ class Buffer:
                 raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
-            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {layout!r}")
+            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
             own, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
@@ -343,6 +359,7 @@ class Buffer:
 
     def _check_inside(self, found: Buffer) -> None:
         memory = self.memory
+        check_begins_inside(found.layout, "the new layout")
         for axis, unit in ((m, "bits"), (TCol, "bits"), (TLane, "lanes")):
             if (axis == m) == (self.space == "tmem"):
                 continue

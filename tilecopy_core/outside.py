@@ -50,7 +50,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
         if value == "keep":
             return Outside("keep", (), "keep")
         if value != "zero":
-            raise RequestError(f"{RULE}; found {value!r}")
+            raise RequestError(f"{RULE}; found {shown(value)}")
     number = 0 if isinstance(value, str) else _plain(value)
     bits = _bits(number, dtype)
     if bits is None:
@@ -77,7 +77,7 @@ def _plain(value: Any) -> bool | int | float | complex:
         if isinstance(value, (complex, np.complexfloating)):
             return complex(value)
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # an object's own
         raise RequestError(f"{RULE}; found {shown(value)}") from None
     if not math.isnan(number) and not number == value:
         raise RequestError(f"outside={shown(value)} is no number that a double holds; {RULE}")

@@ -328,7 +328,7 @@ class Run:
             if not same(tail.stride, 1):
                 return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
             if tail.extent % vec:
-                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"
+                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {shown(vec)}"
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"

@@ -172,7 +172,9 @@ class Option:
             )
 
     def fits(self, value: object) -> bool:
-        """Whether a value is of one of the types."""
+        """Whether a value is of one of the types; an integer has at most 64 bits."""
+        if isinstance(value, int) and value.bit_length() > 64:
+            return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
 
     def missing_in(self, request: CopyRequest) -> bool:
@@ -447,8 +449,15 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Why the threads of the scope do not copy one box together: a start that differs between them; or None."""
+    """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
     for region in (request.dst, request.src):
+        for part in region.buffer.placed_by():
+            if differs_within(part, request.scope):
+                return (
+                    f"{part} in the layout {region.buffer.layout} of {region} differs between the threads of a "
+                    f"{request.scope.kind}: each would copy other elements; copy at scope thread, or let the layout depend "
+                    "on nothing finer than the scope"
+                )
         for start in region.starts:
             if differs_within(start, request.scope):
                 return (

@@ -77,7 +77,7 @@ def executor_named(name: str) -> Executor:
             known = f": pip install {KNOWN_EXECUTORS[name]}" if name in KNOWN_EXECUTORS else ""
             there = ", ".join(found) or "none"
             raise LaunchError(
-                f"executor {name!r} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
+                f"executor {shown(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
             )
         try:
             made = load_only(found[name], lambda plugin: plugin())

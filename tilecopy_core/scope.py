@@ -90,7 +90,7 @@ def cta(threads: int) -> Scope:
     """
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
-    return Scope("cta", threads)
+    return Scope("cta", int(threads))
 
 
 @lru_cache(maxsize=64)

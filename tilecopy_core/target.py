@@ -52,7 +52,12 @@ class Target:
     suffix: str = ""
 
     def __attrs_post_init__(self) -> None:
-        if type(self.arch) is not int or type(self.suffix) is not str or f"{self.arch}{self.suffix}" not in _VERSIONS:
+        if (
+            type(self.arch) is not int
+            or not 0 < self.arch < 2**16
+            or type(self.suffix) is not str
+            or f"{self.arch}{self.suffix}" not in _VERSIONS
+        ):
             raise TargetError(
                 f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
             )

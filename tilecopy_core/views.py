@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .errors import LayoutError, shown
-from .expr import Int, add, bounds_of, is_multiple, mul, same, sub
+from .expr import Expr, Int, add, bounds_of, is_multiple, mul, same, sub
 from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
@@ -174,6 +174,18 @@ def reach(layout: AnyLayout, axis: Axis) -> Int:
             last = add(last, mul(it.stride, it.extent - 1))
     whole = layout.swizzle.block_elems if layout.swizzle is not None and axis == m else 1
     return add(last, whole)  # never less than whole blocks of what the swizzle permutes
+
+
+def check_begins_inside(layout: AnyLayout, what: str) -> None:
+    """Raise :class:`LayoutError` for an offset that can be negative: before the buffer's start there is nothing."""
+    if isinstance(layout, StridedLayout):
+        return
+    for axis in layout.axes:
+        offset = layout.offset_on(axis)
+        lower, _ = bounds_of(offset)
+        if lower is None or lower < 0:
+            reaches = f", which reaches down to {lower}" if isinstance(offset, Expr) else ""
+            raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {shown(layout)} is negative")
 
 
 def certainly_at_most(value: Int, limit: Int) -> bool:

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from ..cache import ModuleCache
-from ..errors import LaunchError
+from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .arguments import array_facts, bind, flat_bytes, reader_of
@@ -312,7 +312,9 @@ def stream_pointer(stream: Any) -> int:
     except Exception:  # an object's own
         number = -1
     if not 0 <= number < 2**64:
-        raise LaunchError(f"stream {stream!r}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core")
+        raise LaunchError(
+            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
+        )
     return number
 
 

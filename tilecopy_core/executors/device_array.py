@@ -8,8 +8,7 @@ from math import prod
 from typing import Any
 
 from ..dtypes import dtype_of
-from ..errors import LaunchError
-from ..kernel.parameters import integer
+from ..errors import LaunchError, integer
 from .cuda import CudaExecutor
 
 

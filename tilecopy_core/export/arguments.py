@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from ..expr import Atom, Expr, FloorDiv, Int, Mod, Product, Symbol, Xor, terms_of
 from ..layout import StridedLayout
 from ..memory import Buffer, Memory, Region
@@ -145,7 +145,7 @@ def check_function_name(name: object, what: str = "the name of a function") -> s
         RequestError: it is none.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {name!r}")
+        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {shown(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
             f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"

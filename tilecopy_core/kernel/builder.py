@@ -91,11 +91,12 @@ class ScopedCopies:
 
 @attrs.frozen(eq=False)
 class _Frame:
-    """An open block: its statements, who is active in it, what is known in it."""
+    """An open block: its statements, who is active in it, what is known in it, the integers that have a value in it."""
 
     body: list[Placed]
     active: ActiveThreads
     known: Alternatives
+    values: set[Symbol] = attrs.field(factory=set)
 
 
 class _Block:
@@ -163,8 +164,9 @@ class KernelBuilder:
         self.thread = ScopedCopies(self, thread())
         self.warp = ScopedCopies(self, warp())
         self.warpgroup = ScopedCopies(self, warpgroup())
-        self.cta = ScopedCopies(self, cta(threads))
-        self.threads = threads
+        scope = cta(threads)
+        self.cta = ScopedCopies(self, scope)
+        self.threads = scope.threads
         self._parameters: list[Buffer | Parameter] = []
         self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
         self._limits: dict[Symbol, Facts] = {}
@@ -176,7 +178,7 @@ class KernelBuilder:
         self._counter: dict[str, int] = {}
         self._waiting: dict[int, Placed] = {}
         self._spoiled = ""
-        self._stack = [_Frame([], ActiveThreads(threads), NOTHING)]
+        self._stack = [_Frame([], ActiveThreads(self.threads), NOTHING)]
 
     def __repr__(self) -> str:
         names = ", ".join(p.name for p in self._parameters)
@@ -362,8 +364,13 @@ class KernelBuilder:
         for found in symbols_of(value):
             if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
                 raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if not found.register and found.varies == "grid" and found not in self._scalars:
+            if found.register or found in self._scalars or any(found in frame.values for frame in self._stack):
+                continue
+            if found.varies == "grid":
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
+            raise RequestError(
+                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
+            )
 
     def _claim(self, name: str, what: str) -> None:
         if name in self._names:
@@ -413,7 +420,7 @@ class KernelBuilder:
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
             raise RequestError(
-                f"range({count}, start={start}): a loop counts in 64 bits, and this is from {low} to {high}"
+                f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
             )
         last = max(high - 1, low)
         number = self._counter.get("loop", 0)
@@ -422,8 +429,9 @@ class KernelBuilder:
         index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
         turn, body = of_atom(index), list[Placed]()
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
-        active = self._frame.active.decided_by(f"range({count}, start={start})", decides)
-        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known), turn)
+        turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
+        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
+        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known, {index}), turn)
 
     def if_(self, condition: Any) -> _Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -499,7 +507,7 @@ class KernelBuilder:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
-        for value in (*region.starts, *region.buffer.layout.strides):
+        for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
                 self._own(value, region)
         if not overhang:
@@ -561,12 +569,15 @@ class KernelBuilder:
             self._own(bound, "index, bounds", anywhere=True)
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
-            raise RequestError(f"index: no value is from {lower} to {upper}, lower to upper, within -2**62 to 2**62")
+            raise RequestError(
+                f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
+            )
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
         turn = of_atom(found)
         self.record(Index(found, value, lower, upper, clamp))
+        self._frame.values.add(found)
         if isinstance(lower, Expr) or isinstance(upper, Expr):
             self._limits[found] = (turn - lower, upper - turn)
         return turn
@@ -798,4 +809,4 @@ def _operand(ptx: PtxBuilder, operand: Any) -> str:
         return str(lower_value(ptx, operand))
     if isinstance(operand, Region):
         return str(ptx.address(operand.buffer, element_offset(operand)))
-    return str(ptx.value(operand)) if isinstance(operand, Expr) else str(operand)
+    return str(ptx.value(operand)) if isinstance(operand, Expr) else shown(int(operand))

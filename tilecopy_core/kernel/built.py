@@ -11,7 +11,7 @@ from typing import Any, cast
 import attrs
 
 from ..dispatch import Plan
-from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, shown, whole
+from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
 from ..expr import Expr, Int, Symbol, bounds_of, evaluate, is_int, key_of, only_symbol
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
@@ -20,7 +20,7 @@ from ..running import choose_executor
 from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound, Facts
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, integer
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
@@ -168,6 +168,8 @@ class BuiltKernel:
         if type(grid) is not tuple or type(scalars) is not dict:
             _GRID.check(grid, "check_bounds", "grid")
             _NUMBERS.check(scalars, "check_bounds", "scalars")
+        if not set(map(type, grid)) <= {int}:  # what cannot be hashed cannot be looked up
+            _GRID.check(grid, "check_bounds", "grid")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
         if key in self.inside:
             return
@@ -266,7 +268,7 @@ class BuiltKernel:
         """
         try:
             chosen = self.executors[executor]
-        except (KeyError, TypeError):
+        except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
         return chosen.launch(self, arguments, grid=grid, stream=stream)
 
@@ -350,8 +352,9 @@ def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not any(isinstance(count, Expr) for count in counts):
         return dim3(value, "grid")  # type: ignore[arg-type]
-    dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
-    x, y, z = (*counts, 1, 1)[:3]
+    plain = dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
+    given = (*counts, 1, 1)[:3]
+    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(given, plain, strict=True))
     return x, y, z
 
 

@@ -12,7 +12,6 @@ A new kind of parameter is a subclass of :class:`Parameter`; executors need not 
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -21,7 +20,7 @@ from typing import Any, ClassVar
 import attrs
 
 from ..dtypes import DType, dtype_of
-from ..errors import LaunchError, RequestError, shown
+from ..errors import LaunchError, RequestError, integer, shown
 from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from ..memory import Buffer
 
@@ -268,7 +267,9 @@ class NumberParameter(Parameter):
             LaunchError: it is not.
         """
         if not self.lower <= number <= self.upper:
-            raise LaunchError(f"{where}: {number}{found} is outside its declared {self.lower} to {self.upper}{remedy}")
+            raise LaunchError(
+                f"{where}: {shown(number)}{found} is outside its declared {self.lower} to {self.upper}{remedy}"
+            )
         if number % self.multiple_of:
             raise LaunchError(f"{where}: {number}{found} is not a multiple of {self.multiple_of}, as it was declared")
         binding.numbers[self.name] = number
@@ -313,9 +314,11 @@ class ScalarParameter(NumberParameter):
         upper = _DEFAULT_UPPER[dtype] if upper is None else upper
         divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
         if low > high:
-            raise RequestError(f"scalar {name}: lower {low} is above upper {high}")
+            raise RequestError(f"scalar {name}: lower {shown(low)} is above upper {shown(high)}")
         if low < least or high > most:
-            raise RequestError(f"scalar {name}: the bounds {low} to {high} are not within a {dtype}, {least} to {most}")
+            raise RequestError(
+                f"scalar {name}: the bounds {shown(low)} to {shown(high)} are not within a {dtype}, {least} to {most}"
+            )
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -376,9 +379,11 @@ class SizeParameter(NumberParameter):
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
-            raise RequestError(f"{what}: the bounds {low} to {high} are not within 0 to 2**62")
+            raise RequestError(f"{what}: the bounds {shown(low)} to {shown(high)} are not within 0 to 2**62")
         if -(-low // divisor) > high // divisor:
-            raise RequestError(f"{what}: no multiple of {divisor} is from {low} to {high}, lower to upper")
+            raise RequestError(
+                f"{what}: no multiple of {shown(divisor)} is from {low} to {shown(high)}, lower to upper"
+            )
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
@@ -430,7 +435,7 @@ def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> t
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
-        raise RequestError(f"{what}: multiple_of is at least 1, not {multiple_of}")
+        raise RequestError(f"{what}: multiple_of is at least 1, not {shown(multiple_of)}")
     return divisor, low, high
 
 
@@ -440,13 +445,3 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
     if number is None:
         raise error(f"{where}: an integer, not {shown(value)}")
     return number
-
-
-def integer(value: Any) -> int | None:
-    """The integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
-    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
-        return None
-    try:
-        return operator.index(value)
-    except Exception:  # a framework raises its own, such as for a tensor of many elements
-        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +26,23 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
-FOLDER = Kind(
-    "a folder's path", lambda value: isinstance(value, (str, Path)) and bool(str(value)) and "\0" not in str(value)
-)
+
+
+_LONGEST = 4096
+"""PATH_MAX of Linux: no longer path can be opened."""
+
+
+def _names_a_folder(value: Any) -> bool:
+    if not isinstance(value, (str, Path)) or not 0 < len(str(value)) <= _LONGEST or "\0" in str(value):
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+FOLDER = Kind("a folder's path", _names_a_folder)
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:

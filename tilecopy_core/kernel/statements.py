@@ -9,7 +9,7 @@ import attrs
 
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
-from ..errors import LayoutError, PluginError, TilecopyError
+from ..errors import LayoutError, PluginError, TilecopyError, shown
 from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, substitute
 from ..memory import Region
 from ..outside import Outside
@@ -134,14 +134,23 @@ class Copy:
         ptx = context.ptx
         ptx.recent.clear()
         ptx.loose = False
+        around = list(ptx.blocks)
         plan.emit(ptx, context.registry)
-        if ptx.loose or len(ptx.recent) < 2:  # a comment is always there; typed operands were checked one by one
+        why = None
+        if ptx.blocks != around:
+            why = "it leaves a block (if_, loop) open, or closes one that is not its own"
+        elif ptx.loose or all(map(_says_nothing, ptx.recent)):  # typed operands were checked one by one
             why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=request.overhangs)
-            if why is not None:
-                raise PluginError(
-                    f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
-                    f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
-                )
+        if why is not None:
+            raise PluginError(
+                f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+                f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+            )
+
+
+def _says_nothing(line: str) -> bool:
+    """Whether a line is a comment or a label."""
+    return line.lstrip().startswith("//") or line.rstrip().endswith(":")
 
 
 @attrs.frozen(eq=False)
@@ -251,7 +260,7 @@ class Loop:
 
     def describe(self) -> str:
         """Its turns."""
-        return f"range({self.count}, start={self.start})"
+        return f"range({shown(self.count)}, start={shown(self.start)})"
 
     def lower(self, context: Lowering) -> None:
         """The loop and its body."""

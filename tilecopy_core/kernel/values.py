@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError, a, one_of, shown
-from ..expr import Condition, Expr, Int, fits
+from ..expr import Condition, Expr, Int, bounds_of, fits
 from ..memory import Region
 from ..ptx import SETP, PtxBuilder, Register
 
@@ -88,7 +88,9 @@ class Value:
 
     def places(self) -> tuple[Int, ...] | None:
         """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
-        return self._deciding(lambda e: e.starts if e.buffer.space in ("global", "shared") else None)
+        return self._deciding(
+            lambda e: (*e.starts, *e.buffer.placed_by()) if e.buffer.space in ("global", "shared") else None
+        )
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
         """The integers in it, and those of each element that was loaded; None where one of them gives None."""
@@ -116,6 +118,21 @@ class Value:
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
 
+def _why_not_proved(value: Expr, dtype: DType) -> str | None:
+    """Why an integer may not be one of a type of integers, or None.
+
+    Of 32 bits and more its largest value is not looked at: ids of blocks have no other bound than the largest grid's.
+    """
+    if dtype.kind not in "iu":
+        return None
+    lower, upper = bounds_of(value)
+    low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
+    high = (1 << dtype.bits - (dtype.kind == "i")) - 1
+    if (dtype.bits < 32 and (upper is None or upper > high)) or lower is None or lower < low:
+        return f"it reaches from {lower} to {upper}, and is not proved to be within {low} to {high}"
+    return None
+
+
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 
 
@@ -128,6 +145,10 @@ def as_value(value: Any, dtype: DType) -> Value:
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
+        if why := _why_not_proved(value, dtype):
+            raise RequestError(
+                f"the integer {value} as {dtype}: {why}; KernelBuilder.cast(..., '{dtype}') wraps it around"
+            )
         return cast(value, dtype)
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()

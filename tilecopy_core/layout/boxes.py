@@ -105,7 +105,7 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
 
 def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
     """What is said of a box that leaves its dimension."""
-    return f"dimension {dim}: the region {start} : {add(start, extent)} is outside the extent {size}"
+    return f"dimension {dim}: the region {shown(start)} : {shown(add(start, extent))} is outside the extent {size}"
 
 
 def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:

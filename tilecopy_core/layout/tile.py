@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, a, many, maybe, shown
+from ..errors import TEXT, Kind, LayoutError, a, integer, many, maybe, shown
 from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
@@ -189,7 +189,7 @@ class TileLayout:
                 raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
             lower, upper = bounds_of(index)
             if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
-                raise LayoutError(f"coordinate {index} is outside its extent {extent}")
+                raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
         return flat
 
@@ -379,8 +379,8 @@ class TileLayout:
         Raises:
             LayoutError: ``order`` is not a permutation of the iters.
         """
-        if not isinstance(order, (tuple, list)) or sorted(map(repr, order)) != sorted(
-            map(repr, range(len(self.shard)))
+        if not isinstance(order, (tuple, list)) or sorted(map(shown, order)) != sorted(
+            map(shown, range(len(self.shard)))
         ):
             raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
         return self.with_iters([self.shard[int(i)] for i in order])
@@ -489,10 +489,11 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
     for extent in values:
         if type(extent) is int and extent > 0:
             continue
-        if not hasattr(extent, "__index__") or isinstance(extent, (bool, Expr, np.ndarray)):
+        number = None if isinstance(extent, (Expr, np.ndarray)) else integer(extent)
+        if number is None:
             raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
-        if int(extent) < 1:
-            raise LayoutError(f"{what}: every extent is at least 1; found {extent} in {shown(values)}")
+        if number < 1:
+            raise LayoutError(f"{what}: every extent is at least 1; found {shown(extent)} in {shown(values)}")
     if prod(map(int, values)) > _MOST_ELEMS:
         raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
     return tuple(map(int, values))
@@ -505,10 +506,10 @@ def _iter(letter: str, extent: int, stride: Any) -> Iter:
     if not is_int(stride):
         raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
     if type(stride) is int and stride >= 2**60:
-        raise LayoutError(f"a stride is less than 2**60; found {stride} for extent {extent}")
+        raise LayoutError(f"a stride is less than 2**60; found {shown(stride)} for extent {extent}")
     lower, _ = bounds_of(stride)
     if lower is not None and lower < 0:
-        raise LayoutError(f"a stride is not negative; found {stride} for extent {extent}")
+        raise LayoutError(f"a stride is not negative; found {shown(stride)} for extent {extent}")
     return Iter(extent, stride, axis)
 
 

@@ -218,7 +218,7 @@ class PtxBuilder(IndexEmitter):
     @checked(PtxError, mask=whole(0, 2**32 - 1))
     def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
         """``bar.warp.sync``: the lanes of a mask."""
-        self.instr("bar.warp.sync", f"0x{mask:08x}")
+        self.instr("bar.warp.sync", f"0x{int(mask):08x}")
 
     def cluster_sync(self) -> None:
         """All threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
@@ -314,7 +314,7 @@ class PtxBuilder(IndexEmitter):
         if address.space != "shared":
             raise PtxError(f"mapa maps a shared address, not {address} in {address.space}")
         if type(rank) is int and not 0 <= rank < 16:
-            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {rank}")
+            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {shown(rank)}")
         block = self.blocks[-1]
 
         def compute() -> Register:

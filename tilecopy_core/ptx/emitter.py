@@ -16,6 +16,7 @@ from .operands import STEM, TYPE_BITS, Address, Register, register_of
 
 P = ParamSpec("P")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 Line = tuple[str, int]
 """A line of text, and the number of the statement that it came from."""
 
@@ -157,7 +158,7 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
         if guard is not None:
             if not isinstance(guard, Register) or guard.type != "pred":
-                raise PtxError(f"{opcode}: the guard {shown(guard)} is not a predicate register")
+                raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
         if type(opcode) is not str:
             _text(opcode, "opcode")
@@ -296,7 +297,8 @@ def _operand(operand: object) -> str:
         PtxError: neither, nor a register or an address.
     """
     if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
-        return str(operand)  # a plugin's own int may print itself as 0x...
+        text = str(operand)  # a plugin's own int may print itself as 0x..., a member of an enum by its name
+        return text if _NUMBER.fullmatch(text) else str(int(operand))
     if isinstance(operand, str) and operand and operand.isascii():
         return operand
     raise PtxError(

@@ -127,7 +127,7 @@ class IndexEmitter(Emitter):
             raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"the value {value} is not proved to fit 32 bits; its bounds are {bounds_of(value)}: declare closer ones "
+                f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
                 "for the scalars in it (upper=, lower=)"
             )
         block = self._home(symbols_of(value))
@@ -264,7 +264,7 @@ class IndexEmitter(Emitter):
             offset = add(swizzled.plus(constant_of(offset)), buffer.elem_offset)
         const, terms = constant_of(offset) * size, terms_of(offset)
         if not -(2**62) < const < 2**62:
-            raise PtxError(f"address: offset_elems {offset_elems} of {buffer.name} is past 62 bits")
+            raise PtxError(f"address: offset_elems {shown(offset_elems)} of {buffer.name} is past 62 bits")
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
         if whole:
             lower, _ = bounds_of(sum_of(0, terms))
@@ -463,7 +463,7 @@ class IndexEmitter(Emitter):
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
-            raise PtxError(f"loop: count {count} from start {start} is past 64 bits")
+            raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
         bits = 32 if self._fits(start) and self._fits(stop) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.operand(start, bits))

@@ -77,7 +77,7 @@ class Place:
             return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
-            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {needed} are needed"
+            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {shown(needed)} are needed"
         return None
 
 

@@ -65,7 +65,7 @@ def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     """A tensor-memory address some columns on."""
     if isinstance(column, int) and not 0 <= column < 512:
-        raise PtxError(f"plus_columns: tensor memory has 512 columns; found column {column}")
+        raise PtxError(f"plus_columns: tensor memory has 512 columns; found column {shown(column)}")
     if isinstance(column, int) and column == 0:
         return base
     result = ptx.reg("b32")

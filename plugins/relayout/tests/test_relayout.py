@@ -182,3 +182,9 @@ def test_importing_the_package_imports_no_framework() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [np.array([1, 2]), object(), 3, "emulater"])
+def test_an_executor_is_one_of_two_names(name: Any) -> None:
+    with pytest.raises(RequestError, match="a relayout runs on 'cuda' or 'emulator'"):
+        relayout(np.zeros((4, 6), np.float32), (1, 0), executor=name)

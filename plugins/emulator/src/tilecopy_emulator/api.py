@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import reprlib
 import struct
 from collections.abc import Sequence
 from math import prod
@@ -92,11 +93,11 @@ def run_ptx(
 def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
     """One to three positive integers, filled up with ones."""
     try:
-        sizes = [operator.index(x) for x in value] if isinstance(value, Sequence) else [operator.index(value)]
-    except TypeError:
+        sizes = [operator.index(x) for x in (value[:4] if isinstance(value, Sequence) else (value,))]
+    except Exception:  # an object's own
         sizes = []
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
-        raise LaunchError(f"{where}: {name} is one to three positive integers, not {value!r}")
+        raise LaunchError(f"{where}: {name} is one to three positive integers, not {reprlib.repr(value)}")
     return (sizes[0], sizes[1] if len(sizes) > 1 else 1, sizes[2] if len(sizes) > 2 else 1)
 
 

@@ -11,7 +11,7 @@ from tilecopy_core.executors import HostArguments
 from tilecopy_core.kernel import ValueCheck
 
 from .memory import GlobalMemory
-from .program import Program, parse
+from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
 
 
@@ -45,7 +45,16 @@ class EmulatorExecutor:
         Raises:
             LaunchError: an argument does not fit its parameter, or the grid is too large to be run here.
             HazardError: an execution that the hardware leaves undefined.
+            UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
+        try:
+            return self._launch(kernel, arguments, grid)
+        except UnsupportedPtxError as error:
+            if origin := kernel.origin_of(error.line):
+                error.args = (f"{error}\n  in: {origin}",)
+            raise
+
+    def _launch(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> Report:
         host = HostArguments.of(kernel, arguments, grid)
         if (ctas := prod(host.binding.grid)) > MOST_CTAS:
             raise LaunchError(

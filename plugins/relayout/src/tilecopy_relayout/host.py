@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import reprlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -35,8 +36,8 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
     Raises:
         RequestError: there is none of that name, or it does not reach the array.
     """
-    if name not in (None, *EXECUTORS):
-        raise RequestError(f"executor={name!r}: a relayout runs on 'cuda' or 'emulator'")
+    if name is not None and not (isinstance(name, str) and name in EXECUTORS):
+        raise RequestError(f"executor={reprlib.repr(name)}: a relayout runs on 'cuda' or 'emulator'")
     if device is not None and name == "emulator":
         raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
     if device is not None or name is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+import tilecopy_core as tc
 from tilecopy_core import RequestError
 
 from .scaffold import PLAIN, write_package
@@ -28,6 +29,12 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
     """
     if not name.isidentifier() or not name.islower() or not name.isascii():
         raise RequestError(f"{name!r} is not a name such as my_copy: lower-case letters, digits and underscores")
+    for plugin in tc.default_registry().plugins():
+        if plugin.name == name:
+            raise RequestError(
+                f"{name!r} is a variant of {plugin.source.owner}, which is installed; two of one name are both set aside: "
+                "choose another name"
+            )
     if (op, source, destination) not in PLAIN:
         known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
         raise RequestError(
