@@ -73,6 +73,10 @@ class Registry:
         if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list[Source]()
+        try:
+            sources = tuple(sources)
+        except Exception:  # an object's own
+            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}") from None
         for source in sources:
             if not isinstance(source, Source):
                 raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
