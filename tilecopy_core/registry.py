@@ -75,7 +75,11 @@ class Registry:
         if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
             raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list[Source]()
-        for source in sources:
+        try:
+            found = iter(sources)  # looked at one by one: there may be no end of them
+        except Exception:  # an object's own
+            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}") from None
+        for source in found:
             if not isinstance(source, Source):
                 raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
             self._installed.append(source)
