@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
+from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,8 @@ from tilecopy_core.expr import (
     bounds_of,
     divisor_of,
     evaluate,
+    fits,
+    is_multiple,
     of_atom,
     possible_bits,
     same,
@@ -98,6 +103,77 @@ def test_quotients_and_remainders_of_every_small_sum() -> None:
                         assert evaluate(again, env) == number % 24 % by
                         assert evaluate(halves, env) == number // 3 // by
                         assert low <= number // by <= high
+
+
+SHAPES = ((1, 0), (-1, 8), (2, 1), (3, 0))
+"""Factor and constant of the operands of a small pair."""
+
+
+def proofs_hold(expr: tc.Int, values: np.ndarray) -> None:
+    """What is proved of an integer, against all its values."""
+    lower, upper = bounds_of(expr)
+    bits, divisor = possible_bits(expr), divisor_of(expr)
+    assert lower is None or lower <= values.min(), expr
+    assert upper is None or upper >= values.max(), expr
+    assert bits is None or not (values & ~bits).any(), expr
+    assert not (values % divisor).any() if divisor else not values.any(), expr
+
+
+def test_every_small_pair() -> None:
+    """Sums, products and exclusive ors of two small integers, and quotients of them: every value of every pair."""
+    found = [
+        Symbol("p", 0, 3),
+        Symbol("q", -3, 2),
+        Symbol("r", 0, 24, 12),
+        Symbol("s", 2, 6, 2),
+        Symbol("t", 0, 40, 20),
+        Symbol("u", 0, 2),
+    ]
+    values = {each: np.arange(each.lower, each.upper + 1, each.multiple_of) for each in found}
+    operands = [(each, of_atom(each) * factor + const) for each in found for factor, const in SHAPES]
+    for (first, left), (second, right) in product(operands, repeat=2):
+        along = values[second] if second is first else values[second][:, None]
+        env = {first: values[first], second: along}
+        a, b = (np.broadcast_arrays(evaluate(each, env), along * values[first])[0] for each in (left, right))
+        for compute in (operator.add, operator.sub, operator.mul, operator.xor):
+            expr, wanted = compute(left, right), compute(a, b)
+            assert (evaluate(expr, env) == wanted).all(), (compute, left, right)
+            proofs_hold(expr, wanted)
+        for by in (4, 5, 8, 16):
+            quotient, remainder, again = (left + right) // by, (left + right) % by, (left + right) % 24 % by
+            assert (evaluate(quotient, env) == (a + b) // by).all()
+            assert (evaluate(remainder, env) == (a + b) % by).all()
+            assert (evaluate(again, env) == (a + b) % 24 % by).all()
+            proofs_hold(quotient, (a + b) // by)
+            proofs_hold(remainder, (a + b) % by)
+
+
+def test_what_divides_is_all_that_divides() -> None:
+    """What is proved of divisors decides how wide vectors are."""
+    row, word = tc.symbol("row", multiple_of=16), tc.symbol("word", multiple_of=4)
+    assert divisor_of(row * 3 + 32) == 16 and divisor_of(row * 3 + 8) == 8
+    assert divisor_of(row // 4) == 4 and divisor_of(row * word) == 64
+    assert is_multiple(row, 8) and is_multiple(row, 16) and not is_multiple(row, 32) and not is_multiple(row + 4, 8)
+    assert is_multiple(0, 16) and is_multiple(48, 16) and not is_multiple(8, 16)
+    assert same((word * 2 + tc.symbol("n") * 0 + row + 3) % 8, 3)
+    other = tc.symbol("other")
+    assert same((word * 2 + other * 3) % 8, other * 3 % 8)
+
+
+def test_a_product_without_an_upper_bound() -> None:
+    size, step, shift = (tc.symbol(name, lower=low) for name, low in (("size", 2), ("step", 3), ("shift", -3)))
+    assert bounds_of(size * step) == (6, None)
+    assert bounds_of(size * shift) == bounds_of(shift * size) == (None, None)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_fits_to_the_last_value(bits: int) -> None:
+    edge = 1 << bits - 1
+    assert fits(edge - 1, bits) and not fits(edge, bits)
+    assert fits(-edge, bits) and not fits(-edge - 1, bits)
+    assert fits(tc.symbol("n", lower=-edge, upper=edge - 1), bits)
+    assert not fits(tc.symbol("n", upper=edge), bits) and not fits(tc.symbol("n"), bits)
+    assert not fits(tc.symbol("n", lower=-edge - 1, upper=0), bits)
 
 
 def test_possible_bits_are_few() -> None:
