@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core.expr import (
@@ -25,6 +27,7 @@ from tilecopy_core.expr import (
     same,
     split_terms,
     substitute,
+    symbols_of,
 )
 
 SYMBOLS = {
@@ -191,6 +194,7 @@ def test_substitution_is_evaluation(expr: tc.Int, env: dict[Symbol, int]) -> Non
     assert substitute(expr, env) == evaluate(expr, env)
     parts = split_terms(expr, FIRST)
     if parts is not None:
+        assert FIRST not in symbols_of(parts[0]) and symbols_of(parts[1]) <= {FIRST}
         assert evaluate(parts[0], env) + evaluate(parts[1], env) == evaluate(expr, env)
 
 
@@ -227,6 +231,44 @@ def test_a_comparison_is_a_condition_without_truth() -> None:
     for other in (1.5, "4", None, True):
         with pytest.raises(tc.RequestError, match="index arithmetic takes integers"):
             tid == other
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]]:
+    """A condition, and its truth as Python has it."""
+    kind = draw(st.sampled_from(["compare", "and", "or", "not"])) if depth else "compare"
+    if kind == "compare":
+        name = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+        compare, left, right = getattr(operator, name), draw(st.sampled_from(INTEGERS)), draw(st.integers(-2, 6))
+        return compare(left, right), lambda env: compare(evaluate(left, env), right)
+    first, is_first = draw(conditions(depth - 1))
+    if kind == "not":
+        return ~first, lambda env: not is_first(env)
+    second, is_second = draw(conditions(depth - 1))
+    if kind == "and":
+        return first & second, lambda env: is_first(env) and is_second(env)
+    return first | second, lambda env: is_first(env) or is_second(env)
+
+
+@examples(200)
+@given(conditions(), st.lists(environments(), min_size=8, max_size=8))
+def test_conditions_are_true_where_python_says(
+    case: tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]], found: list[dict[Symbol, int]]
+) -> None:
+    condition, truth = case
+    for env in [*found, *({**found[0], FIRST: value} for value in range(-1, 8))]:
+        wanted = truth(env)
+        assert condition.evaluate(lambda part, env=env: evaluate(part, env)) == wanted
+        parts = [each.evaluate(lambda part, env=env: evaluate(part, env)) for each in condition.conjuncts()]
+        assert all(parts) == wanted, list(condition.conjuncts())
+
+
+def test_what_a_symbol_shares_a_term_with_is_not_split_off() -> None:
+    turn, row = Symbol("turn", 0, 7), Symbol("row", 0, 63)
+    shared = (of_atom(turn) * 8 + of_atom(row)) % 24
+    assert split_terms(shared + of_atom(turn), turn) is None
+    parts = split_terms(of_atom(turn) * 8 + of_atom(row) // 3 + 5, turn)
+    assert parts is not None and same(parts[0], of_atom(row) // 3 + 5) and same(parts[1], of_atom(turn) * 8)
 
 
 def test_a_symbol_is_not_its_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -13,7 +14,7 @@ from tilecopy_testkit import oracle
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_core.expr import evaluate, symbols_of
-from tilecopy_core.layout import AXES
+from tilecopy_core.layout import AXES, surely_leaves
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
 
@@ -82,6 +83,34 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
     if cut is not None:
         whole = np.array(enumerate_m(layout))
         assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+
+
+def test_every_box_of_a_shape_whose_rows_straddle_iters() -> None:
+    """Rows of 6 over iters of 8: a box is a run of flat indices, equal pieces of it, or no layout; never another place."""
+    layout, shape = TileLayout(S[(3, 8) : (100, 1)]), (4, 6)
+    whole = np.array(enumerate_m(layout))
+    for starts in np.ndindex(shape):
+        for extents in product(*(range(1, e - s + 1) for e, s in zip(shape, starts, strict=True))):
+            flat = oracle.box_flat(shape, starts, extents)
+            cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
+            one_run = extents[0] == 1 or extents[1] == shape[1]
+            if one_run and flat[0] // 8 == flat[-1] // 8:
+                assert cut is not None, "a run inside one iter is a layout"
+            if cut is not None:
+                assert enumerate_m(cut) == whole[flat].tolist(), (starts, extents)
+
+
+def test_what_surely_leaves_a_size_known_at_launch() -> None:
+    size = tc.symbol("n", upper=100)
+    assert not surely_leaves(40, 60, size) and surely_leaves(41, 60, size)
+    assert not surely_leaves(tc.symbol("i", upper=1000), 1, size)
+    assert surely_leaves(tc.symbol("i", lower=-9, upper=-1), 4, size)
+    assert not surely_leaves(tc.symbol("i", lower=-9, upper=0), 4, size)
+
+
+def test_the_order_in_which_offsets_are_added_is_nothing() -> None:
+    one, other = (TileLayout(S[4, 8] + first + second) for first, second in ((64, 2 @ warpid), (2 @ warpid, 64)))
+    assert one == other and hash(one) == hash(other) and str(one) == str(other)
 
 
 @given(tiles(), st.data())
