@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
-from tilecopy_core.expr import evaluate, symbols_of
-from tilecopy_core.layout import AXES, surely_leaves
+from tilecopy_core.dtypes import DType
+from tilecopy_core.expr import evaluate, same, symbols_of
+from tilecopy_core.layout import AXES, StridedLayout, surely_leaves
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
 
@@ -98,6 +99,40 @@ def test_every_box_of_a_shape_whose_rows_straddle_iters() -> None:
                 assert cut is not None, "a run inside one iter is a layout"
             if cut is not None:
                 assert enumerate_m(cut) == whole[flat].tolist(), (starts, extents)
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 4, 8, 12])
+def test_a_symbolic_start_inside_iters_is_a_layout_where_no_value_straddles(multiple: int) -> None:
+    """32 elements as 4 runs of 8: a start that is a multiple of 4 leaves room for 4, whichever multiple it is."""
+    layout = TileLayout(S[(4, 8) : (100, 1)])
+    whole, index = np.array(enumerate_m(layout)), tc.symbol("i", upper=24 // multiple - 1)
+    (i,) = symbols_of(index)
+    for extent in range(1, 9):
+        cut = layout.slice((32,), [(index * multiple, index * multiple + extent)])
+        assert (cut is not None) == (extent <= gcd(8, multiple)), extent
+        for number in range(24 // multiple) if cut is not None else ():
+            found = [evaluate(cut.apply(place)["m"], {i: number}) for place in range(extent)]
+            assert found == whole[number * multiple : number * multiple + extent].tolist()
+
+
+def test_the_reach_of_an_array_of_a_size_known_at_launch() -> None:
+    size = tc.symbol("n", upper=100)
+    (n,) = symbols_of(size)
+    reach = StridedLayout((size, 8), (10, 1)).reach()
+    assert [evaluate(reach, {n: number}) for number in (1, 3)] == [8, 28]
+    assert StridedLayout((3, 8), (10, 1)).span() == 28 == TileLayout(S[(3, 8) : (10, 1)]).span()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex128"])
+def test_every_swizzle_mode_exchanges_16_bytes_of_8_rows(dtype: str) -> None:
+    """Row ``r`` of 8 rows of 32, 64 or 128 bytes has its 16-byte pieces in the order of PTX ISA 9.7.16.5.2."""
+    size = tc.dtype_of(dtype).bytes
+    for mode, row_bytes in (("none", 16), ("32B", 32), ("64B", 64), ("128B", 128)):
+        found, units = tc.swizzle(mode, dtype), row_bytes // 16
+        for address in range(8 * 128 // size):
+            line, unit = address * size // 128, address * size // 16 % 8
+            moved = unit ^ line % units
+            assert found.apply(address) == (line * 8 + moved) * 16 // size + address % (16 // size)
 
 
 def test_what_surely_leaves_a_size_known_at_launch() -> None:
@@ -200,6 +235,11 @@ def test_worked_values_of_the_design() -> None:
     assert tc.swizzle("128B", "float16") == tc.Swizzle(per_element=3, swizzle_len=3, atom_len=3)
     assert tc.swizzle("32B", "float32") == tc.Swizzle(2, 1, 3)
     assert TileLayout(S[(32, 8) : (9, 1)]).span() == 287
+    swizzled = tc.SwizzledLayout(tc.Swizzle(3, 3, 3), TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
+    assert (swizzled.span(laneid), swizzled.span()) == (32, 64), "only memory is swizzled"
+    assert StridedLayout((tc.symbol("n"), 8), (8, 1)).span(laneid) == 1
+    row = tc.symbol("row")
+    assert same(TileLayout(S[4, 8]).apply(row, 3)["m"], row * 8 + 3), "of the outermost iter nothing is cut off"
     assert str(TileLayout(S[(32, 8) : (1 @ laneid, 1)])) == "TileLayout(S[(32, 8) : (1 @ laneid, 1)])"
 
 
@@ -214,7 +254,11 @@ def test_worked_values_of_the_design() -> None:
         (lambda: TileLayout(4), "takes S"),
         (lambda: TileLayout(S[4] + S[4]), "one S"),
         (lambda: TileLayout(S[4, 4]).apply(4, 0), "outside its extent"),
+        (lambda: TileLayout(S[4, 4]).apply(-1, 0), "coordinate -1 is outside its extent 4"),
+        (lambda: TileLayout(S[4, 4]).apply(0, tc.symbol("i", lower=-4, upper=-1)), "outside its extent 4"),
         (lambda: TileLayout(S[4, 4]).apply(1, 2, 3), "3 coordinates"),
+        (lambda: StridedLayout((tc.symbol("n"), 8), (8, 1)).apply(1), "1 coordinates for"),
+        (lambda: tc.swizzle("128B", DType("rgb", 24, "u")), "elements that divide 128 bits; dtype rgb has 24"),
         (lambda: TileLayout(S[4, 4]).apply(1, 2, shape=(5, 5)), "16 elements"),
         (lambda: TileLayout(S[4, 4]).slice((4, 4), [(0, 4), (2, 6)]), "outside the extent"),
         (lambda: TileLayout(S[4, 4]).slice((4, 4), [(2, 2), (0, 4)]), "empty"),
