@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tilecopy_testkit.programs import tiles
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
+from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.plugin import Guard, Iter
 
 SENTINEL = 7
 
@@ -93,6 +96,35 @@ def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
     assert tiles((1000, 1024), (64, 64)).plans[0].partition.vec_bits == 128
     assert tiles((1024, 1024), (64, 64)).plans[0].partition.edge is None, "the grid proves every tile inside"
     assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 4])
+@pytest.mark.parametrize("size", [12, 13, 14])
+@pytest.mark.parametrize("extent", [2, 3, 4, 8])
+def test_vectors_that_a_guard_allows_lie_inside_or_outside(multiple: int, size: int, extent: int) -> None:
+    """Every order of the elements of a small box, wherever it lies: a vector straddles no edge that it is proved not to."""
+    index = tc.symbol("i", lower=-8 // multiple, upper=16 // multiple)
+    (i,) = symbols_of(index)
+    start, allowed = index * multiple, 0
+    for along, inner in product(("0", "1"), (1, 2, 3, 4)):
+        shape, dim = ((size, inner), 0) if along == "0" else ((inner, size), 1)
+        buffer = tc.Buffer(shape, "uint8", space="global")
+        region = buffer[start : start + extent, :] if dim == 0 else buffer[:, start : start + extent]
+        guard = Guard.of(region, dim)
+        assert guard is not None and guard.ends == (True, True)
+        split = (Iter(2, extent // 2), Iter(extent // 2, 1)) if extent > 2 and extent % 2 == 0 else (Iter(extent, 1),)
+        orders = [*permutations((*split, Iter(inner, 0))), *permutations((Iter(extent, 1), Iter(inner, 0)))]
+        for order, vec in product(orders, (1, 2, 4)):
+            here = guard.over([it for it in order if it.extent > 1])
+            if here.why_split(vec) is not None:
+                assert vec > 1
+                continue
+            allowed += vec > 1
+            for number in range(-8 // multiple, 16 // multiple + 1):
+                places = np.array([evaluate(here.position(at), {i: number}) for at in range(extent * inner)])
+                inside = ((places >= 0) & (places < size)).reshape(-1, vec)
+                assert (inside.all(axis=1) | ~inside.any(axis=1)).all(), (order, vec, number)
+    assert allowed > 0
 
 
 def test_a_branch_is_all_that_a_tile_inside_pays() -> None:

@@ -86,19 +86,34 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
         assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
 
 
-def test_every_box_of_a_shape_whose_rows_straddle_iters() -> None:
-    """Rows of 6 over iters of 8: a box is a run of flat indices, equal pieces of it, or no layout; never another place."""
-    layout, shape = TileLayout(S[(3, 8) : (100, 1)]), (4, 6)
-    whole = np.array(enumerate_m(layout))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        TileLayout(S[(3, 8) : (100, 1)]),
+        TileLayout(S[(3, 8) : (0, 1)]),
+        TileLayout(S[(3, 2, 4) : (100, 30, 1)]),
+        TileLayout(S[(2, 3, 4) : (50, 7, 1)]),
+        TileLayout(S[(2, 3, 4) : (1, 20, 2)] + 5),
+        TileLayout(S[(3, 8) : (1 @ laneid, 1)]),
+        TileLayout(S[(2, 3, 4) : (1 @ laneid, 1 @ warpid, 1)]),
+        TileLayout(S[(3, 2, 4) : (1 @ laneid, 1, 3 @ laneid)]),
+    ],
+    ids=str,
+)
+def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout) -> None:
+    """Rows of 6 over other iters: a box is a run of flat indices, equal pieces of it, or no layout; never another place."""
+    shape, inner = (4, 6), layout.shard[-1].extent
+    whole = [layout.apply(flat) for flat in range(24)]
     for starts in np.ndindex(shape):
         for extents in product(*(range(1, e - s + 1) for e, s in zip(shape, starts, strict=True))):
             flat = oracle.box_flat(shape, starts, extents)
             cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
             one_run = extents[0] == 1 or extents[1] == shape[1]
-            if one_run and flat[0] // 8 == flat[-1] // 8:
+            if one_run and flat[0] // inner == flat[-1] // inner:
                 assert cut is not None, "a run inside one iter is a layout"
-            if cut is not None:
-                assert enumerate_m(cut) == whole[flat].tolist(), (starts, extents)
+            for place, index in enumerate(flat.tolist() if cut is not None else ()):
+                found = cut.apply(place)
+                assert all(found.get(axis, 0) == at for axis, at in whole[index].items()), (starts, extents)
 
 
 @pytest.mark.parametrize("multiple", [1, 2, 4, 8, 12])
@@ -238,6 +253,8 @@ def test_worked_values_of_the_design() -> None:
     swizzled = tc.SwizzledLayout(tc.Swizzle(3, 3, 3), TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
     assert (swizzled.span(laneid), swizzled.span()) == (32, 64), "only memory is swizzled"
     assert StridedLayout((tc.symbol("n"), 8), (8, 1)).span(laneid) == 1
+    assert TileLayout(S[np.int64(1), np.int8(4)]) == TileLayout(S[1, 4])
+    assert S[2**61, 2].size == S[np.int64(2**61), 2].size == 2**62
     row = tc.symbol("row")
     assert same(TileLayout(S[4, 8]).apply(row, 3)["m"], row * 8 + 3), "of the outermost iter nothing is cut off"
     assert str(TileLayout(S[(32, 8) : (1 @ laneid, 1)])) == "TileLayout(S[(32, 8) : (1 @ laneid, 1)])"
@@ -264,6 +281,9 @@ def test_worked_values_of_the_design() -> None:
         (lambda: TileLayout(S[4, 4]).slice((4, 4), [(2, 2), (0, 4)]), "empty"),
         (lambda: TileLayout(S[4, 4]).permute([0, 0]), "permutation"),
         (lambda: TileLayout(S[4, 4]).tile_to((6, 4)), "does not tile"),
+        (lambda: TileLayout(S[4, 4]).tile_to((8,)), "does not tile"),
+        (lambda: S[2**40, 2**40], "more than 2\\*\\*62 elements"),
+        (lambda: S[np.int64(2**40), 2**40], "more than 2\\*\\*62 elements"),
         (lambda: tc.Swizzle(3, 3, 2), "atom_len"),
         (lambda: tc.swizzle("96B", "float16"), "unknown"),
     ],
