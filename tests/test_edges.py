@@ -98,12 +98,20 @@ def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
     assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
 
 
+@pytest.mark.parametrize("shape", [(150, 13), (128, 11)])
+def test_wide_vectors_and_a_rest_of_each_row_at_the_edge(shape: tuple[int, int]) -> None:
+    """Rows of 13 bytes, 16 apart: 8, 4 and 1 at a time; the last tile has 22 rows, and none outside is touched."""
+    kernel = check_tiles(shape, (64, 13), "uint8", row=16, layout=TileLayout(S[(64, 13) : (16, 1)]))
+    assert "ragged" in kernel.explain() and "; then outer" in kernel.explain()
+
+
+@pytest.mark.parametrize("lowest", [-8, 0])
 @pytest.mark.parametrize("multiple", [1, 2, 4])
 @pytest.mark.parametrize("size", [12, 13, 14])
 @pytest.mark.parametrize("extent", [2, 3, 4, 8])
-def test_vectors_that_a_guard_allows_lie_inside_or_outside(multiple: int, size: int, extent: int) -> None:
+def test_vectors_that_a_guard_allows_lie_inside_or_outside(lowest: int, multiple: int, size: int, extent: int) -> None:
     """Every order of the elements of a small box, wherever it lies: a vector straddles no edge that it is proved not to."""
-    index = tc.symbol("i", lower=-8 // multiple, upper=16 // multiple)
+    index = tc.symbol("i", lower=lowest // multiple, upper=16 // multiple)
     (i,) = symbols_of(index)
     start, allowed = index * multiple, 0
     for along, inner in product(("0", "1"), (1, 2, 3, 4)):
@@ -111,7 +119,7 @@ def test_vectors_that_a_guard_allows_lie_inside_or_outside(multiple: int, size: 
         buffer = tc.Buffer(shape, "uint8", space="global")
         region = buffer[start : start + extent, :] if dim == 0 else buffer[:, start : start + extent]
         guard = Guard.of(region, dim)
-        assert guard is not None and guard.ends == (True, True)
+        assert guard is not None and guard.ends == (lowest < 0, True)
         split = (Iter(2, extent // 2), Iter(extent // 2, 1)) if extent > 2 and extent % 2 == 0 else (Iter(extent, 1),)
         orders = [*permutations((*split, Iter(inner, 0))), *permutations((Iter(extent, 1), Iter(inner, 0)))]
         for order, vec in product(orders, (1, 2, 4)):
@@ -120,7 +128,7 @@ def test_vectors_that_a_guard_allows_lie_inside_or_outside(multiple: int, size: 
                 assert vec > 1
                 continue
             allowed += vec > 1
-            for number in range(-8 // multiple, 16 // multiple + 1):
+            for number in range(lowest // multiple, 16 // multiple + 1):
                 places = np.array([evaluate(here.position(at), {i: number}) for at in range(extent * inner)])
                 inside = ((places >= 0) & (places < size)).reshape(-1, vec)
                 assert (inside.all(axis=1) | ~inside.any(axis=1)).all(), (order, vec, number)

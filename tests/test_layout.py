@@ -15,7 +15,8 @@ import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_core.dtypes import DType
 from tilecopy_core.expr import evaluate, same, symbols_of
-from tilecopy_core.layout import AXES, StridedLayout, surely_leaves
+from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, surely_leaves
+from tilecopy_core.plugin import fuse_pairs, refine
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
 
@@ -148,6 +149,38 @@ def test_every_swizzle_mode_exchanges_16_bytes_of_8_rows(dtype: str) -> None:
             line, unit = address * size // 128, address * size // 16 % 8
             moved = unit ^ line % units
             assert found.apply(address) == (line * 8 + moved) * 16 // size + address % (16 // size)
+
+
+def steps_of(iters: list[Iter]) -> list[dict[str, int]]:
+    """Place of every step of iters, last fastest."""
+    found = []
+    for steps in product(*(range(it.extent) for it in iters)):
+        place = {axis: 0 for axis in ("m", "laneid")}
+        for step, it in zip(steps, iters, strict=True):
+            place[it.axis.name] += step * int(it.stride)
+        found.append(place)
+    return found
+
+
+@given(st.data())
+def test_refined_sides_go_through_the_same_steps(data: st.DataObject) -> None:
+    """Common extents, and every side's places in its own order; or None where extents do not divide."""
+    of_12 = [(12,), (3, 4), (4, 3), (2, 6), (6, 2), (2, 3, 2), (2, 2, 3), (3, 2, 2)]
+    sides = [
+        [
+            Iter(extent, data.draw(st.sampled_from([0, 1, 2, 3, 4, 6, 12])), data.draw(st.sampled_from([tc.layout.m, laneid])))
+            for extent in data.draw(st.sampled_from(of_12))
+        ]
+        for _ in range(2)
+    ]
+    pairs = refine(*sides)
+    for found in (pairs, None if pairs is None else fuse_pairs(pairs)):
+        for place, side in enumerate(sides) if found is not None else ():
+            assert steps_of([pair[place] for pair in found]) == steps_of(side)
+            assert all(pair[0].extent == pair[place].extent for pair in found)
+    apart = {tuple(it.extent for it in side) for side in sides}
+    if apart == {(3, 4), (4, 3)} and all(len(fuse(side)) == 2 for side in sides):
+        assert pairs is None
 
 
 def test_what_surely_leaves_a_size_known_at_launch() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError
+from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -125,3 +125,108 @@ def test_a_long_loop_is_not_endless() -> None:
     given = np.zeros(64, np.float32)
     one_thread(write)(given, executor="emulator")
     assert (given[:32] == 1).all()
+
+
+TWO_THREADS = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 D, .param .u64 Z)
+{
+ .reg .b64 %d, %z; .reg .b32 %r<5>; .reg .pred %p<3>;
+ ld.param.u64 %d, [D]; cvta.to.global.u64 %d, %d;
+ ld.param.u64 %z, [Z]; cvta.to.global.u64 %z, %z;
+ mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; mov.u32 %r2, %ntid.x;
+ mad.lo.u32 %r0, %r0, %r2, %r1;
+ BOTH
+ setp.eq.u32 %p0, %r0, 32; @%p0 bra TAKE;
+ setp.ne.u32 %p0, %r0, 0; @%p0 bra END;
+ GIVE
+ st.relaxed.gpu.global.u32 [%z], 1;
+ bra END;
+TAKE:
+ ld.relaxed.gpu.global.u32 %r3, [%z];
+ setp.eq.u32 %p1, %r3, 0; @%p1 bra TAKE;
+ TOOK
+END:
+ ret;
+}
+"""
+"""Thread 32 does its part after thread 0 has done its own; nothing but time orders the two."""
+
+
+def two_threads(give: str, took: str, both: str = "", *, block: int) -> None:
+    text = TWO_THREADS.replace("GIVE", give).replace("TOOK", took).replace("BOTH", both)
+    run_ptx(text, [np.zeros(4, np.uint32), np.zeros(1, np.uint32)], grid=64 // block, block=block)
+
+
+STRONG_WRITE, STRONG_READ = "st.relaxed.gpu.global.u32 [%d], 2;", "ld.relaxed.gpu.global.u32 %r4, [%d];"
+
+
+@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize(
+    ("give", "took"),
+    [
+        ("st.global.u32 [%d], 1;", STRONG_READ),
+        ("st.global.u32 [%d], 1;", STRONG_WRITE),
+        ("ld.global.u32 %r4, [%d];", STRONG_WRITE),
+        ("ld.global.u32 %r4, [%d];", "atom.global.add.u32 %r4, [%d], 1;"),
+    ],
+)
+def test_a_strong_write_does_not_hide_an_ordinary_access_before_it(give: str, took: str, block: int) -> None:
+    two_threads(STRONG_WRITE, took, block=block)
+    with pytest.raises(tc.HazardError) as caught:
+        two_threads(give + STRONG_WRITE, took, block=block)
+    assert caught.value.kind == "race"
+
+
+@pytest.mark.parametrize(
+    ("scope", "block", "races"),
+    [
+        *(("cta", 64, False), ("cta", 32, True), ("cluster", 64, False), ("cluster", 32, True)),
+        *(("gpu", 32, False), ("sys", 32, False)),
+    ],
+)
+def test_strong_accesses_meet_within_their_scope(scope: str, block: int, races: bool) -> None:
+    """Two CTAs that are launched without a cluster are in two."""
+    write, read = STRONG_WRITE.replace("gpu", scope), STRONG_READ.replace("gpu", scope)
+    if not races:
+        two_threads(write, read, block=block)
+        return
+    for give, took in ((write, read), (write, STRONG_READ), (STRONG_WRITE, read)):
+        with pytest.raises(tc.HazardError) as caught:
+            two_threads(give, took, block=block)
+        assert caught.value.kind == "race"
+
+
+def test_the_last_of_several_readers_counts() -> None:
+    """Thread 32 reads, a barrier, thread 0 reads, then thread 32 writes: nothing orders that after the second read."""
+    both = "setp.eq.u32 %p2, %r0, 32; @%p2 ld.global.u32 %r4, [%d]; bar.sync 0;"
+    two_threads("bar.warp.sync 1;", "st.global.u32 [%d], 1;", both, block=64)
+    with pytest.raises(tc.HazardError, match="was read by") as caught:
+        two_threads("ld.global.u32 %r4, [%d];", "st.global.u32 [%d], 1;", both, block=64)
+    assert caught.value.kind == "race"
+
+
+MBARRIER = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+ .reg .b64 %d; .reg .b32 %r<3>; .reg .pred %p<2>;
+ .shared .align 8 .b64 bar;
+ mov.u32 %r0, %tid.x; mov.u32 %r1, bar;
+ setp.eq.u32 %p0, %r0, 0;
+ @%p0 mbarrier.init.shared.b64 [%r1], 32;
+ SYNC
+ mbarrier.arrive.shared.b64 %d, [%r1];
+ ret;
+}
+"""
+
+
+def test_the_lanes_of_a_warp_are_no_barrier_for_an_mbarrier_of_theirs() -> None:
+    run_ptx(MBARRIER.replace("SYNC", "bar.warp.sync 0xffffffff;"), [], grid=1, block=32)
+    with pytest.raises(tc.HazardError, match="no barrier since its init"):
+        run_ptx(MBARRIER.replace("SYNC", ""), [], grid=1, block=32)
