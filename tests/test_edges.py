@@ -135,6 +135,22 @@ def test_vectors_that_a_guard_allows_lie_inside_or_outside(lowest: int, multiple
     assert allowed > 0
 
 
+@pytest.mark.parametrize(("place", "uniform"), [("thread", False), ("warp", True), ("cta", True)])
+def test_the_branch_at_the_edge_is_uniform_where_the_threads_of_a_warp_agree(place: str, uniform: bool) -> None:
+    k = tc.KernelBuilder("rows", threads=64)
+    a, b = k.param("A", (50, 4), "float32"), k.param("B", (64, 4), "float32")
+    row = {"thread": k.thread_id(), "warp": k.warp_id() * 50, "cta": k.block_id() * 50}[place]
+    own = k.local((1, 4), "float32")
+    k.thread.copy(own[:, :], a[row : row + 1, :], outside="zero")
+    k.thread.copy(b[k.thread_id() : k.thread_id() + 1, :], own[:, :])
+    kernel = k.build(target="sm_80") if place == "cta" else k.build(target="sm_80", grid=1)
+    assert ("bra.uni" in kernel.ptx) == uniform
+    source, target = np.arange(1, 201, dtype=np.float32).reshape(50, 4), np.zeros((64, 4), np.float32)
+    kernel(source, target, grid=1, executor="emulator")
+    rows = {"thread": np.arange(64), "warp": np.arange(64) // 32 * 50, "cta": np.zeros(64, int)}[place]
+    assert np.array_equal(target, np.vstack([source, np.zeros((14, 4), np.float32)])[rows])
+
+
 def test_a_branch_is_all_that_a_tile_inside_pays() -> None:
     kernel = tiles((1000, 1000), (64, 64), row=1024)
     lines = kernel.ptx.splitlines()
