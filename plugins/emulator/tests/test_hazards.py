@@ -230,3 +230,54 @@ def test_the_lanes_of_a_warp_are_no_barrier_for_an_mbarrier_of_theirs() -> None:
     run_ptx(MBARRIER.replace("SYNC", "bar.warp.sync 0xffffffff;"), [], grid=1, block=32)
     with pytest.raises(tc.HazardError, match="no barrier since its init"):
         run_ptx(MBARRIER.replace("SYNC", ""), [], grid=1, block=32)
+
+
+BARRIERS = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+ .reg .b32 %r<8>; .reg .pred %p<4>;
+ .shared .align 4 .b8 s[256];
+ mov.u32 %r0, %tid.x; mov.u32 %r1, s; shl.b32 %r2, %r0, 2; add.u32 %r3, %r1, %r2;
+ setp.lt.u32 %p0, %r0, 32;
+ and.b32 %r4, %r0, 31; setp.lt.u32 %p1, %r4, 16;
+ setp.eq.u32 %p2, %r0, 0;
+ BODY
+ ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        (
+            "@%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
+            "@%p0 bar.arrive 1, 64;\n @%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
+            "arrives twice on barrier 1",
+        ),
+        (
+            "bar.sync 1, 64;",
+            "@%p1 bar.sync 1, 32;",
+            "lanes of one warp do not reach this barrier together",
+        ),
+        (
+            "barrier.cluster.arrive;\n barrier.cluster.wait;",
+            "@%p2 barrier.cluster.arrive;\n barrier.cluster.arrive;\n barrier.cluster.wait;",
+            "arrives twice on the cluster barrier",
+        ),
+        (
+            "st.shared.u32 [%r3], %r0;\n bar.warp.sync 0xffffffff;\n xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
+            "st.shared.u32 [%r3], %r0;\n selp.b32 %r7, 0xffff, 0xffff0000, %p1;\n bar.warp.sync %r7;\n"
+            " xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
+            "no barrier since it was written",
+        ),
+    ],
+    ids=["arrive twice", "half a warp", "cluster arrive twice", "two masks"],
+)
+def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: str) -> None:
+    run_ptx(BARRIERS.replace("BODY", good), [], grid=1, block=64)
+    with pytest.raises(tc.HazardError, match=message):
+        run_ptx(BARRIERS.replace("BODY", bad), [], grid=1, block=64)

@@ -555,6 +555,40 @@ def test_copies_land_while_several_threads_have_read_other_bytes() -> None:
     assert np.array_equal(b, a + 2)
 
 
+SHIFTS = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 V, .param .u64 N, .param .u64 O) {
+    .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .TYPE %x, %y;
+    ld.param.u64 %d0, [V]; ld.param.u64 %d1, [N]; ld.param.u64 %d2, [O];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %d0, %r0, BYTES, %d0; mad.wide.u32 %d1, %r0, 4, %d1; mad.wide.u32 %d2, %r0, BYTES, %d2;
+    ld.global.TYPE %x, [%d0]; ld.global.u32 %r1, [%d1];
+    OPCODE %y, %x, %r1;
+    st.global.TYPE [%d2], %y;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("opcode", ["shl.b", "shr.u", "shr.s"])
+def test_shifts_by_as_much_as_the_width_and_more(opcode: str, width: int) -> None:
+    """PTX ISA 9.7.8: amounts are clamped to the width; what is left are zeros, or copies of the sign."""
+    amounts = [0, 1, width - 1, width, width + 1, 2 * width, 2**31, 2**32 - 1]
+    values = [1, (1 << width) - 1, 1 << width - 1, 0x5A5A]
+    value = np.array([v for v in values for _ in amounts], f"u{width // 8}")
+    amount = np.array(amounts * len(values), np.uint32)
+    out = np.zeros_like(value)
+    text = SHIFTS.replace("OPCODE", f"{opcode}{width}").replace("TYPE", f"b{width}").replace("BYTES", str(width // 8))
+    run_ptx(text, [value, amount, out], grid=1, block=32)
+    for v, n, found in zip(value.tolist(), amount.tolist(), out.tolist(), strict=True):
+        signed = v - (1 << width) if opcode == "shr.s" and v >> width - 1 else v
+        shifted = signed << min(n, width) if opcode == "shl.b" else signed >> min(n, width)
+        assert found == shifted & (1 << width) - 1, (v, n)
+
+
 TWO_BULK_STORES = """
 .version 8.0
 .target sm_90
