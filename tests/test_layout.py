@@ -94,6 +94,7 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
         TileLayout(S[(3, 8) : (0, 1)]),
         TileLayout(S[(3, 2, 4) : (100, 30, 1)]),
         TileLayout(S[(2, 3, 4) : (50, 7, 1)]),
+        TileLayout(S[(3, 2, 4) : (10, 10, 1)]),
         TileLayout(S[(2, 3, 4) : (1, 20, 2)] + 5),
         TileLayout(S[(3, 8) : (1 @ laneid, 1)]),
         TileLayout(S[(2, 3, 4) : (1 @ laneid, 1 @ warpid, 1)]),
@@ -101,9 +102,10 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
     ],
     ids=str,
 )
-def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout) -> None:
+@pytest.mark.parametrize("shape", [(4, 6), (24, 1)])
+def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout, shape: tuple[int, int]) -> None:
     """Rows of 6 over other iters: a box is a run of flat indices, equal pieces of it, or no layout; never another place."""
-    shape, inner = (4, 6), layout.shard[-1].extent
+    inner = layout.shard[-1].extent
     whole = [layout.apply(flat) for flat in range(24)]
     for starts in np.ndindex(shape):
         for extents in product(*(range(1, e - s + 1) for e, s in zip(shape, starts, strict=True))):

@@ -281,3 +281,74 @@ def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: s
     run_ptx(BARRIERS.replace("BODY", good), [], grid=1, block=64)
     with pytest.raises(tc.HazardError, match=message):
         run_ptx(BARRIERS.replace("BODY", bad), [], grid=1, block=64)
+
+
+BULK_LOAD = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 D)
+{
+ .reg .b64 %d, %t; .reg .b32 %r<6>; .reg .pred %p<4>;
+ .shared .align 16 .b8 s[16]; .shared .align 8 .b64 bar; .shared .align 4 .b8 x[4];
+ ld.param.u64 %d, [D]; cvta.to.global.u64 %d, %d;
+ mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r2, bar; mov.u32 %r3, x;
+ setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r0, 32;
+ @%p0 mbarrier.init.shared.b64 [%r2], 1;
+ bar.sync 0;
+ @%p0 bra ISSUE;
+ @!%p1 bra END;
+ mbarrier.arrive.shared.b64 %t, [%r2];
+FIRST:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+ @!%p2 bra FIRST;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
+SECOND:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 1;
+ @!%p2 bra SECOND;
+ ld.shared.u32 %r4, [READ];
+ bra END;
+ISSUE:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+ @!%p2 bra ISSUE;
+ st.shared.u32 [%r3], %r0;
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d], 16, [%r2];
+END:
+ ret;
+}
+"""
+
+
+def test_a_copy_that_completes_says_nothing_of_what_its_thread_wrote() -> None:
+    """The thread that issued it knows of an earlier phase, and passes on no more than that."""
+    data = np.arange(4, dtype=np.uint32)
+    run_ptx(BULK_LOAD.replace("READ", "%r1"), [data], grid=1, block=64)
+    with pytest.raises(tc.HazardError, match="x byte 0 is read with no barrier since it was written") as caught:
+        run_ptx(BULK_LOAD.replace("READ", "%r3"), [data], grid=1, block=64)
+    assert caught.value.kind == "race"
+
+
+MATCH = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 V, .param .u64 O)
+{
+ .reg .b64 %v, %o; .reg .b32 %r<5>; .reg .pred %p<2>;
+ ld.param.u64 %v, [V]; ld.param.u64 %o, [O];
+ mov.u32 %r0, %tid.x; mad.wide.u32 %v, %r0, 4, %v; mad.wide.u32 %o, %r0, 8, %o;
+ ld.global.u32 %r1, [%v];
+ match.all.sync.b32 %r2|%p0, %r1, 0xffffffff;
+ selp.b32 %r3, 1, 0, %p0;
+ st.global.u32 [%o], %r2; st.global.u32 [%o+4], %r3;
+ ret;
+}
+"""
+
+
+def test_match_all_is_of_a_whole_mask() -> None:
+    values = np.repeat(np.array([7, 5], np.uint32), 32)
+    values[40] = 6
+    out = np.zeros((64, 2), np.uint32)
+    run_ptx(MATCH, [values, out], grid=1, block=64)
+    assert (out[:32] == [0xFFFFFFFF, 1]).all() and not out[32:].any()
