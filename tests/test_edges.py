@@ -98,7 +98,7 @@ def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
     assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
 
 
-@pytest.mark.parametrize("shape", [(150, 13), (128, 11)])
+@pytest.mark.parametrize("shape", [(150, 13), (128, 11), (128, 8)])
 def test_wide_vectors_and_a_rest_of_each_row_at_the_edge(shape: tuple[int, int]) -> None:
     """Rows of 13 bytes, 16 apart: 8, 4 and 1 at a time; the last tile has 22 rows, and none outside is touched."""
     kernel = check_tiles(shape, (64, 13), "uint8", row=16, layout=TileLayout(S[(64, 13) : (16, 1)]))

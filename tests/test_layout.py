@@ -180,6 +180,10 @@ def test_refined_sides_go_through_the_same_steps(data: st.DataObject) -> None:
         for place, side in enumerate(sides) if found is not None else ():
             assert steps_of([pair[place] for pair in found]) == steps_of(side)
             assert all(pair[0].extent == pair[place].extent for pair in found)
+    outer, inner = Iter(2, 4), Iter(4, 1)
+    assert fuse_pairs([(outer, outer), (inner, inner)]) == [(Iter(8, 1), Iter(8, 1))]
+    across = Iter(2, 4, laneid)
+    assert fuse_pairs([(outer, across), (inner, inner)]) == [(outer, across), (inner, inner)]
     apart = {tuple(it.extent for it in side) for side in sides}
     if apart == {(3, 4), (4, 3)} and all(len(fuse(side)) == 2 for side in sides):
         assert pairs is None

@@ -13,7 +13,7 @@ from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
-from tilecopy_core.ptx import Address, PtxBuilder, tcgen05
+from tilecopy_core.ptx import Address, PtxBuilder, SharedPlan, tcgen05
 from tilecopy_core.ptx.instructions import instruction_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -120,6 +120,33 @@ def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str)
     address = ptx.address(HELD)
     with pytest.raises(tc.PtxError, match=message):
         write(ptx, address)
+
+
+def test_a_whole_address_lies_inside_by_its_register_alone(ptx: PtxBuilder) -> None:
+    for offset, immediate in ((ptx.tid + 3, 12), (ptx.tid - 1, 0), (ptx.tid * -1 + 130, 0), (3, 12)):
+        assert ptx.address(HELD, offset, whole=True).offset_bytes == immediate, offset
+    assert ptx.address(HELD, ptx.tid - 1).offset_bytes == -4
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_shared_buffers_are_apart_and_aligned(large: bool) -> None:
+    target = tc.target_of("sm_90a")
+    sizes = ((100, 16), (7, 1024), (1 if not large else 60000, 1), (64, 128))
+    buffers = [
+        tc.Buffer(size, "uint8", space="shared", name=f"s{number}", align_bytes=align)
+        for number, (size, align) in enumerate(sizes)
+    ]
+    plan = SharedPlan.of(buffers, target)
+    ends = 0
+    for buffer, (size, align) in zip(buffers, sizes, strict=True):
+        start = plan.offsets[buffer.memory]
+        assert start >= ends and start % align == 0 and start < ends + align
+        ends = start + size
+    assert plan.size_bytes == ends and plan.dynamic == large
+    for size, dynamic in ((48 << 10, False), ((48 << 10) + 1, True), (target.shared_limit_bytes, True)):
+        assert SharedPlan.of([tc.Buffer(size, "uint8", space="shared")], target).dynamic == dynamic
+    with pytest.raises(tc.PtxError, match="bytes of shared memory .* are more than"):
+        SharedPlan.of([tc.Buffer(target.shared_limit_bytes + 1, "uint8", space="shared")], target)
 
 
 def test_an_instruction_that_the_target_lacks_is_refused() -> None:

@@ -50,6 +50,9 @@ def test_what_a_thread_adds_on_the_other_side_counts() -> None:
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (9, 1)])).partition.vec == 1
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (10, 1)])).partition.vec == 2
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (12, 1)])).partition.vec == 4
+    for per_element, vec in ((2, 4), (1, 2), (0, 1)):
+        swizzled = tc.SwizzledLayout(tc.Swizzle(per_element, 2, 3), TileLayout(S[32, 8]))
+        assert plan(layout, (32, 8), s_layout=swizzled).partition.vec == vec
 
 
 def test_declines_with_the_reason() -> None:
@@ -57,6 +60,8 @@ def test_declines_with_the_reason() -> None:
     assert "warpid is coarser than the scope warp" in reason(
         r_layout=TileLayout(S[(4, 32, 2) : (1 @ warpid, 1 @ laneid, 1)]), shape=(128, 2)
     )
+    repeated = TileLayout(S[(32, 8) : (8, 1)] + R[2 : 256])
+    assert "operand s has replicas" in reason(r_layout=rows, shape=(32, 8), s_layout=repeated)
     assert "reaches place 32 along laneid; the warp has places 0 to 31" in reason(
         r_layout=TileLayout(S[(33, 8) : (1 @ laneid, 1)]), shape=(33, 8)
     )

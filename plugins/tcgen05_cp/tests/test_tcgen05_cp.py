@@ -96,6 +96,10 @@ def test_the_descriptor_is_encoded_once() -> None:
 def test_declines_with_the_numbers() -> None:
     no_router = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)])
     assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": no_router})
+    for replica in (R[2 : 32 @ TLane], R[4 : 16 @ TLane], R[4 : 32 @ TCol]):
+        other = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + replica)
+        assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": other})
+    assert "has replicas" in reason(layout=TileLayout(S[(32, 16) : (16, 1)] + R[2 : 512]))
     shifted = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane] + 8 @ TLane)
     assert "begins at lane 8" in reason(tensor={"layout": shifted})
     inside = tc.ActiveThreads(cta_threads=1)
