@@ -262,7 +262,9 @@ def read_results() -> dict[str, dict[str, Any]]:
 def write_results(results: dict[str, dict[str, Any]], order: Sequence[str]) -> None:
     """Record results, one line a mutant, in the order of the lists."""
     lines = [f"  {json.dumps(name)}: {json.dumps(results[name])}" for name in order if name in results]
-    RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    new = RESULTS.with_suffix(".new")
+    new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    new.replace(RESULTS)  # in one step: another area may be run at the same time
 
 
 def report(listed: Sequence[Mutant], results: dict[str, dict[str, Any]]) -> str:
