@@ -16,6 +16,7 @@ import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.outside import outside_of
 from tilecopy_core.plugin import Guard, Iter
 
 SENTINEL = 7
@@ -149,6 +150,12 @@ def test_the_branch_at_the_edge_is_uniform_where_the_threads_of_a_warp_agree(pla
     kernel(source, target, grid=1, executor="emulator")
     rows = {"thread": np.arange(64), "warp": np.arange(64) // 32 * 50, "cta": np.zeros(64, int)}[place]
     assert np.array_equal(target, np.vstack([source, np.zeros((14, 4), np.float32)])[rows])
+
+
+def test_what_is_kept_is_no_zero() -> None:
+    kept, zero, one = (outside_of(asked, tc.dtype_of("float16")) for asked in ("keep", "zero", 1.0))
+    assert (kept.is_zero, zero.is_zero, one.is_zero) == (False, True, False)
+    assert not outside_of(-0.0, tc.dtype_of("float16")).is_zero
 
 
 def test_a_branch_is_all_that_a_tile_inside_pays() -> None:

@@ -121,6 +121,24 @@ def test_declines_with_the_numbers() -> None:
         tc.plan(tmem(128)[:, :], view[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
     apart = tc.SwizzledLayout(tc.swizzle("32B", "uint8"), TileLayout(S[(32, 2, 16) : (32, 1088, 1)]))
     assert "an atom begins 64 bytes into a swizzle atom, past its first row" in reason(columns=32, layout=apart)
+    groups = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[(4, 8, 128) : (1152, 128, 1)]))
+    assert "8-row groups 1152 bytes apart; a multiple of 1024 is needed" in reason(columns=128, layout=groups)
+    odd = TileLayout(S[(32, 2, 16) : (16, 520, 1)])
+    assert "an atom begins 16 elements and 520 bytes on: not whole columns and 16-byte units" in reason(
+        columns=32, layout=odd
+    )
+    tall = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[64, 128]))
+    rows = tc.Buffer((64, 128), "uint8", space="shared", name="s", layout=tall)
+    for multiple, message in ((8, ""), (4, "varies by less than the 1024 bytes after which rows repeat")):
+        n = tc.symbol("n", upper=32, multiple_of=multiple)
+        made = lambda n=n: tc.plan(  # noqa: E731
+            tmem(128)[:, :], rows[n : n + 32, :], op="copy_async", scope=tc.thread(), target="sm_100a"
+        )
+        if not message:
+            assert made().variant == "tcgen05_cp"
+            continue
+        with pytest.raises(tc.NoVariantError, match=message):
+            made()
     assert "cta_group is 1 or 2, not 3" in reason(cta_group=3)
     assert "elements of 64 bits" in reason(columns=2, dtype="int64")
     assert "not a multiple of the 16" in reason(box=(slice(0, 32), slice(0, 8)))
