@@ -155,7 +155,7 @@ def _run_tests(folder: Path, tests: Sequence[str], file: str, log: Path, answer:
         PYTHONDONTWRITEBYTECODE="1",
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
         HYPOTHESIS_PROFILE="first",  # the same examples, but no search for a smaller one once a fault is found
-            )
+    )
     import pytest
 
     watch = _Watch()

@@ -17,7 +17,9 @@ from tilecopy_core.kernel import bounds
 
 SMALL = [Symbol("x", 0, 9), Symbol("y", -3, 6), Symbol("z", 0, 12, 4)]
 GRID = dict(
-    zip(SMALL, np.meshgrid(*(np.arange(s.lower, s.upper + 1, s.multiple_of) for s in SMALL), indexing="ij"), strict=True)
+    zip(
+        SMALL, np.meshgrid(*(np.arange(s.lower, s.upper + 1, s.multiple_of) for s in SMALL), indexing="ij"), strict=True
+    )
 )
 """Every value of all three together."""
 

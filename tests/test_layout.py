@@ -157,7 +157,7 @@ def steps_of(iters: list[Iter]) -> list[dict[str, int]]:
     """Place of every step of iters, last fastest."""
     found = []
     for steps in product(*(range(it.extent) for it in iters)):
-        place = {axis: 0 for axis in ("m", "laneid")}
+        place = dict.fromkeys(("m", "laneid"), 0)
         for step, it in zip(steps, iters, strict=True):
             place[it.axis.name] += step * int(it.stride)
         found.append(place)
@@ -170,7 +170,11 @@ def test_refined_sides_go_through_the_same_steps(data: st.DataObject) -> None:
     of_12 = [(12,), (3, 4), (4, 3), (2, 6), (6, 2), (2, 3, 2), (2, 2, 3), (3, 2, 2)]
     sides = [
         [
-            Iter(extent, data.draw(st.sampled_from([0, 1, 2, 3, 4, 6, 12])), data.draw(st.sampled_from([tc.layout.m, laneid])))
+            Iter(
+                extent,
+                data.draw(st.sampled_from([0, 1, 2, 3, 4, 6, 12])),
+                data.draw(st.sampled_from([tc.layout.m, laneid])),
+            )
             for extent in data.draw(st.sampled_from(of_12))
         ]
         for _ in range(2)

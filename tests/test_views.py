@@ -218,7 +218,10 @@ def test_strides_along_columns_of_tensor_memory_are_counted_in_the_new_elements(
     wide, narrow = held.view(dtype="float32"), held.view(dtype="uint8")
     assert wide.shape == (32, 2, 4) and narrow.shape == (32, 2, 16)
     for lane, part, column in ((0, 0, 0), (31, 1, 3), (7, 1, 0)):
-        assert wide.layout.apply(lane, part, column, shape=wide.shape) == {"TLane": lane, "TCol": 2 + part * 12 + column}
+        assert wide.layout.apply(lane, part, column, shape=wide.shape) == {
+            "TLane": lane,
+            "TCol": 2 + part * 12 + column,
+        }
         own = narrow.layout.apply(lane, part, column, shape=narrow.shape)
         assert own == {"TLane": lane, "TCol": 8 + part * 48 + column}
 

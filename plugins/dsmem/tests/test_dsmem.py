@@ -71,7 +71,7 @@ def test_declines_with_the_numbers() -> None:
     assert "option mbar is one mbarrier" in reason(mbar=several[0:2]) and plan(mbar=several[1]).variant == "dsmem"
     assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(1, "uint32", space="shared", name="mbar")[0])
     assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(1, "uint64", space="global", name="mbar")[0])
-    repeated = TileLayout(S[(128, 64) : (64, 1)] + R[2 : 8192])
+    repeated = TileLayout(S[(128, 64) : (64, 1)] + R[2:8192])
     assert "replica" in reason(dst_layout=repeated) and "replica" in reason(src_layout=repeated)
     weak = tc.Buffer((128, 64), "float16", space="shared", name="weak", align_bytes=8)
     good = tc.Buffer((128, 64), "float16", space="shared", name="good")

@@ -60,7 +60,7 @@ def test_declines_with_the_reason() -> None:
     assert "warpid is coarser than the scope warp" in reason(
         r_layout=TileLayout(S[(4, 32, 2) : (1 @ warpid, 1 @ laneid, 1)]), shape=(128, 2)
     )
-    repeated = TileLayout(S[(32, 8) : (8, 1)] + R[2 : 256])
+    repeated = TileLayout(S[(32, 8) : (8, 1)] + R[2:256])
     assert "operand s has replicas" in reason(r_layout=rows, shape=(32, 8), s_layout=repeated)
     assert "reaches place 32 along laneid; the warp has places 0 to 31" in reason(
         r_layout=TileLayout(S[(33, 8) : (1 @ laneid, 1)]), shape=(33, 8)
@@ -107,7 +107,9 @@ def test_a_slice_of_a_fragment_is_owned_by_whom_its_layout_says(rows: tuple[int,
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 3, 4, 6, 8, 16])), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 3, 4, 6, 8, 16])), min_size=1, max_size=3
+    ),
     st.lists(st.tuples(st.sampled_from([2, 3]), st.sampled_from([1, 2, 4, 8, 16])), max_size=1),
     st.sampled_from([0, 1, 3]),
 )
@@ -122,7 +124,9 @@ def test_who_owns_what_is_what_the_layout_says(
         weight //= it.extent
         pairs.append((it, Iter(it.extent, weight)))
     digits = digits_of(pairs, layout, [laneid])
-    places = [[place["laneid"] for place in layout.places(element, shape=(layout.size,))] for element in range(layout.size)]
+    places = [
+        [place["laneid"] for place in layout.places(element, shape=(layout.size,))] for element in range(layout.size)
+    ]
     every = [place for of_element in places for place in of_element]
     if len(set(every)) < len(every):
         assert isinstance(digits, Decline) and "overlap" in digits.reason

@@ -84,4 +84,6 @@ def test_every_byte_of_an_array_with_gaps(strides: tuple[int, ...]) -> None:
     places = set(touched(array))
     for start in range(-2, max(places) + 3):
         assert overlaps(array, Footprint(start, (), (), 1)) == (start in places), start
-        assert overlaps(Footprint(start, (2,), (-8,), 2), array) == bool(places & {start, start + 1, start - 8, start - 7})
+        assert overlaps(Footprint(start, (2,), (-8,), 2), array) == bool(
+            places & {start, start + 1, start - 8, start - 7}
+        )

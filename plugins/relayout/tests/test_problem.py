@@ -126,7 +126,9 @@ def test_the_box_lies_in_shared_memory_once_and_digits_step_through_it() -> None
 
             def at(place: tuple[int, ...], staging: Staging = staging) -> int:
                 lines, rest = divmod(place[staging.run], staging.vec)
-                others = sum(c * s for n, (c, s) in enumerate(zip(place, staging.steps, strict=True)) if n != staging.run)
+                others = sum(
+                    c * s for n, (c, s) in enumerate(zip(place, staging.steps, strict=True)) if n != staging.run
+                )
                 return others + lines * staging.jump + rest * staging.steps[staging.run]
 
             places = [at(place) for place in product(*map(range, tiling.tile))]
