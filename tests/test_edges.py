@@ -152,6 +152,24 @@ def test_the_branch_at_the_edge_is_uniform_where_the_threads_of_a_warp_agree(pla
     assert np.array_equal(target, np.vstack([source, np.zeros((14, 4), np.float32)])[rows])
 
 
+def test_which_ends_a_box_of_plain_numbers_leaves() -> None:
+    buffer = tc.Buffer((8,), "uint8", space="global", align_bytes=4)
+    for start, stop, ends in (
+        (0, 8, (False, False)),
+        (-1, 7, (True, False)),
+        (1, 9, (False, True)),
+        (-1, 9, (True, True)),
+    ):
+        assert buffer[start:stop].overhang(0) == ends
+    somewhere = tc.symbol("i", lower=-4, upper=8)
+    for inside in ((False, False), (True, False), (False, True), (True, True)):
+        region = tc.Region(buffer, (somewhere,), (4,), (inside,))
+        assert region.overhang(0) == (not inside[0], not inside[1])
+    for align_bytes in (0, 3, 12, True):
+        with pytest.raises(tc.RequestError, match="align_bytes is a power of two"):
+            tc.Buffer((8,), "uint8", space="global", align_bytes=align_bytes)
+
+
 def test_what_is_kept_is_no_zero() -> None:
     kept, zero, one = (outside_of(asked, tc.dtype_of("float16")) for asked in ("keep", "zero", 1.0))
     assert (kept.is_zero, zero.is_zero, one.is_zero) == (False, True, False)

@@ -131,7 +131,7 @@ def test_products_wider_than_32_bits() -> None:
             env = {
                 found: (found.upper, found.lower)[pick >> number & 1] for number, found in enumerate(list(types)[:3])
             }
-            env |= {found: 0 for found in list(types)[3:]}
+            env |= dict.fromkeys(list(types)[3:], 0)
             given_values = {name: number & 2**64 - 1 for name, number in parameters(types, env).items()}
             assert signed(run_text(lines_of(ptx), given_values)[str(register)], 64) == evaluate(expr, env), (expr, env)
 

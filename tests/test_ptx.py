@@ -14,7 +14,7 @@ import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.ptx import Address, PtxBuilder, SharedPlan, tcgen05
-from tilecopy_core.ptx.instructions import instruction_of
+from tilecopy_core.ptx.instructions import Needs, header_target, instruction_of
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -121,6 +121,18 @@ def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str)
     address = ptx.address(HELD)
     with pytest.raises(tc.PtxError, match=message):
         write(ptx, address)
+
+
+def test_what_the_builder_writes_and_refuses(ptx: PtxBuilder) -> None:
+    with pytest.raises(tc.PtxError, match="needs global memory and sm_100"):
+        ptx.load(Address("global", "%rd0", 0, 32), 256)
+    barrier = ptx.address(HELD)
+    assert len({ptx.mapa(barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
+    ptx.recent.clear()
+    ptx.mbarrier_wait(barrier, 3)
+    assert any("try_wait" in line and line.endswith(", 1;") for line in ptx.recent), "a parity is one bit"
+    assert header_target(Needs(known=False), tc.target_of("sm_90a"))[1] == tc.target_of("sm_90a")
+    assert header_target(Needs(80, (7, 0)), tc.target_of("sm_90a"))[1] == tc.target_of("sm_80")
 
 
 def test_a_whole_address_lies_inside_by_its_register_alone(ptx: PtxBuilder) -> None:

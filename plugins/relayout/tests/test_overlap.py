@@ -87,3 +87,4 @@ def test_every_byte_of_an_array_with_gaps(strides: tuple[int, ...]) -> None:
         assert overlaps(Footprint(start, (2,), (-8,), 2), array) == bool(
             places & {start, start + 1, start - 8, start - 7}
         )
+        assert overlaps(array, Footprint(start, (), (), 2)) == bool(places & {start, start + 1})

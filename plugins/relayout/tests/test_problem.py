@@ -5,12 +5,16 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tilecopy_relayout import plan_relayout
 from tilecopy_relayout.candidates import candidates
 from tilecopy_relayout.problem import Problem, problem_of
-from tilecopy_relayout.tilings import Staging, margin, split_of, staging_of, vector
+from tilecopy_relayout.tilings import Staging, Tiling, margin, split_of, staging_of, vector
 from tilecopy_testkit.profiles import examples
+
+import tilecopy_core as tc
 
 
 def moved_bytes(
@@ -136,3 +140,14 @@ def test_the_box_lies_in_shared_memory_once_and_digits_step_through_it() -> None
             for digit in split.digits:
                 one = tuple(digit.weight if n == digit.dim else 0 for n in range(len(tiling.tile)))
                 assert staging.step(digit) == at(one), (problem, tiling, digit)
+
+
+def test_boxes_that_begin_early_are_as_many_as_that_takes() -> None:
+    problem = problem_of((24, 64), (1, 24), (64, 1), 2)[0]
+    tiling = Tiling("shifted", (8, 32 + margin(problem)), 128, (0, 1))
+    assert tiling.steps(problem) == (8, 32) and tiling.counts(problem) == (3, 3)
+
+
+def test_two_elements_in_one_place_are_refused() -> None:
+    with pytest.raises(tc.RequestError, match="several elements"):
+        plan_relayout((4, 2), "float32", (1, 0), out_strides=(0, 1), target="sm_90")
