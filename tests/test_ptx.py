@@ -114,7 +114,7 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),
         (lambda p, a: tcgen05.alloc(p, a, 16), "not 16"),
-        (lambda p, a: p.value(p.tid * 2**26), "not proved to fit 32 bits"),
+        (lambda p, a: p.value(p.tid * 2**25), "not proved to fit 32 bits"),
     ],
 )
 def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str) -> None:
