@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, fresh, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, fresh, mutants, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -121,6 +121,13 @@ def fresh(session: nox.Session) -> None:
     session.log(f"TILECOPY_TESTKIT_SEED={seed}")
     environment = {"HYPOTHESIS_PROFILE": "fresh", "TILECOPY_TESTKIT_SEED": seed}
     session.run("pytest", "-n", "2", *(session.posargs or files), env=environment)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` (tests/mutants/README.md)."""
+    sync(session, "test")
+    session.run("python", "tests/mutation.py", *session.posargs)
 
 
 @nox.session

@@ -45,6 +45,8 @@ def masked(mask: Any) -> Any:
         (GOOD[::-1], "stride -64 elements in dimension 0, declared 64; pass a contiguous array"),
         (GOOD[:, ::-1], "stride -1 elements in dimension 1"),
         (GOOD.T, "stride 1 elements in dimension 0, declared 64"),
+        (GOOD.view(np.int32), "dtype int32, declared float32; convert"),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, conjugated=True), "resolve_conj"),
         (
             np.zeros((64, 64), [("x", "f4"), ("y", "i2")])["x"],
             "a stride of .* bytes is no whole number of elements of 4",
@@ -88,6 +90,15 @@ def test_a_read_only_array_may_be_read() -> None:
         kernel(b, a, executor="emulator")
 
 
+def test_the_bytes_of_a_read_only_array_are_read_only() -> None:
+    kernel = round_trip((64, 64), (32, 64), "float32")
+    a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    a.flags.writeable = False
+    first, second = HostArguments.of(kernel, (a, b), None).arrays
+    assert (first.writable, second.writable) == (False, True)
+    assert (first.data.flags.writeable, second.data.flags.writeable) == (False, True)
+
+
 class CpuTensor(FakeTensor):
     """A torch tensor over a NumPy array's memory."""
 
@@ -109,6 +120,13 @@ def test_native_order_spelled_out_and_extents_of_one_are_fine() -> None:
     b = np.zeros((1, 64), np.float32)
     kernel(strange, b, executor="emulator")
     assert oracle.same_bytes(a, b)
+
+
+def test_a_dimension_of_two_has_its_stride() -> None:
+    kernel = round_trip((2, 64), (2, 64), "float32", threads=32)
+    wide, out = np.zeros((2, 128), np.float32), np.zeros((2, 64), np.float32)
+    with pytest.raises(tc.LaunchError, match="stride 128 elements in dimension 0, declared 64"):
+        kernel(wide[:, :64], out, executor="emulator")
 
 
 def test_one_array_for_two_parameters_is_allowed() -> None:
@@ -174,6 +192,36 @@ def test_what_is_no_such_integer_is_refused(bad: Any) -> None:
     with pytest.raises(tc.LaunchError, match="kernel number, scalar n: "):
         one_number("int32")(bad, out, executor="emulator")
     assert out[0] == 0
+
+
+class TorchBool:
+    """A tensor of one bool, which torch takes for an index."""
+
+    dtype = "torch.bool"
+
+    def __index__(self) -> int:
+        return 1
+
+
+def test_a_tensor_of_one_bool_is_no_integer() -> None:
+    with pytest.raises(tc.LaunchError, match="kernel number, scalar n: an integer, not"):
+        one_number("int32")(TorchBool(), np.zeros(1, np.int64), executor="emulator")
+
+
+@pytest.mark.parametrize("value", [8, 15, 17, 40])
+def test_a_value_that_is_not_a_multiple_as_declared_is_refused(value: int) -> None:
+    kernel, out = one_number("int32", multiple_of=16), np.zeros(1, np.int64)
+    kernel(32, out, executor="emulator")
+    with pytest.raises(tc.LaunchError, match=f"scalar n: {value} is not a multiple of 16"):
+        kernel(value, out, executor="emulator")
+    assert out[0] == 32
+
+
+@pytest.mark.parametrize("upper", [2**31, 2**32 - 2])
+def test_a_uint32_past_an_int32_travels_as_64_bits(upper: int) -> None:
+    kernel, out = one_number("uint32", upper=upper), np.zeros(1, np.int64)
+    kernel(upper, out, executor="emulator")
+    assert out[0] == upper
 
 
 def test_a_uint32_may_be_declared_up_to_its_largest_value() -> None:
@@ -355,6 +403,22 @@ def test_an_odd_grid_is_refused(grid: Any) -> None:
     k.param("A", (4,), "int32")
     with pytest.raises(tc.TilecopyError, match="grid"):
         k.build(target="sm_90")(np.zeros(4, np.int32), grid=grid, executor="emulator")
+
+
+def test_a_grid_that_leaves_the_arrays_is_refused_at_the_launch() -> None:
+    k = tc.KernelBuilder("rows", threads=32)
+    a, b = k.param("A", (128, 64), "float32"), k.param("B", (128, 64), "float32")
+    tile, rows = k.shared((32, 64), "float32"), slice(k.block_id("x") * 32, k.block_id("x") * 32 + 32)
+    k.cta.copy(tile[:, :], a[rows, :])
+    k.cta_sync()
+    k.cta.copy(b[rows, :], tile[:, :])
+    kernel = k.build(target="sm_90")
+    x, y = oracle.random_array((128, 64), np.float32), np.zeros((128, 64), np.float32)
+    with pytest.raises(tc.LaunchError, match="kernel rows: .*reaches from 0 to 128"):
+        kernel(x, y, grid=5, executor="emulator")
+    assert not y.any()
+    kernel(x, y, grid=4, executor="emulator")
+    assert oracle.same_bytes(x, y)
 
 
 @pytest.mark.parametrize("executor", ["none", "", 3, ["cuda"], b"cuda", True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from tilecopy_testkit.programs import tiles
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, warpid
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
+from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.outside import outside_of
+from tilecopy_core.plugin import Guard, Iter
 
 SENTINEL = 7
 
@@ -93,6 +97,83 @@ def test_vectors_at_the_edge_are_as_wide_as_its_size_allows() -> None:
     assert tiles((1000, 1024), (64, 64)).plans[0].partition.vec_bits == 128
     assert tiles((1024, 1024), (64, 64)).plans[0].partition.edge is None, "the grid proves every tile inside"
     assert "at edges" in tiles((1000, 1000), (64, 64)).plans[0].explain()
+
+
+@pytest.mark.parametrize("shape", [(150, 13), (128, 11), (128, 8)])
+def test_wide_vectors_and_a_rest_of_each_row_at_the_edge(shape: tuple[int, int]) -> None:
+    """Rows of 13 bytes, 16 apart: 8, 4 and 1 at a time; the last tile has 22 rows, and none outside is touched."""
+    kernel = check_tiles(shape, (64, 13), "uint8", row=16, layout=TileLayout(S[(64, 13) : (16, 1)]))
+    assert "ragged" in kernel.explain() and "; then outer" in kernel.explain()
+
+
+@pytest.mark.parametrize("lowest", [-8, 0])
+@pytest.mark.parametrize("multiple", [1, 2, 4])
+@pytest.mark.parametrize("size", [12, 13, 14])
+@pytest.mark.parametrize("extent", [2, 3, 4, 8])
+def test_vectors_that_a_guard_allows_lie_inside_or_outside(lowest: int, multiple: int, size: int, extent: int) -> None:
+    """Every order of the elements of a small box, wherever it lies: a vector straddles no edge that it is proved not to."""
+    index = tc.symbol("i", lower=lowest // multiple, upper=16 // multiple)
+    (i,) = symbols_of(index)
+    start, allowed = index * multiple, 0
+    for along, inner in product(("0", "1"), (1, 2, 3, 4)):
+        shape, dim = ((size, inner), 0) if along == "0" else ((inner, size), 1)
+        buffer = tc.Buffer(shape, "uint8", space="global")
+        region = buffer[start : start + extent, :] if dim == 0 else buffer[:, start : start + extent]
+        guard = Guard.of(region, dim)
+        assert guard is not None and guard.ends == (lowest < 0, True)
+        split = (Iter(2, extent // 2), Iter(extent // 2, 1)) if extent > 2 and extent % 2 == 0 else (Iter(extent, 1),)
+        orders = [*permutations((*split, Iter(inner, 0))), *permutations((Iter(extent, 1), Iter(inner, 0)))]
+        for order, vec in product(orders, (1, 2, 4)):
+            here = guard.over([it for it in order if it.extent > 1])
+            if here.why_split(vec) is not None:
+                assert vec > 1
+                continue
+            allowed += vec > 1
+            for number in range(lowest // multiple, 16 // multiple + 1):
+                places = np.array([evaluate(here.position(at), {i: number}) for at in range(extent * inner)])
+                inside = ((places >= 0) & (places < size)).reshape(-1, vec)
+                assert (inside.all(axis=1) | ~inside.any(axis=1)).all(), (order, vec, number)
+    assert allowed > 0
+
+
+@pytest.mark.parametrize(("place", "uniform"), [("thread", False), ("warp", True), ("cta", True)])
+def test_the_branch_at_the_edge_is_uniform_where_the_threads_of_a_warp_agree(place: str, uniform: bool) -> None:
+    k = tc.KernelBuilder("rows", threads=64)
+    a, b = k.param("A", (50, 4), "float32"), k.param("B", (64, 4), "float32")
+    row = {"thread": k.thread_id(), "warp": k.warp_id() * 50, "cta": k.block_id() * 50}[place]
+    own = k.local((1, 4), "float32")
+    k.thread.copy(own[:, :], a[row : row + 1, :], outside="zero")
+    k.thread.copy(b[k.thread_id() : k.thread_id() + 1, :], own[:, :])
+    kernel = k.build(target="sm_80") if place == "cta" else k.build(target="sm_80", grid=1)
+    assert ("bra.uni" in kernel.ptx) == uniform
+    source, target = np.arange(1, 201, dtype=np.float32).reshape(50, 4), np.zeros((64, 4), np.float32)
+    kernel(source, target, grid=1, executor="emulator")
+    rows = {"thread": np.arange(64), "warp": np.arange(64) // 32 * 50, "cta": np.zeros(64, int)}[place]
+    assert np.array_equal(target, np.vstack([source, np.zeros((14, 4), np.float32)])[rows])
+
+
+def test_which_ends_a_box_of_plain_numbers_leaves() -> None:
+    buffer = tc.Buffer((8,), "uint8", space="global", align_bytes=4)
+    for start, stop, ends in (
+        (0, 8, (False, False)),
+        (-1, 7, (True, False)),
+        (1, 9, (False, True)),
+        (-1, 9, (True, True)),
+    ):
+        assert buffer[start:stop].overhang(0) == ends
+    somewhere = tc.symbol("i", lower=-4, upper=8)
+    for inside in ((False, False), (True, False), (False, True), (True, True)):
+        region = tc.Region(buffer, (somewhere,), (4,), (inside,))
+        assert region.overhang(0) == (not inside[0], not inside[1])
+    for align_bytes in (0, 3, 12, True):
+        with pytest.raises(tc.RequestError, match="align_bytes is a power of two"):
+            tc.Buffer((8,), "uint8", space="global", align_bytes=align_bytes)
+
+
+def test_what_is_kept_is_no_zero() -> None:
+    kept, zero, one = (outside_of(asked, tc.dtype_of("float16")) for asked in ("keep", "zero", 1.0))
+    assert (kept.is_zero, zero.is_zero, one.is_zero) == (False, True, False)
+    assert not outside_of(-0.0, tc.dtype_of("float16")).is_zero
 
 
 def test_a_branch_is_all_that_a_tile_inside_pays() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
+from collections.abc import Callable
+from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core.expr import (
@@ -15,11 +20,14 @@ from tilecopy_core.expr import (
     bounds_of,
     divisor_of,
     evaluate,
+    fits,
+    is_multiple,
     of_atom,
     possible_bits,
     same,
     split_terms,
     substitute,
+    symbols_of,
 )
 
 SYMBOLS = {
@@ -100,6 +108,78 @@ def test_quotients_and_remainders_of_every_small_sum() -> None:
                         assert low <= number // by <= high
 
 
+SHAPES = ((1, 0), (-1, 8), (2, 1), (3, 0))
+"""Factor and constant of the operands of a small pair."""
+
+
+def proofs_hold(expr: tc.Int, values: np.ndarray) -> None:
+    """What is proved of an integer, against all its values."""
+    lower, upper = bounds_of(expr)
+    bits, divisor = possible_bits(expr), divisor_of(expr)
+    assert lower is None or lower <= values.min(), expr
+    assert upper is None or upper >= values.max(), expr
+    assert bits is None or not (values & ~bits).any(), expr
+    assert not (values % divisor).any() if divisor else not values.any(), expr
+
+
+def test_every_small_pair() -> None:
+    """Sums, products and exclusive ors of two small integers, and quotients of them: every value of every pair."""
+    found = [
+        Symbol("p", 0, 3),
+        Symbol("q", -3, 2),
+        Symbol("r", 0, 24, 12),
+        Symbol("s", 2, 6, 2),
+        Symbol("t", 0, 40, 20),
+        Symbol("u", 0, 2),
+    ]
+    values = {each: np.arange(each.lower, each.upper + 1, each.multiple_of) for each in found}
+    operands = [(each, of_atom(each) * factor + const) for each in found for factor, const in SHAPES]
+    for (first, left), (second, right) in product(operands, repeat=2):
+        along = values[second] if second is first else values[second][:, None]
+        env = {first: values[first], second: along}
+        a, b = (np.broadcast_arrays(evaluate(each, env), along * values[first])[0] for each in (left, right))
+        for compute in (operator.add, operator.sub, operator.mul, operator.xor):
+            expr, wanted = compute(left, right), compute(a, b)
+            assert (evaluate(expr, env) == wanted).all(), (compute, left, right)
+            proofs_hold(expr, wanted)
+        for by in (4, 5, 8, 16):
+            quotient, remainder, again = (left + right) // by, (left + right) % by, (left + right) % 24 % by
+            assert (evaluate(quotient, env) == (a + b) // by).all()
+            assert (evaluate(remainder, env) == (a + b) % by).all()
+            assert (evaluate(again, env) == (a + b) % 24 % by).all()
+            proofs_hold(quotient, (a + b) // by)
+            proofs_hold(remainder, (a + b) % by)
+
+
+def test_what_divides_is_all_that_divides() -> None:
+    """What is proved of divisors decides how wide vectors are."""
+    row, word = tc.symbol("row", multiple_of=16), tc.symbol("word", multiple_of=4)
+    assert divisor_of(row * 3 + 32) == 16 and divisor_of(row * 3 + 8) == 8
+    assert divisor_of(row // 4) == 4 and divisor_of(row * word) == 64
+    assert is_multiple(row, 8) and is_multiple(row, 16) and not is_multiple(row, 32) and not is_multiple(row + 4, 8)
+    assert is_multiple(0, 16) and is_multiple(48, 16) and not is_multiple(8, 16)
+    assert same((word * 2 + tc.symbol("n") * 0 + row + 3) % 8, 3)
+    other = tc.symbol("other")
+    assert same((word * 2 + other * 3) % 8, other * 3 % 8)
+
+
+def test_a_product_without_an_upper_bound() -> None:
+    size, step = tc.symbol("size", lower=2), tc.symbol("step", lower=3)
+    assert bounds_of(size * step) == (6, None)
+    for name in ("before", "zafter"):  # on either side of the product, whose factors are sorted
+        assert bounds_of(size * tc.symbol(name, lower=-3)) == (None, None)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_fits_to_the_last_value(bits: int) -> None:
+    edge = 1 << bits - 1
+    assert fits(edge - 1, bits) and not fits(edge, bits)
+    assert fits(-edge, bits) and not fits(-edge - 1, bits)
+    assert fits(tc.symbol("n", lower=-edge, upper=edge - 1), bits)
+    assert not fits(tc.symbol("n", upper=edge), bits) and not fits(tc.symbol("n"), bits)
+    assert not fits(tc.symbol("n", lower=-edge - 1, upper=0), bits)
+
+
 def test_possible_bits_are_few() -> None:
     """What is not needed for a proof costs an exclusive or at run time."""
     narrow, even = of_atom(Symbol("a", 0, 20)), of_atom(Symbol("b", 0, 90, 6))
@@ -115,6 +195,7 @@ def test_substitution_is_evaluation(expr: tc.Int, env: dict[Symbol, int]) -> Non
     assert substitute(expr, env) == evaluate(expr, env)
     parts = split_terms(expr, FIRST)
     if parts is not None:
+        assert FIRST not in symbols_of(parts[0]) and symbols_of(parts[1]) <= {FIRST}
         assert evaluate(parts[0], env) + evaluate(parts[1], env) == evaluate(expr, env)
 
 
@@ -151,6 +232,44 @@ def test_a_comparison_is_a_condition_without_truth() -> None:
     for other in (1.5, "4", None, True):
         with pytest.raises(tc.RequestError, match="index arithmetic takes integers"):
             tid == other
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]]:
+    """A condition, and its truth as Python has it."""
+    kind = draw(st.sampled_from(["compare", "and", "or", "not"])) if depth else "compare"
+    if kind == "compare":
+        name = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+        compare, left, right = getattr(operator, name), draw(st.sampled_from(INTEGERS)), draw(st.integers(-2, 6))
+        return compare(left, right), lambda env: compare(evaluate(left, env), right)
+    first, is_first = draw(conditions(depth - 1))
+    if kind == "not":
+        return ~first, lambda env: not is_first(env)
+    second, is_second = draw(conditions(depth - 1))
+    if kind == "and":
+        return first & second, lambda env: is_first(env) and is_second(env)
+    return first | second, lambda env: is_first(env) or is_second(env)
+
+
+@examples(200)
+@given(conditions(), st.lists(environments(), min_size=8, max_size=8))
+def test_conditions_are_true_where_python_says(
+    case: tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]], found: list[dict[Symbol, int]]
+) -> None:
+    condition, truth = case
+    for env in [*found, *({**found[0], FIRST: value} for value in range(-1, 8))]:
+        wanted = truth(env)
+        assert condition.evaluate(lambda part, env=env: evaluate(part, env)) == wanted
+        parts = [each.evaluate(lambda part, env=env: evaluate(part, env)) for each in condition.conjuncts()]
+        assert all(parts) == wanted, list(condition.conjuncts())
+
+
+def test_what_a_symbol_shares_a_term_with_is_not_split_off() -> None:
+    turn, row = Symbol("turn", 0, 7), Symbol("row", 0, 63)
+    shared = (of_atom(turn) * 8 + of_atom(row)) % 24
+    assert split_terms(shared + of_atom(turn), turn) is None
+    parts = split_terms(of_atom(turn) * 8 + of_atom(row) // 3 + 5, turn)
+    assert parts is not None and same(parts[0], of_atom(row) // 3 + 5) and same(parts[1], of_atom(turn) * 8)
 
 
 def test_a_symbol_is_not_its_name() -> None:

@@ -115,6 +115,27 @@ LARGE = [
 ]
 
 
+def test_products_wider_than_32_bits() -> None:
+    """Coefficients and factors on both sides of 2**31 and 2**32, at the ends of what the symbols can be."""
+    types = dict(LARGE)
+    x, y, z, w = (of_atom(found) for found, _ in LARGE[:4])
+    exprs = [
+        *(each * factor for each in (x, y, z) for factor in (2**31 - 1, 2**31, 2**31 + 5, 2**32 - 1, 2**32, -(2**31))),
+        *(each * 2**33 for each in (z // 3, z // 4, z % 5, (z ^ 1) // 2, y ^ 5)),
+        *(x * y, z * y, y * y, z * 3 * y, (z // 2) * (y + 1), w * y),
+    ]
+    for expr in exprs:
+        ptx = builder(types)
+        register = ptx.value(expr, 64)
+        for pick in range(16):
+            env = {
+                found: (found.upper, found.lower)[pick >> number & 1] for number, found in enumerate(list(types)[:4])
+            }
+            env |= dict.fromkeys(list(types)[3:], 0)
+            given_values = {name: number & 2**64 - 1 for name, number in parameters(types, env).items()}
+            assert signed(run_text(lines_of(ptx), given_values)[str(register)], 64) == evaluate(expr, env), (expr, env)
+
+
 @st.composite
 def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
     """A sum of large integers, and a value for each."""

@@ -229,6 +229,18 @@ def test_nothing_to_clamp_to() -> None:
         kernel(np.zeros((0, 4), np.int32), np.array([9], np.int32), executor="emulator")
 
 
+def test_with_no_cta_there_is_nothing_to_clamp() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    n = k.size("n", lower=0)
+    a, rows = k.param("A", (n, 4), "int32"), k.param("rows", (1,), "int32")
+    k.store(a[k.index(k.load(rows[0]), upper=n - 1, clamp=True), 0], 1)
+    kernel = k.build(target="sm_80", grid=n)
+    kernel(np.zeros((0, 4), np.int32), np.array([9], np.int32), executor="emulator")
+    one = np.zeros((1, 4), np.int32)
+    kernel(one, np.array([9], np.int32), executor="emulator")
+    assert one.tolist() == [[1, 0, 0, 0]]
+
+
 def in_a_block(k: Any) -> Any:
     with k.if_(k.thread_id() == 0):
         row = k.index(k.load(k.param("rows", (4,), "int32")[0]), upper=3)

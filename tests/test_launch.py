@@ -61,6 +61,33 @@ def test_the_bytes_of_every_parameter_reach_the_driver_in_order() -> None:
     assert len(fake.launches) == 3
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_numbers_beside_any_number_of_arrays(count: int) -> None:
+    k = tc.KernelBuilder("arrays", threads=32)
+    first = k.scalar("n")
+    arrays = [k.param(f"A{index}", (64,), "float32") for index in range(count)]
+    k.scalar("m", "int64")
+    with k.if_(first > 0):
+        for array in arrays:
+            k.store(array[0], k.load(arrays[0][1]))
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(4, *[8] * count, 8))
+    cuda, flat = CudaExecutor(fake), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
+    addresses = tuple(A0 + (index << 20) for index in range(count))
+    tensors = [FakeTensor(address, **flat) for address in addresses]
+    cuda.launch(kernel, (7, *tensors, 2**40 + 3))
+    cuda.launcher(kernel, (7, *tensors, 2**40 + 3))(addresses)
+    cuda.prepare(kernel, (7, *tensors, 2**40 + 3))()
+    assert [launched.numbers() for launched in fake.launches] == [(7, *addresses, 2**40 + 3)] * 3
+
+
+@pytest.mark.parametrize(("rows", "shared"), [(128, 0), (512, 512 * 64 * 2)])
+def test_dynamic_shared_memory_is_asked_of_the_driver(rows: int, shared: int) -> None:
+    """Up to 48 KiB the module declares it itself."""
+    kernel, fake = round_trip((512, 64), (rows, 64), "float16", target="sm_90"), FakeDriver(sizes=(8, 8))
+    CudaExecutor(fake).launch(kernel, (FakeTensor(A0, (512, 64)), FakeTensor(B0, (512, 64))))
+    assert [launched.shared_bytes for launched in fake.launches] == [shared]
+
+
 def test_a_kernel_may_have_no_parameters_or_numbers_alone() -> None:
     for count, sizes in ((0, ()), (1, (8,)), (3, (8, 8, 8))):
         k = tc.KernelBuilder("few", threads=32)
@@ -195,6 +222,38 @@ def test_threads_share_a_launcher_by_address(kernel: tc.BuiltKernel, fake: FakeD
     assert not failed
     seen = {(launched.stream, *launched.numbers()) for launched in fake.launches}
     assert seen == {(t, (t << 32) + 64 * i, (t << 32) + 64 * i + 16) for t in range(1, 9) for i in range(400)}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "message"),
+    [
+        ((A0,), "addresses are a tuple of 2, one for each array, not"),
+        ((A0, B0, A0), "addresses are a tuple of 2"),
+        (A0, "addresses are a tuple of 2"),
+        ({A0, B0}, "addresses are a tuple of 2"),
+        ((A0, float(B0)), "addresses are integers of 64 bits"),
+        ((A0, True), "addresses are integers of 64 bits"),
+        ((A0, -16), "addresses are integers of 64 bits"),
+        ((A0, 1 << 64), "addresses are integers of 64 bits, not 18446744073709551616"),
+        ((A0 + 4, B0), "the address 0x7f0000001004 of array 0 is not a multiple of 64 bytes"),
+        ((A0, B0 + 1), "the address 0x7f0000002001 of array 1 is not a multiple of 8 bytes"),
+        ((A0, B0 + 4), "of array 1 is not a multiple of 8 bytes"),
+        ((A0 + 32, B0), "of array 0 is not a multiple of 64 bytes"),
+    ],
+)
+def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: str) -> None:
+    k = tc.KernelBuilder("aligned", threads=32)
+    a, b = k.param("A", (64,), "float32", align_bytes=64), k.param("B", (64,), "float32", align_bytes=8)
+    k.store(b[0], k.load(a[0]))
+    fake, flat = FakeDriver(sizes=(8, 8)), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
+    arrays = (FakeTensor(A0, **flat), FakeTensor(B0, **flat))
+    launch = CudaExecutor(fake).launcher(k.build(target="sm_90", grid=1), arrays)
+    with pytest.raises(tc.LaunchError, match=f"kernel aligned: .*{message}"):
+        launch(addresses)
+    assert not fake.launches
+    for good in ((A0, B0 + 8), [A0 + 64, 0]):
+        launch(good)
+    assert [launched.numbers() for launched in fake.launches] == [(A0, B0 + 8), (A0 + 64, 0)]
 
 
 def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
@@ -423,6 +482,33 @@ def test_the_cuda_array_interface_is_checked(
         cuda.launch(kernel, (good, Interface(data=(4096, True))))
     cuda.launch(kernel, (Interface(data=(4096, True)), good))
     assert len(fake.launches) == 1
+
+
+def test_an_address_says_its_gpu(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    here, there = Interface(data=(4096, False)), Interface(data=((1 << 48) + 4096, False))
+    with pytest.raises(tc.LaunchError, match="several devices: A on GPU 0, B on GPU 1"):
+        cuda.launch(kernel, (here, there))
+    cuda.launch(kernel, (here, here))
+    assert len(fake.launches) == 1
+
+
+class Device:
+    """An array by DLPack alone, on a device of some type."""
+
+    def __init__(self, type: int) -> None:
+        self._type = type
+
+    def __dlpack__(self, **_: Any) -> Any:
+        pytest.fail("nobody looks into memory of another kind")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._type, 0
+
+
+@pytest.mark.parametrize("type", [3, 4, 10, 14])
+def test_memory_that_no_cuda_device_addresses_is_refused(kernel: tc.BuiltKernel, cuda: CudaExecutor, type: int) -> None:
+    with pytest.raises(tc.LaunchError, match=f"argument A: the array is on a device of DLPack type {type}, no CUDA"):
+        cuda.launch(kernel, (Device(type), FakeTensor(B0)))
 
 
 # ---------------------------------------------------------------------------------------- copies of a kernel

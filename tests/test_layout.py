@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
+from itertools import product
+from math import gcd, prod
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from tilecopy_testkit import oracle
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
-from tilecopy_core.expr import evaluate, symbols_of
-from tilecopy_core.layout import AXES
+from tilecopy_core.dtypes import DType
+from tilecopy_core.expr import evaluate, same, symbols_of
+from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, surely_leaves
+from tilecopy_core.plugin import fuse_pairs, refine
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
 
@@ -82,6 +85,125 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
     if cut is not None:
         whole = np.array(enumerate_m(layout))
         assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        TileLayout(S[(3, 8) : (100, 1)]),
+        TileLayout(S[(3, 8) : (0, 1)]),
+        TileLayout(S[(3, 2, 4) : (100, 30, 1)]),
+        TileLayout(S[(2, 3, 4) : (50, 7, 1)]),
+        TileLayout(S[(3, 2, 4) : (10, 10, 1)]),
+        TileLayout(S[(2, 3, 4) : (1, 20, 2)] + 5),
+        TileLayout(S[(3, 8) : (1 @ laneid, 1)]),
+        TileLayout(S[(2, 3, 4) : (1 @ laneid, 1 @ warpid, 1)]),
+        TileLayout(S[(3, 2, 4) : (1 @ laneid, 1, 3 @ laneid)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(4, 6), (24, 1)])
+def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout, shape: tuple[int, int]) -> None:
+    """Rows of 6 over other iters: a box is a run of flat indices, equal pieces of it, or no layout; never another place."""
+    inner = layout.shard[-1].extent
+    whole = [layout.apply(flat) for flat in range(24)]
+    for starts in np.ndindex(shape):
+        for extents in product(*(range(1, e - s + 1) for e, s in zip(shape, starts, strict=True))):
+            flat = oracle.box_flat(shape, starts, extents)
+            cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
+            one_run = extents[0] == 1 or extents[1] == shape[1]
+            if one_run and flat[0] // inner == flat[-1] // inner:
+                assert cut is not None, "a run inside one iter is a layout"
+            for place, index in enumerate(flat.tolist() if cut is not None else ()):
+                found = cut.apply(place)
+                assert all(found.get(axis, 0) == at for axis, at in whole[index].items()), (starts, extents)
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 4, 8, 12])
+def test_a_symbolic_start_inside_iters_is_a_layout_where_no_value_straddles(multiple: int) -> None:
+    """32 elements as 4 runs of 8: a start that is a multiple of 4 leaves room for 4, whichever multiple it is."""
+    layout = TileLayout(S[(4, 8) : (100, 1)])
+    whole, index = np.array(enumerate_m(layout)), tc.symbol("i", upper=24 // multiple - 1)
+    (i,) = symbols_of(index)
+    for extent in range(1, 9):
+        cut = layout.slice((32,), [(index * multiple, index * multiple + extent)])
+        assert (cut is not None) == (extent <= gcd(8, multiple)), extent
+        for number in range(24 // multiple) if cut is not None else ():
+            found = [evaluate(cut.apply(place)["m"], {i: number}) for place in range(extent)]
+            assert found == whole[number * multiple : number * multiple + extent].tolist()
+
+
+def test_the_reach_of_an_array_of_a_size_known_at_launch() -> None:
+    size = tc.symbol("n", upper=100)
+    (n,) = symbols_of(size)
+    reach = StridedLayout((size, 8), (10, 1)).reach()
+    assert [evaluate(reach, {n: number}) for number in (1, 3)] == [8, 28]
+    assert StridedLayout((3, 8), (10, 1)).span() == 28 == TileLayout(S[(3, 8) : (10, 1)]).span()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex128"])
+def test_every_swizzle_mode_exchanges_16_bytes_of_8_rows(dtype: str) -> None:
+    """Row ``r`` of 8 rows of 32, 64 or 128 bytes has its 16-byte pieces in the order of PTX ISA 9.7.16.5.2."""
+    size = tc.dtype_of(dtype).bytes
+    for mode, row_bytes in (("none", 16), ("32B", 32), ("64B", 64), ("128B", 128)):
+        found, units = tc.swizzle(mode, dtype), row_bytes // 16
+        for address in range(8 * 128 // size):
+            line, unit = address * size // 128, address * size // 16 % 8
+            moved = unit ^ line % units
+            assert found.apply(address) == (line * 8 + moved) * 16 // size + address % (16 // size)
+
+
+def steps_of(iters: list[Iter]) -> list[dict[str, int]]:
+    """Place of every step of iters, last fastest."""
+    found = []
+    for steps in product(*(range(it.extent) for it in iters)):
+        place = dict.fromkeys(("m", "laneid"), 0)
+        for step, it in zip(steps, iters, strict=True):
+            place[it.axis.name] += step * int(it.stride)
+        found.append(place)
+    return found
+
+
+@given(st.data())
+def test_refined_sides_go_through_the_same_steps(data: st.DataObject) -> None:
+    """Common extents, and every side's places in its own order; or None where extents do not divide."""
+    of_12 = [(12,), (3, 4), (4, 3), (2, 6), (6, 2), (2, 3, 2), (2, 2, 3), (3, 2, 2)]
+    sides = [
+        [
+            Iter(
+                extent,
+                data.draw(st.sampled_from([0, 1, 2, 3, 4, 6, 12])),
+                data.draw(st.sampled_from([tc.layout.m, laneid])),
+            )
+            for extent in data.draw(st.sampled_from(of_12))
+        ]
+        for _ in range(2)
+    ]
+    pairs = refine(*sides)
+    for found in (pairs, None if pairs is None else fuse_pairs(pairs)):
+        for place, side in enumerate(sides) if found is not None else ():
+            assert steps_of([pair[place] for pair in found]) == steps_of(side)
+            assert all(pair[0].extent == pair[place].extent for pair in found)
+    outer, inner = Iter(2, 4), Iter(4, 1)
+    assert fuse_pairs([(outer, outer), (inner, inner)]) == [(Iter(8, 1), Iter(8, 1))]
+    across = Iter(2, 4, laneid)
+    assert fuse_pairs([(outer, across), (inner, inner)]) == [(outer, across), (inner, inner)]
+    apart = {tuple(it.extent for it in side) for side in sides}
+    if apart == {(3, 4), (4, 3)} and all(len(fuse(side)) == 2 for side in sides):
+        assert pairs is None
+
+
+def test_what_surely_leaves_a_size_known_at_launch() -> None:
+    size = tc.symbol("n", upper=100)
+    assert not surely_leaves(40, 60, size) and surely_leaves(41, 60, size)
+    assert not surely_leaves(tc.symbol("i", upper=1000), 1, size)
+    assert surely_leaves(tc.symbol("i", lower=-9, upper=-1), 4, size)
+    assert not surely_leaves(tc.symbol("i", lower=-9, upper=0), 4, size)
+
+
+def test_the_order_in_which_offsets_are_added_is_nothing() -> None:
+    one, other = (TileLayout(S[4, 8] + first + second) for first, second in ((64, 2 @ warpid), (2 @ warpid, 64)))
+    assert one == other and hash(one) == hash(other) and str(one) == str(other)
 
 
 @given(tiles(), st.data())
@@ -171,6 +293,13 @@ def test_worked_values_of_the_design() -> None:
     assert tc.swizzle("128B", "float16") == tc.Swizzle(per_element=3, swizzle_len=3, atom_len=3)
     assert tc.swizzle("32B", "float32") == tc.Swizzle(2, 1, 3)
     assert TileLayout(S[(32, 8) : (9, 1)]).span() == 287
+    swizzled = tc.SwizzledLayout(tc.Swizzle(3, 3, 3), TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
+    assert (swizzled.span(laneid), swizzled.span()) == (32, 64), "only memory is swizzled"
+    assert StridedLayout((tc.symbol("n"), 8), (8, 1)).span(laneid) == 1
+    assert TileLayout(S[np.int64(1), np.int8(4)]) == TileLayout(S[1, 4])
+    assert S[2**61, 2].size == S[np.int64(2**61), 2].size == 2**62
+    row = tc.symbol("row")
+    assert same(TileLayout(S[4, 8]).apply(row, 3)["m"], row * 8 + 3), "of the outermost iter nothing is cut off"
     assert str(TileLayout(S[(32, 8) : (1 @ laneid, 1)])) == "TileLayout(S[(32, 8) : (1 @ laneid, 1)])"
 
 
@@ -185,12 +314,19 @@ def test_worked_values_of_the_design() -> None:
         (lambda: TileLayout(4), "takes S"),
         (lambda: TileLayout(S[4] + S[4]), "one S"),
         (lambda: TileLayout(S[4, 4]).apply(4, 0), "outside its extent"),
+        (lambda: TileLayout(S[4, 4]).apply(-1, 0), "coordinate -1 is outside its extent 4"),
+        (lambda: TileLayout(S[4, 4]).apply(0, tc.symbol("i", lower=-4, upper=-1)), "outside its extent 4"),
         (lambda: TileLayout(S[4, 4]).apply(1, 2, 3), "3 coordinates"),
+        (lambda: StridedLayout((tc.symbol("n"), 8), (8, 1)).apply(1), "1 coordinates for"),
+        (lambda: tc.swizzle("128B", DType("rgb", 24, "u")), "elements that divide 128 bits; dtype rgb has 24"),
         (lambda: TileLayout(S[4, 4]).apply(1, 2, shape=(5, 5)), "16 elements"),
         (lambda: TileLayout(S[4, 4]).slice((4, 4), [(0, 4), (2, 6)]), "outside the extent"),
         (lambda: TileLayout(S[4, 4]).slice((4, 4), [(2, 2), (0, 4)]), "empty"),
         (lambda: TileLayout(S[4, 4]).permute([0, 0]), "permutation"),
         (lambda: TileLayout(S[4, 4]).tile_to((6, 4)), "does not tile"),
+        (lambda: TileLayout(S[4, 4]).tile_to((8,)), "does not tile"),
+        (lambda: S[2**40, 2**40], "more than 2\\*\\*62 elements"),
+        (lambda: S[np.int64(2**40), 2**40], "more than 2\\*\\*62 elements"),
         (lambda: tc.Swizzle(3, 3, 2), "atom_len"),
         (lambda: tc.swizzle("96B", "float16"), "unknown"),
     ],

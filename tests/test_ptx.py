@@ -13,8 +13,8 @@ from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
-from tilecopy_core.ptx import Address, PtxBuilder, tcgen05
-from tilecopy_core.ptx.instructions import instruction_of
+from tilecopy_core.ptx import Address, PtxBuilder, SharedPlan, tcgen05
+from tilecopy_core.ptx.instructions import Needs, header_target, instruction_of
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -130,12 +130,52 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),
         (lambda p, a: tcgen05.alloc(p, a, 16), "not 16"),
+        (lambda p, a: p.value(p.tid * 2**25), "not proved to fit 32 bits"),
     ],
 )
 def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str) -> None:
     address = ptx.address(HELD)
     with pytest.raises(tc.PtxError, match=message):
         write(ptx, address)
+
+
+def test_what_the_builder_writes_and_refuses(ptx: PtxBuilder) -> None:
+    with pytest.raises(tc.PtxError, match="needs global memory and sm_100"):
+        ptx.load(Address("global", "%rd0", 0, 32), 256)
+    barrier = ptx.address(HELD)
+    assert len({ptx.mapa(barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
+    ptx.recent.clear()
+    ptx.mbarrier_wait(barrier, 3)
+    assert any("try_wait" in line and line.endswith(", 1;") for line in ptx.recent), "a parity is one bit"
+    assert header_target(Needs(known=False), tc.target_of("sm_90a"))[1] == tc.target_of("sm_90a")
+    assert header_target(Needs(80, (7, 0)), tc.target_of("sm_90a"))[1] == tc.target_of("sm_80")
+
+
+def test_a_whole_address_lies_inside_by_its_register_alone(ptx: PtxBuilder) -> None:
+    for offset, immediate in ((ptx.tid + 3, 12), (ptx.tid - 1, 0), (ptx.tid * -1 + 130, 0), (3, 12)):
+        assert ptx.address(HELD, offset, whole=True).offset_bytes == immediate, offset
+    assert ptx.address(HELD, ptx.tid - 1).offset_bytes == -4
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_shared_buffers_are_apart_and_aligned(large: bool) -> None:
+    target = tc.target_of("sm_90a")
+    sizes = ((100, 16), (7, 1024), (1 if not large else 60000, 1), (64, 128))
+    buffers = [
+        tc.Buffer(size, "uint8", space="shared", name=f"s{number}", align_bytes=align)
+        for number, (size, align) in enumerate(sizes)
+    ]
+    plan = SharedPlan.of(buffers, target)
+    ends = 0
+    for buffer, (size, align) in zip(buffers, sizes, strict=True):
+        start = plan.offsets[buffer.memory]
+        assert start >= ends and start % align == 0 and start < ends + align
+        ends = start + size
+    assert plan.size_bytes == ends and plan.dynamic == large
+    for size, dynamic in ((48 << 10, False), ((48 << 10) + 1, True), (target.shared_limit_bytes, True)):
+        assert SharedPlan.of([tc.Buffer(size, "uint8", space="shared")], target).dynamic == dynamic
+    with pytest.raises(tc.PtxError, match="bytes of shared memory .* are more than"):
+        SharedPlan.of([tc.Buffer(target.shared_limit_bytes + 1, "uint8", space="shared")], target)
 
 
 def test_an_instruction_that_the_target_lacks_is_refused() -> None:

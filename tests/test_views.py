@@ -14,6 +14,9 @@ from tilecopy_testkit import oracle
 import tilecopy_core as tc
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
 from tilecopy_core.assemblers import ASSEMBLERS, assemble
+from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.layout import Iter, m
+from tilecopy_core.views import reach
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))
 
@@ -209,6 +212,28 @@ def test_tensor_memory_is_viewed() -> None:
         buffer.view(shape=(128, 2), layout=TileLayout(S[(128, 2) : (2 @ TLane, 1 @ TCol)] + 1 @ TLane))
 
 
+def test_strides_along_columns_of_tensor_memory_are_counted_in_the_new_elements() -> None:
+    layout = TileLayout(S[(32, 2, 8) : (1 @ TLane, 24 @ TCol, 1 @ TCol)] + 4 @ TCol)
+    held = tc.Buffer((32, 2, 8), "float16", space="tmem", layout=layout, name="t", allocated_addr=0)
+    wide, narrow = held.view(dtype="float32"), held.view(dtype="uint8")
+    assert wide.shape == (32, 2, 4) and narrow.shape == (32, 2, 16)
+    for lane, part, column in ((0, 0, 0), (31, 1, 3), (7, 1, 0)):
+        assert wide.layout.apply(lane, part, column, shape=wide.shape) == {
+            "TLane": lane,
+            "TCol": 2 + part * 12 + column,
+        }
+        own = narrow.layout.apply(lane, part, column, shape=narrow.shape)
+        assert own == {"TLane": lane, "TCol": 8 + part * 48 + column}
+
+
+def test_the_reach_of_a_symbolic_stride_ends_with_the_last_place() -> None:
+    pitch = tc.symbol("pitch", upper=64)
+    (found,) = symbols_of(pitch)
+    layout = TileLayout.of([Iter(3, pitch), Iter(8, 1)])
+    assert evaluate(reach(layout, m), {found: 10}) == 28
+    assert evaluate(reach(layout, TCol), {found: 10}) == 1
+
+
 def test_hazards_are_those_of_the_bytes() -> None:
     k = tc.KernelBuilder("race", threads=64)
     a, b = k.param("A", (64, 64), "float16"), k.param("B", (64, 64), "float16")
@@ -253,6 +278,7 @@ def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:
     ("make", "message"),
     [
         (lambda: shared((4, 4, 4)).T, r"has 3 dimensions; .T is for two, permute\(...\) names the order"),
+        (lambda: shared().permute(0, 1, 0), r"permute names each of the 2 dimensions once"),
         (lambda: shared().permute(0, 0), r"permute names each of the 2 dimensions once, 0 to 1; found \(0, 0\)"),
         (lambda: shared().permute(1), r"found \(1,\)"),
         (lambda: shared((4, 6), layout=TileLayout(S[(6, 4) : (5, 1)])).T, "straddles two dimensions"),

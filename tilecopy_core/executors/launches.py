@@ -86,7 +86,7 @@ class ReadyLaunch:
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             bits = 0
             try:
-                good = len(addresses) == count
+                good = isinstance(addresses, (tuple, list)) and len(addresses) == count  # of a set, no order is known
                 if good:
                     for address in addresses:
                         bits |= address

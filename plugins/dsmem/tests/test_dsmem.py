@@ -9,7 +9,7 @@ import pytest
 from tilecopy_testkit import demos, oracle
 
 import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+from tilecopy_core import R, S, TileLayout
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 
@@ -67,6 +67,20 @@ def test_declines_with_the_numbers() -> None:
     assert plan(mbar=None, remote_cta_id=None).variant == "dsmem", "a plan alone needs neither"
     assert plan(mbar=MBAR).variant == "dsmem"
     assert "remote_cta_id" in reason(remote_cta_id=16)
+    several = tc.Buffer(2, "uint64", space="shared", name="mbar", align_bytes=8)
+    assert "option mbar is one mbarrier" in reason(mbar=several[0:2]) and plan(mbar=several[1]).variant == "dsmem"
+    assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(1, "uint32", space="shared", name="mbar")[0])
+    assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(1, "uint64", space="global", name="mbar")[0])
+    repeated = TileLayout(S[(128, 64) : (64, 1)] + R[2:8192])
+    assert "replica" in reason(dst_layout=repeated) and "replica" in reason(src_layout=repeated)
+    weak = tc.Buffer((128, 64), "float16", space="shared", name="weak", align_bytes=8)
+    good = tc.Buffer((128, 64), "float16", space="shared", name="good")
+    for pair in ((weak, good), (good, weak)):
+        with pytest.raises(tc.NoVariantError, match="weak is aligned to 8 bytes; bulk copies need 16"):
+            tc.plan(
+                *(each[:, :] for each in pair), op="copy_async", scope=tc.thread(), target="sm_90", mbar=MBAR[0],
+                remote_cta_id=1,
+            )  # fmt: skip
     assert "needs sm_90 or newer" in reason(target="sm_89")
     assert "1048576 bytes complete on one mbarrier phase" in reason(
         shape=(1024, 512), box=(slice(0, 1024), slice(0, 512))
@@ -100,6 +114,12 @@ def test_other_swizzles_are_runs_of_one_chunk_each() -> None:
         (slice(0, 64), slice(0, 64)), src_box=(slice(1, 65), slice(0, 64)), dst_layout=SWIZZLED, src_layout=SWIZZLED
     )
     assert shifted.partition.chunk_bytes == 16
+    part = (slice(0, 128), slice(0, 32))  # half of what the swizzle permutes: equal at both ends, and no run of bytes
+    assert plan(part, dst_layout=SWIZZLED, src_layout=SWIZZLED).partition.chunk_bytes == 16
+    fine = tc.SwizzledLayout(tc.swizzle("32B", "float16"), TileLayout(S[128, 64]))
+    long = tc.SwizzledLayout(tc.Swizzle(5, 1, 1), TileLayout(S[(128, 64) : (72, 1)]))
+    assert plan(dst_layout=long).partition.chunk_bytes == 16, "72 elements a row are a multiple of 8, not of 32"
+    assert plan(dst_layout=fine).partition.chunk_bytes == 16
     narrow = tc.SwizzledLayout(tc.Swizzle(2, 3, 3), TileLayout(S[128, 64]))
     assert "chunk is 8 bytes" in reason(dst_layout=narrow)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError
+from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
@@ -125,3 +125,230 @@ def test_a_long_loop_is_not_endless() -> None:
     given = np.zeros(64, np.float32)
     one_thread(write)(given, executor="emulator")
     assert (given[:32] == 1).all()
+
+
+TWO_THREADS = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 D, .param .u64 Z)
+{
+ .reg .b64 %d, %z; .reg .b32 %r<5>; .reg .pred %p<3>;
+ ld.param.u64 %d, [D]; cvta.to.global.u64 %d, %d;
+ ld.param.u64 %z, [Z]; cvta.to.global.u64 %z, %z;
+ mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; mov.u32 %r2, %ntid.x;
+ mad.lo.u32 %r0, %r0, %r2, %r1;
+ BOTH
+ setp.eq.u32 %p0, %r0, 32; @%p0 bra TAKE;
+ setp.ne.u32 %p0, %r0, 0; @%p0 bra END;
+ GIVE
+ st.relaxed.gpu.global.u32 [%z], 1;
+ bra END;
+TAKE:
+ ld.relaxed.gpu.global.u32 %r3, [%z];
+ setp.eq.u32 %p1, %r3, 0; @%p1 bra TAKE;
+ TOOK
+END:
+ ret;
+}
+"""
+"""Thread 32 does its part after thread 0 has done its own; nothing but time orders the two."""
+
+
+def two_threads(give: str, took: str, both: str = "", *, block: int) -> None:
+    text = TWO_THREADS.replace("GIVE", give).replace("TOOK", took).replace("BOTH", both)
+    run_ptx(text, [np.zeros(4, np.uint32), np.zeros(1, np.uint32)], grid=64 // block, block=block)
+
+
+STRONG_WRITE, STRONG_READ = "st.relaxed.gpu.global.u32 [%d], 2;", "ld.relaxed.gpu.global.u32 %r4, [%d];"
+
+
+@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize(
+    ("give", "took"),
+    [
+        ("st.global.u32 [%d], 1;", STRONG_READ),
+        ("st.global.u32 [%d], 1;", STRONG_WRITE),
+        ("ld.global.u32 %r4, [%d];", STRONG_WRITE),
+        ("ld.global.u32 %r4, [%d];", "atom.global.add.u32 %r4, [%d], 1;"),
+    ],
+)
+def test_a_strong_write_does_not_hide_an_ordinary_access_before_it(give: str, took: str, block: int) -> None:
+    two_threads(STRONG_WRITE, took, block=block)
+    with pytest.raises(tc.HazardError) as caught:
+        two_threads(give + STRONG_WRITE, took, block=block)
+    assert caught.value.kind == "race"
+
+
+@pytest.mark.parametrize(
+    ("scope", "block", "races"),
+    [
+        *(("cta", 64, False), ("cta", 32, True), ("cluster", 64, False), ("cluster", 32, True)),
+        *(("gpu", 32, False), ("sys", 32, False)),
+    ],
+)
+def test_strong_accesses_meet_within_their_scope(scope: str, block: int, races: bool) -> None:
+    """Two CTAs that are launched without a cluster are in two."""
+    write, read = STRONG_WRITE.replace("gpu", scope), STRONG_READ.replace("gpu", scope)
+    if not races:
+        two_threads(write, read, block=block)
+        return
+    for give, took in ((write, read), (write, STRONG_READ), (STRONG_WRITE, read)):
+        with pytest.raises(tc.HazardError) as caught:
+            two_threads(give, took, block=block)
+        assert caught.value.kind == "race"
+
+
+def test_the_last_of_several_readers_counts() -> None:
+    """Thread 32 reads, a barrier, thread 0 reads, then thread 32 writes: nothing orders that after the second read."""
+    both = "setp.eq.u32 %p2, %r0, 32; @%p2 ld.global.u32 %r4, [%d]; bar.sync 0;"
+    two_threads("bar.warp.sync 1;", "st.global.u32 [%d], 1;", both, block=64)
+    with pytest.raises(tc.HazardError, match="was read by") as caught:
+        two_threads("ld.global.u32 %r4, [%d];", "st.global.u32 [%d], 1;", both, block=64)
+    assert caught.value.kind == "race"
+
+
+MBARRIER = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+ .reg .b64 %d; .reg .b32 %r<3>; .reg .pred %p<2>;
+ .shared .align 8 .b64 bar;
+ mov.u32 %r0, %tid.x; mov.u32 %r1, bar;
+ setp.eq.u32 %p0, %r0, 0;
+ @%p0 mbarrier.init.shared.b64 [%r1], 32;
+ SYNC
+ mbarrier.arrive.shared.b64 %d, [%r1];
+ ret;
+}
+"""
+
+
+def test_the_lanes_of_a_warp_are_no_barrier_for_an_mbarrier_of_theirs() -> None:
+    run_ptx(MBARRIER.replace("SYNC", "bar.warp.sync 0xffffffff;"), [], grid=1, block=32)
+    with pytest.raises(tc.HazardError, match="no barrier since its init"):
+        run_ptx(MBARRIER.replace("SYNC", ""), [], grid=1, block=32)
+
+
+BARRIERS = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+ .reg .b32 %r<8>; .reg .pred %p<4>;
+ .shared .align 4 .b8 s[256];
+ mov.u32 %r0, %tid.x; mov.u32 %r1, s; shl.b32 %r2, %r0, 2; add.u32 %r3, %r1, %r2;
+ setp.lt.u32 %p0, %r0, 32;
+ and.b32 %r4, %r0, 31; setp.lt.u32 %p1, %r4, 16;
+ setp.eq.u32 %p2, %r0, 0;
+ BODY
+ ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        (
+            "@%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
+            "@%p0 bar.arrive 1, 64;\n @%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
+            "arrives twice on barrier 1",
+        ),
+        (
+            "bar.sync 1, 64;",
+            "@%p1 bar.sync 1, 32;",
+            "lanes of one warp do not reach this barrier together",
+        ),
+        (
+            "barrier.cluster.arrive;\n barrier.cluster.wait;",
+            "@%p2 barrier.cluster.arrive;\n barrier.cluster.arrive;\n barrier.cluster.wait;",
+            "arrives twice on the cluster barrier",
+        ),
+        (
+            "st.shared.u32 [%r3], %r0;\n bar.warp.sync 0xffffffff;\n xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
+            "st.shared.u32 [%r3], %r0;\n selp.b32 %r7, 0xffff, 0xffff0000, %p1;\n bar.warp.sync %r7;\n"
+            " xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
+            "no barrier since it was written",
+        ),
+    ],
+    ids=["arrive twice", "half a warp", "cluster arrive twice", "two masks"],
+)
+def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: str) -> None:
+    run_ptx(BARRIERS.replace("BODY", good), [], grid=1, block=64)
+    with pytest.raises(tc.HazardError, match=message):
+        run_ptx(BARRIERS.replace("BODY", bad), [], grid=1, block=64)
+
+
+BULK_LOAD = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 D)
+{
+ .reg .b64 %d, %t; .reg .b32 %r<6>; .reg .pred %p<4>;
+ .shared .align 16 .b8 s[16]; .shared .align 8 .b64 bar; .shared .align 4 .b8 x[4];
+ ld.param.u64 %d, [D]; cvta.to.global.u64 %d, %d;
+ mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r2, bar; mov.u32 %r3, x;
+ setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r0, 32;
+ @%p0 mbarrier.init.shared.b64 [%r2], 1;
+ bar.sync 0;
+ @%p0 bra ISSUE;
+ @!%p1 bra END;
+ mbarrier.arrive.shared.b64 %t, [%r2];
+FIRST:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+ @!%p2 bra FIRST;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
+SECOND:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 1;
+ @!%p2 bra SECOND;
+ ld.shared.u32 %r4, [READ];
+ bra END;
+ISSUE:
+ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+ @!%p2 bra ISSUE;
+ st.shared.u32 [%r3], %r0;
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d], 16, [%r2];
+END:
+ ret;
+}
+"""
+
+
+def test_a_copy_that_completes_says_nothing_of_what_its_thread_wrote() -> None:
+    """The thread that issued it knows of an earlier phase, and passes on no more than that."""
+    data = np.arange(4, dtype=np.uint32)
+    run_ptx(BULK_LOAD.replace("READ", "%r1"), [data], grid=1, block=64)
+    with pytest.raises(tc.HazardError, match="x byte 0 is read with no barrier since it was written") as caught:
+        run_ptx(BULK_LOAD.replace("READ", "%r3"), [data], grid=1, block=64)
+    assert caught.value.kind == "race"
+
+
+MATCH = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 V, .param .u64 O)
+{
+ .reg .b64 %v, %o; .reg .b32 %r<5>; .reg .pred %p<2>;
+ ld.param.u64 %v, [V]; ld.param.u64 %o, [O];
+ mov.u32 %r0, %tid.x; mad.wide.u32 %v, %r0, 4, %v; mad.wide.u32 %o, %r0, 8, %o;
+ ld.global.u32 %r1, [%v];
+ match.all.sync.b32 %r2|%p0, %r1, 0xffffffff;
+ selp.b32 %r3, 1, 0, %p0;
+ st.global.u32 [%o], %r2; st.global.u32 [%o+4], %r3;
+ ret;
+}
+"""
+
+
+def test_match_all_is_of_a_whole_mask() -> None:
+    values = np.repeat(np.array([7, 5], np.uint32), 32)
+    values[40] = 6
+    out = np.zeros((64, 2), np.uint32)
+    run_ptx(MATCH, [values, out], grid=1, block=64)
+    assert (out[:32] == [0xFFFFFFFF, 1]).all() and not out[32:].any()

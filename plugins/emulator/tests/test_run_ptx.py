@@ -516,6 +516,9 @@ def test_a_read_only_array_may_not_be_written():
      ("ld.global.b32 %r1, %d1;", "address"), ("st.global.b32 [%d1];", "operands"), ("ld.moon.b32 %r1, [%d1];", "moon"), ("setp.lt.u32 %r1, %r2, 3;", "%r1"),
      ("setp.lt.f16 %p1|%p2, %h1, %h2;", "one result"), ("shfl.sync.round.b32 %r1, %r2, 1, 31, -1;", "shfl"), ("vote.sync.most.pred %p1, %p2, -1;", "vote"),
      ("mov.b32 %r1, {%h1, %h2, %h3};", "do not make"), ("mov.u32 %r1, k;", "address of the function"), ("brkpt;", "brkpt"), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", "constant"),
+     ("ld.relaxed.global.b32 %r1, [%d1];", "a scope goes with"), ("ld.gpu.global.b32 %r1, [%d1];", "a scope goes with"),
+     ("st.release.global.b32 [%d1], %r1;", "a scope goes with"), ("st.volatile.relaxed.gpu.global.b32 [%d1], %r1;", "volatile"),
+     ("red.acquire.gpu.global.add.u32 [%d1], %r1;", "no result to acquire"), ("red.acq_rel.gpu.global.add.u32 [%d1], %r1;", "no result to acquire"),
      ("cvta.to.moon.u64 %d1, %d2;", "cvta"), ("atom.global.nand.b32 %r1, [%d1], 3;", "nand"), ("bar.sync;", "bar"), ("bar.sync 0f3F800000;", "floating-point constant")],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_with_its_line(line, part):
@@ -553,6 +556,40 @@ def test_copies_land_while_several_threads_have_read_other_bytes() -> None:
     a, b = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
     run_ptx(text, [a, b], grid=1, block=64)
     assert np.array_equal(b, a + 2)
+
+
+SHIFTS = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 V, .param .u64 N, .param .u64 O) {
+    .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .TYPE %x, %y;
+    ld.param.u64 %d0, [V]; ld.param.u64 %d1, [N]; ld.param.u64 %d2, [O];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %d0, %r0, BYTES, %d0; mad.wide.u32 %d1, %r0, 4, %d1; mad.wide.u32 %d2, %r0, BYTES, %d2;
+    ld.global.TYPE %x, [%d0]; ld.global.u32 %r1, [%d1];
+    OPCODE %y, %x, %r1;
+    st.global.TYPE [%d2], %y;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("opcode", ["shl.b", "shr.u", "shr.s"])
+def test_shifts_by_as_much_as_the_width_and_more(opcode: str, width: int) -> None:
+    """PTX ISA 9.7.8: amounts are clamped to the width; what is left are zeros, or copies of the sign."""
+    amounts = [0, 1, width - 1, width, width + 1, 2 * width, 2**31, 2**32 - 1]
+    values = [1, (1 << width) - 1, 1 << width - 1, 0x5A5A]
+    value = np.array([v for v in values for _ in amounts], f"u{width // 8}")
+    amount = np.array(amounts * len(values), np.uint32)
+    out = np.zeros_like(value)
+    text = SHIFTS.replace("OPCODE", f"{opcode}{width}").replace("TYPE", f"b{width}").replace("BYTES", str(width // 8))
+    run_ptx(text, [value, amount, out], grid=1, block=32)
+    for v, n, found in zip(value.tolist(), amount.tolist(), out.tolist(), strict=True):
+        signed = v - (1 << width) if opcode == "shr.s" and v >> width - 1 else v
+        shifted = signed << min(n, width) if opcode == "shl.b" else signed >> min(n, width)
+        assert found == shifted & (1 << width) - 1, (v, n)
 
 
 TWO_BULK_STORES = """

@@ -149,6 +149,30 @@ def test_a_buffers_own_start_and_alignment_count() -> None:
     assert "aligned to 4 bytes" in found.explain()
 
 
+def test_the_alignment_of_shared_memory_and_the_start_of_a_swizzled_buffer_count() -> None:
+    _, a = pair((32, 32), "float32")
+    for align_bytes, bits in ((16, 128), (8, 64), (4, 32)):
+        s = tc.Buffer((32, 32), "float32", space="shared", name="s", align_bytes=align_bytes)
+        assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "float32"), TileLayout(S[32, 32]))
+    for offset, bits in ((0, 128), (4, 128), (2, 64), (1, 32)):
+        s = tc.Buffer((32, 32), "float32", space="shared", name="s", layout=layout, elem_offset=offset)
+        assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
+
+
+def test_two_rows_apart_by_an_odd_number_narrow_the_vector() -> None:
+    for pitch, vec in ((64, 16), (72, 8), (65, 1)):
+        a = tc.Buffer((2, 64), "uint8", space="global", name="A", layout=TileLayout(S[(2, 64) : (pitch, 1)]))
+        s = tc.Buffer((2, 64), "uint8", space="shared", name="s")
+        assert plan(s[:, :], a[:, :], tc.thread()).partition.vec == vec
+
+
+def test_a_broadcast_does_not_hide_a_contiguous_run() -> None:
+    a = tc.Buffer((4, 64), "uint8", space="global", name="A", layout=TileLayout(S[(4, 64) : (0, 1)]))
+    s = tc.Buffer((4, 64), "uint8", space="shared", name="s")
+    assert plan(s[:, :], a[:, :], tc.thread()).partition.vec == 16
+
+
 def test_an_innermost_stride_of_two_ends_the_vector() -> None:
     a = tc.Buffer((32, 32), "float32", space="global", name="A", layout=TileLayout(S[(32, 32) : (64, 2)]))
     s = tc.Buffer((32, 32), "float32", space="shared", name="s")

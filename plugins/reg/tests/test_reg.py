@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
+from tilecopy_core.plugin import Decline, Iter, by_thread, digits_of, owners
 
 
 def plan(
@@ -49,12 +50,23 @@ def test_what_a_thread_adds_on_the_other_side_counts() -> None:
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (9, 1)])).partition.vec == 1
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (10, 1)])).partition.vec == 2
     assert plan(layout, (32, 8), s_layout=TileLayout(S[(32, 8) : (12, 1)])).partition.vec == 4
+    for per_element, vec in ((2, 4), (1, 2), (0, 1)):
+        swizzled = tc.SwizzledLayout(tc.Swizzle(per_element, 2, 3), TileLayout(S[32, 8]))
+        assert plan(layout, (32, 8), s_layout=swizzled).partition.vec == vec
 
 
 def test_declines_with_the_reason() -> None:
     rows = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
     assert "warpid is coarser than the scope warp" in reason(
         r_layout=TileLayout(S[(4, 32, 2) : (1 @ warpid, 1 @ laneid, 1)]), shape=(128, 2)
+    )
+    repeated = TileLayout(S[(32, 8) : (8, 1)] + R[2:256])
+    assert "operand s has replicas" in reason(r_layout=rows, shape=(32, 8), s_layout=repeated)
+    assert "reaches place 32 along laneid; the warp has places 0 to 31" in reason(
+        r_layout=TileLayout(S[(33, 8) : (1 @ laneid, 1)]), shape=(33, 8)
+    )
+    assert "names 128 of the 256 threads" in reason(
+        r_layout=TileLayout(S[(128, 8) : (1 @ tid_in_wg, 1)]), shape=(128, 8), scope=tc.cta(256), store=True
     )
     assert "swizzled" in reason(r_layout=tc.SwizzledLayout(tc.Swizzle(2, 1, 1), rows), shape=(32, 8))
     assert "names 32 of the 128 threads" in reason(r_layout=rows, shape=(32, 8), scope=tc.cta(128), store=True)
@@ -93,6 +105,44 @@ def test_a_slice_of_a_fragment_is_owned_by_whom_its_layout_says(rows: tuple[int,
     wanted[box], registers[box] = source[box] + np.float32(1), source[box]
     assert np.array_equal(held, registers)
     assert np.array_equal(result, wanted)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 3, 4, 6, 8, 16])), min_size=1, max_size=3
+    ),
+    st.lists(st.tuples(st.sampled_from([2, 3]), st.sampled_from([1, 2, 4, 8, 16])), max_size=1),
+    st.sampled_from([0, 1, 3]),
+)
+def test_who_owns_what_is_what_the_layout_says(
+    shard: list[tuple[int, int]], replica: list[tuple[int, int]], first: int
+) -> None:
+    """A lane owns the element whose place is its own, or none; where two have one place there is no answer."""
+    layout = TileLayout.of([Iter(*it, laneid) for it in shard], [Iter(*it, laneid) for it in replica], {laneid: first})
+    assume(layout.span(laneid) <= 32)
+    weight, pairs = layout.size, []
+    for it in layout.shard:
+        weight //= it.extent
+        pairs.append((it, Iter(it.extent, weight)))
+    digits = digits_of(pairs, layout, [laneid])
+    places = [
+        [place["laneid"] for place in layout.places(element, shape=(layout.size,))] for element in range(layout.size)
+    ]
+    every = [place for of_element in places for place in of_element]
+    if len(set(every)) < len(every):
+        assert isinstance(digits, Decline) and "overlap" in digits.reason
+    if isinstance(digits, Decline):
+        return
+    tid = tc.cta(64).tid
+    lane = np.arange(64) % 32
+    for store, wanted in ((False, every), (True, [of_element[0] for of_element in places])):
+        owned = np.ones(64, bool)
+        for condition in owners(digits, tid, 64, store=store):
+            owned &= by_thread(condition, 64)
+        assert (owned == np.isin(lane, wanted)).all()
+    found = sum(np.broadcast_to(by_thread(d.value(tid), 64), 64) * d.step for d in digits if not d.replica)
+    for element, of_element in enumerate(places):
+        assert (found[np.isin(lane, of_element)] == element).all()
 
 
 def test_a_gap_between_registers_ends_the_vector() -> None:

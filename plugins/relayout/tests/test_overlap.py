@@ -67,3 +67,24 @@ def test_a_hard_case_ends_in_a_refusal_or_an_answer(rank: int) -> None:
 
 def attrs_moved(array: Footprint, by: int) -> Footprint:
     return Footprint(array.start + by, array.shape, array.strides_bytes, array.itemsize)
+
+
+def test_every_small_array_with_itself() -> None:
+    for shape in product((1, 2, 4), (1, 2, 3)):
+        for strides in product((-5, 0, 1, 2, 3, 4, 6, 7), (-2, 1, 2, 3, 5)):
+            for itemsize in (1, 2, 3, 4):
+                array = Footprint(100, shape, strides, itemsize)
+                places = touched(array)
+                assert overlaps_itself(array) == (len(set(places)) < len(places)), array
+
+
+@pytest.mark.parametrize("strides", [(5, 3), (7, 3), (9, 5), (10, 6), (12, 7), (6, 4, 15)])
+def test_every_byte_of_an_array_with_gaps(strides: tuple[int, ...]) -> None:
+    array = Footprint(0, (4,) * len(strides), strides, 1)
+    places = set(touched(array))
+    for start in range(-2, max(places) + 3):
+        assert overlaps(array, Footprint(start, (), (), 1)) == (start in places), start
+        assert overlaps(Footprint(start, (2,), (-8,), 2), array) == bool(
+            places & {start, start + 1, start - 8, start - 7}
+        )
+        assert overlaps(array, Footprint(start, (), (), 2)) == bool(places & {start, start + 1})

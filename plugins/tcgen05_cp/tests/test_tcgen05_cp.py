@@ -96,6 +96,10 @@ def test_the_descriptor_is_encoded_once() -> None:
 def test_declines_with_the_numbers() -> None:
     no_router = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)])
     assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": no_router})
+    for replica in (R[2 : 32 @ TLane], R[4 : 16 @ TLane], R[4 : 32 @ TCol]):
+        other = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + replica)
+        assert "needs the replica R[4 : 32 @ TLane]" in reason(tensor={"layout": other})
+    assert "has replicas" in reason(layout=TileLayout(S[(32, 16) : (16, 1)] + R[2:512]))
     shifted = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane] + 8 @ TLane)
     assert "begins at lane 8" in reason(tensor={"layout": shifted})
     inside = tc.ActiveThreads(cta_threads=1)
@@ -117,6 +121,19 @@ def test_declines_with_the_numbers() -> None:
         tc.plan(tmem(128)[:, :], view[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
     apart = tc.SwizzledLayout(tc.swizzle("32B", "uint8"), TileLayout(S[(32, 2, 16) : (32, 1088, 1)]))
     assert "an atom begins 64 bytes into a swizzle atom, past its first row" in reason(columns=32, layout=apart)
+    groups = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[(4, 8, 128) : (1152, 128, 1)]))
+    assert "8-row groups 1152 bytes apart; a multiple of 1024 is needed" in reason(columns=128, layout=groups)
+    odd = TileLayout(S[(32, 2, 16) : (16, 520, 1)])
+    assert "an atom begins 16 elements and 520 bytes on: not whole columns and 16-byte units" in reason(
+        columns=32, layout=odd
+    )
+    tall = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[64, 128]))
+    rows = tc.Buffer((64, 128), "uint8", space="shared", name="s", layout=tall)
+    eight, four = (tc.symbol("n", upper=32, multiple_of=multiple) for multiple in (8, 4))
+    asked = {"op": "copy_async", "scope": tc.thread(), "target": "sm_100a"}
+    assert tc.plan(tmem(128)[:, :], rows[eight : eight + 32, :], **asked).variant == "tcgen05_cp"
+    with pytest.raises(tc.NoVariantError, match="varies by less than the 1024 bytes after which rows repeat"):
+        tc.plan(tmem(128)[:, :], rows[four : four + 32, :], **asked)
     assert "cta_group is 1 or 2, not 3" in reason(cta_group=3)
     assert "elements of 64 bits" in reason(columns=2, dtype="int64")
     assert "not a multiple of the 16" in reason(box=(slice(0, 32), slice(0, 8)))

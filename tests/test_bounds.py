@@ -1,0 +1,88 @@
+"""What conditions and loops prove of a start: nothing that does not hold for every value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from test_expr import FIRST, conditions, environments
+from tilecopy_testkit.profiles import examples
+
+import tilecopy_core as tc
+from tilecopy_core.expr import Condition, Symbol, bounds_of, evaluate, of_atom
+from tilecopy_core.kernel import bounds
+
+SMALL = [Symbol("x", 0, 9), Symbol("y", -3, 6), Symbol("z", 0, 12, 4)]
+GRID = dict(
+    zip(
+        SMALL, np.meshgrid(*(np.arange(s.lower, s.upper + 1, s.multiple_of) for s in SMALL), indexing="ij"), strict=True
+    )
+)
+"""Every value of all three together."""
+
+
+@st.composite
+def affine(draw: st.DrawFn) -> tc.Int:
+    """A sum of the three, or of quotients of them."""
+    total: Any = draw(st.integers(-9, 9))
+    for each in SMALL:
+        coefficient = draw(st.sampled_from([-4, -2, -1, 0, 0, 1, 2, 3]))
+        part = of_atom(each)
+        if draw(st.integers(0, 4)) == 0:
+            part = (part + draw(st.integers(0, 3))) // draw(st.sampled_from([2, 3, 4]))
+        total = total + part * coefficient
+    return total
+
+
+def value(expr: tc.Int) -> np.ndarray:
+    return np.broadcast_to(evaluate(expr, GRID), GRID[SMALL[0]].shape)
+
+
+@examples(200)
+@given(conditions(), st.lists(environments(), min_size=8, max_size=8))
+def test_one_alternative_of_what_is_known_holds(
+    case: tuple[Condition, Callable[[dict[Symbol, int]], bool]], found: list[dict[Symbol, int]]
+) -> None:
+    condition, truth = case
+    for env in [*found, *({**found[0], FIRST: number} for number in range(-1, 8))]:
+        known = bounds.known_by(condition, negated=not truth(env))
+        assert any(all(evaluate(fact, env) >= 0 for fact in facts) for facts in known), known
+
+
+@given(affine())
+def test_what_a_fact_implies_holds_where_it_does(fact: tc.Int) -> None:
+    holds = value(fact) >= 0
+    for each in (bounds.tight(fact), *bounds.implied(fact)):
+        assert (value(each)[holds] >= 0).all(), each
+    assert ((value(bounds.tight(fact)) >= 0) == holds).all(), "nothing is lost either"
+    for each in bounds.of_quotients([fact]):
+        assert (value(each) >= 0).all(), each
+    for found, closer in bounds.narrowed([fact]).items():
+        lower, upper = bounds_of(closer)
+        own = GRID[found][holds]
+        assert lower is None or (own >= lower).all()
+        assert upper is None or (own <= upper).all()
+
+
+@examples(300)
+@given(st.lists(affine(), min_size=1, max_size=3), affine())
+def test_what_facts_prove_holds_where_they_do(facts: list[tc.Int], goal: tc.Int) -> None:
+    holds = np.logical_and.reduce([value(fact) >= 0 for fact in facts])
+    found = [each for fact in facts for each in bounds.implied(fact)]
+    left, (near,) = bounds.closer(found, goal)
+    if bounds.proves(found, goal) or bounds.proves(left, near):
+        assert (value(goal)[holds] >= 0).all(), (facts, goal)
+    if bounds.contradict(found):
+        assert not holds.any(), facts
+
+
+def test_what_must_be_proved_is() -> None:
+    x, y, n = tc.symbol("x"), tc.symbol("y"), tc.symbol("n")
+    assert bounds.proves((n - x - 1,), n - x - 1) and bounds.proves((n - x - 1, x - y), n - y - 1)
+    assert bounds.proves((n - 8 * x - 8,), n - 8 * x - 8) and not bounds.proves((n - x - 1,), n - x - 2)
+    assert bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 4)
+    assert not bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 5)
+    assert bounds.contradict((x - y - 1, y - x)) and not bounds.contradict((x - y, y - x))
