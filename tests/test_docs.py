@@ -14,6 +14,8 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from tilecopy_testkit.command import new_variant
 
+import tilecopy_core as tc
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
 OUTPUT = re.compile(r"\n*```text\n(.*?)```", re.S)
@@ -78,6 +80,7 @@ def patched(text: str, diff: str) -> str:
 def test_the_tutorial_writes_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands and blocks, in order, from the scaffold to plugins/bulk."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tc, "default_registry", lambda: tc.Registry([]))  # its reader has not installed the package yet
     package = tmp_path / "tilecopy-bulk"
     for console, lines, name, language, body in STEP.findall((ROOT / "docs" / "tutorial.md").read_text()):
         if console:
