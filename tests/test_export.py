@@ -157,6 +157,15 @@ extern "C" __global__ void moved(const void* A, void* B, int m, int n, int i, in
         assert np.array_equal(found, wanted), (at, across)
 
 
+def test_no_symbol_is_called_as_what_the_arithmetic_is_called() -> None:
+    m, n = tc.symbol("tc_r0", lower=1, upper=1000), tc.symbol("tc_rd1", lower=1, upper=1000)
+    a = tc.Buffer((m, n), "float32", space="global", name="A")
+    tile = tc.Buffer((16, 32), "float32", space="shared", name="tile")
+    load = tc.plan(tile[:, :], a[0:16, 0:32], scope=tc.cta(64), target="sm_80", outside="zero").cuda("load")
+    assert "const uint64_t" in load
+    compiled(tc.cuda_header([load]) + "__global__ void k(const void* A) { load(0, A, 1, 2); }", "compute_80")
+
+
 @pytest.mark.parametrize("first", range(0, DRAWN, BATCH))
 def test_drawn_copies_equal_numpy_on_the_gpu(gpu: str, first: int) -> None:
     if int(gpu[3:]) < 90:

@@ -62,6 +62,8 @@ _WORDS = (
     "true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
     "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL"
 )
+MARK = "tc_"
+"""What registers of a block and variables of its arithmetic are called: ``%r0`` would hide a compiler's register, silently."""
 _RESERVED = frozenset(_WORDS.split())
 """Words of C++ and CUDA that no argument or function can be called."""
 
@@ -260,7 +262,7 @@ class _Names:
         letters = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted)
         while "__" in letters:
             letters = letters.replace("__", "_")
-        letters = letters if letters[:1].isalpha() else f"n{letters}"
+        letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
         name, number = f"{letters}_" if letters in _RESERVED else letters, 2
         while name in self._taken:
             name, number = f"{letters}_{number}", number + 1

@@ -7,7 +7,8 @@ from collections import Counter
 
 import attrs
 
-from .function import MARK, BlockOperand, Function, Move
+from .arguments import MARK
+from .function import BlockOperand, Function, Move
 
 _C = {
     "mov.b": "{0}",

@@ -22,6 +22,7 @@ from ..ptx.instructions import Needs, header_target
 from ..scope import MAX_CTA_THREADS
 from ..target import Target, Version
 from .arguments import (
+    MARK,
     Argument,
     Key,
     Number,
@@ -33,9 +34,6 @@ from .arguments import (
     key_of_symbol,
     tid_key,
 )
-
-MARK = "tc_"
-"""What the block's registers are called: ``%r0`` would hide a register of the compiler's, silently."""
 
 
 @attrs.frozen
