@@ -118,8 +118,9 @@ LARGE = [
 def test_products_wider_than_32_bits() -> None:
     """Coefficients and factors on both sides of 2**31 and 2**32, at the ends of what the symbols can be."""
     types = dict(LARGE)
-    x, y, z, w = (of_atom(found) for found, _ in LARGE[:4])
+    x, y, z, w, _, u = (of_atom(found) for found, _ in LARGE)
     exprs = [
+        *(u * factor for factor in (1, 3, -1, -8, -(2**20))),
         *(each * factor for each in (x, y, z) for factor in (2**31 - 1, 2**31, 2**31 + 5, 2**32 - 1, 2**32, -(2**31))),
         *(each * 2**33 for each in (z // 3, z // 4, z % 5, (z ^ 1) // 2, y ^ 5)),
         *(x * y, z * y, y * y, z * 3 * y, (z // 2) * (y + 1), w * y),
@@ -131,7 +132,7 @@ def test_products_wider_than_32_bits() -> None:
             env = {
                 found: (found.upper, found.lower)[pick >> number & 1] for number, found in enumerate(list(types)[:4])
             }
-            env |= dict.fromkeys(list(types)[3:], 0)
+            env |= {found: found.upper or 0 if pick & 8 else 0 for found in list(types)[3:]}
             given_values = {name: number & 2**64 - 1 for name, number in parameters(types, env).items()}
             assert signed(run_text(lines_of(ptx), given_values)[str(register)], 64) == evaluate(expr, env), (expr, env)
 
