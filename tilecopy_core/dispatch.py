@@ -266,8 +266,9 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     """
     if variant is not None and not isinstance(variant, str):
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
-    if not registry.table().wrappers:
-        return _elected(request, variant, registry)
+    table = registry.table()
+    if not table.wrappers:
+        return _elected(request, variant, registry, table)
     from .hookspecs import DISPATCH
 
     plan: Plan = registry.call(_elector(), DISPATCH, request=request, demanded=variant, registry=registry)
@@ -284,14 +285,13 @@ def _elector() -> Plugin:
 
     @hookimpl
     def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:
-        return _elected(request, demanded, registry)
+        return _elected(request, demanded, registry, registry.table())
 
     own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
     return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=Hooks(own))
 
 
-def _elected(request: CopyRequest, variant: str | None, registry: Registry) -> Plan:
-    table = registry.table()
+def _elected(request: CopyRequest, variant: str | None, registry: Registry, table: Table) -> Plan:
     candidates, others = _sifted(table, request, variant)
     named = table.named(variant) if variant is not None else None
     if named is not None and named.variant is None and named.status != "disabled":

@@ -69,18 +69,18 @@ def lift(function: Function) -> Lifted:
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
     written = Counter(name for line in function.body for name in _results(line))
     body: list[str] = []
-    straight = True
+    straight, products = True, False
     for line in function.body:
         straight = straight and _LABEL.match(line) is None
         found = _LINE.match(line) if straight else None
         cpp = found and written[found[2]] == 1 and _cpp(found[1], found[3].split(", "), values)
         if found and cpp:
             values[found[2]] = cpp
+            products = products or _PRODUCT.match(line) is not None
         else:
             body.append(line)
     used = {name for line in body for name in _REGISTER.findall(line)}
     taken = [name for name in values if name in used]
-    products = any(_PRODUCT.match(line) for line in function.body if line not in body)
     computed = set(taken) - {move.register for move in function.inputs}
     if not products or sum(_bits(name) // 32 for name in computed) > MOST_WORDS:
         return Lifted((), function)
@@ -89,7 +89,7 @@ def lift(function: Function) -> Lifted:
         function,
         inputs=(*moves, *(move for move in function.inputs if move.words)),
         body=tuple(body),
-        computed=frozenset(BlockOperand(name) for name in taken),
+        computed={BlockOperand(name): _bits(name) for name in taken},
     )
     needed = _needed(values, taken)
     statements = (f"const uint{_bits(name)}_t {name} = {cpp};" for name, cpp in values.items() if name in needed)

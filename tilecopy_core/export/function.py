@@ -8,7 +8,7 @@ of the block first, and a fragment's back at the end (moves that no assembler ke
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -87,7 +87,7 @@ class Function:
         outputs: what is moved back at the end, each into a word of a fragment.
         kept: the words of fragments that the block may leave as they are: they are inputs too.
         needs: what the instructions need together.
-        computed: inputs that are no arguments, but computed of them before the block.
+        computed: inputs that are no arguments, but computed of them before the block, and their widths.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Function:
     outputs: tuple[Move, ...]
     kept: frozenset[BlockOperand]
     needs: Needs
-    computed: frozenset[BlockOperand] = frozenset()
+    computed: Mapping[BlockOperand, int] = attrs.field(factory=dict)
 
     @property
     def target(self) -> Target:
@@ -126,7 +126,7 @@ class Function:
     def bits_of(self, operand: BlockOperand) -> int:
         """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
         if operand in self.computed:
-            return 64 if operand.argument.startswith(f"{MARK}rd") else 32
+            return self.computed[operand]
         argument = next(a for a in self.arguments if a.name == operand.argument)
         if isinstance(argument, Number):
             return argument.bits
