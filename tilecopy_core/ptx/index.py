@@ -290,7 +290,7 @@ class IndexEmitter(Emitter):
         Args:
             buffer: its start is a 32-bit shared address or a 64-bit global pointer.
             terms: elements to add.
-            const_bytes: likewise.
+            const_bytes: bytes to add.
             immediate: what the instruction adds beyond that.
         """
         varying = add(mul(sum_of(0, terms), buffer.dtype.bits // 8), const_bytes)
