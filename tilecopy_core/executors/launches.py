@@ -81,21 +81,32 @@ class ReadyLaunch:
         Args:
             handle_of: the driver's handle of a stream.
         """
-        mask, count, launch = self.mask, len(self.masks), self.launch
+        mask, call, pack, blocks = self.mask, self.call, self.pack, self.blocks
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
+            # This is the whole path of a launch by address: a call within it would cost as much as a check.
             bits = 0
             try:
-                good = isinstance(addresses, (tuple, list)) and len(addresses) == count  # of a set, no order is known
-                if good:
-                    for address in addresses:
-                        bits |= address
-                    good = not bits & mask and 0 <= bits < 1 << 64
-            except (TypeError, OverflowError):
-                good = False
-            if not good:
+                for address in addresses:
+                    bits |= address
+            except TypeError:
+                bits = -1
+            if bits & mask or not isinstance(addresses, (tuple, list)):  # of a set, no order is known
                 self.check_addresses(addresses)
-            launch(addresses, handle_of(stream))
+            handle = handle_of(stream)
+            try:
+                block = blocks.pop()
+            except IndexError:  # this thread is the first, or others are launching it too
+                block = self.new_block()
+            try:
+                pack(block.memory, 0, *addresses)
+            except struct.error:  # another number of them, or none of 64 bits
+                self.check_addresses(addresses)
+                raise
+            (code,) = call(handle, block.address, 0)
+            if code:
+                self.launch_elsewhere(block, handle, code)
+            blocks.append(block)
 
         return at
 

@@ -9,9 +9,22 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy_relayout.launching import low_bits
 
 asked: list[Plan] = []
 """Every plan that was asked for, in order."""
+
+
+@attrs.frozen(eq=False)
+class Bound:
+    """What a plan's ``bind("cuda")`` gives, with ``move`` in place of a kernel."""
+
+    move: Callable[[int, int, Any], None]
+    launches: dict[int, Any] = attrs.field(factory=dict)
+
+    def __call__(self, source: int, result: int, stream: Any) -> None:
+        self.launches[low_bits(source, result)] = lambda addresses, stream: self.move(*addresses, stream), 0, 0
+        self.move(source, result, stream)
 
 
 @attrs.frozen
@@ -24,7 +37,7 @@ class Plan:
     target: str
 
     def bind(self, executor: str | None) -> Callable[[Any, Any, Any], None]:
-        return self._on_pointers if executor == "cuda" else self._on_arrays
+        return Bound(self._on_pointers) if executor == "cuda" else self._on_arrays
 
     def _on_arrays(self, source: Any, result: Any, stream: Any) -> None:
         itemsize = np.dtype(self.dtype).itemsize

@@ -37,16 +37,16 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         plan = standin.plan_relayout(*arguments, **options)
         assert plan.target == "sm_90"
 
-        def bind(executor: str | None) -> Callable[[int, int, Any], None]:
+        def bind(executor: str | None) -> standin.Bound:
             assert executor == "cuda"
 
             def launch(source: int, result: int, stream: Any) -> None:
                 found.launches.append((source, result, stream))
                 plan.bind("cuda")(source, result, stream)
 
-            return launch
+            return standin.Bound(launch)
 
-        return type("Bound", (), {"bind": staticmethod(bind)})
+        return type("Plan", (), {"bind": staticmethod(bind)})
 
     for module in (api, host):
         monkeypatch.setattr(module, "plan_relayout", plan_relayout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from tilecopy_core.layout import row_major
 from .arrays import Array, array_of, dtype_name
 from .frameworks import Framework
 from .host import choose_executor, move_in_pieces, target_of_gpu
+from .launching import OnDevice
 from .movement import Movement, movement_of
 from .overlap import overlaps, overlaps_itself
 from .patterns import Rearrangement, rearrangement
@@ -132,7 +133,7 @@ def _move_on_host(movement: Movement, source: Array, destination: Array, executo
     move_in_pieces(words, result, movement.axes, executor)
 
 
-def _launch(movement: Movement, device: int) -> Callable[[int, int, Any], None]:
+def _launch(movement: Movement, device: int) -> OnDevice:
     plan = plan_relayout(
         movement.shape,
         movement.dtype,
@@ -141,7 +142,7 @@ def _launch(movement: Movement, device: int) -> Callable[[int, int, Any], None]:
         out_strides=movement.out_strides,
         target=target_of_gpu(device),
     )
-    bound: Callable[[int, int, Any], None] = plan.bind("cuda")
+    bound: OnDevice = plan.bind("cuda")
     return bound
 
 
@@ -158,17 +159,18 @@ class _Ready:
 
     Attributes:
         launch: takes both addresses and the stream.
+        launches: its launches so far, by the low bits of the addresses: what it would look up.
         mask: the bits of both addresses that must be zero.
         shape: of the result.
         strides: of a new result, where torch makes it.
         current: reads the framework's current stream.
         dtype: of the array.
         framework: of the array.
-        low, high: bytes before and behind the source's address that it covers.
-        out_low, out_high: those of the destination.
+        low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
     """
 
-    launch: Callable[[int, int, Any], None]
+    launch: OnDevice
+    launches: Mapping[int, tuple[Callable[..., None], int, int]]
     mask: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -177,13 +179,11 @@ class _Ready:
     framework: Framework
     low: int
     high: int
-    out_low: int
-    out_high: int
 
     @classmethod
     def of(
         cls,
-        launch: Callable[[int, int, Any], None],
+        launch: OnDevice,
         movement: Movement,
         moved: Rearrangement,
         source: Array,
@@ -194,19 +194,19 @@ class _Ready:
         if aligned != movement:
             return None
         assert source.device is not None
-        (low, high), (out_low, out_high) = source.footprint.span, destination.footprint.span
+        (first, last), (out_first, out_last) = source.footprint.span, destination.footprint.span
+        distance = destination.pointer - source.pointer
         return cls(
             launch,
+            launch.launches,
             movement.word_bytes - 1,
             moved.shape,
             row_major(moved.shape) if source.framework.name == "torch" else None,
             source.framework.current(source.device),
             source.dtype,
             source.framework,
-            low - source.pointer,
-            high - source.pointer,
-            out_low - destination.pointer,
-            out_high - destination.pointer,
+            first - out_last + distance,
+            last - out_first + distance,
         )
 
 
@@ -237,11 +237,18 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
         else:
             result = ready.framework.empty(array, ready.shape, ready.dtype, stream)
             out_pointer = _readers[type(result)](result)[1]
-    elif pointer + ready.low < out_pointer + ready.out_high and out_pointer + ready.out_low < pointer + ready.high:
+    elif ready.low < out_pointer - pointer < ready.high:
         raise _UnknownError  # may overlap: exactly, by the whole check
-    if (pointer | out_pointer) & ready.mask:
-        raise _UnknownError
-    ready.launch(pointer, out_pointer, ready.current() if stream is None else stream)
+    if stream is None:
+        stream = ready.current()
+    try:
+        launch, src_bytes, dst_bytes = ready.launches[(pointer & 15) << 4 | out_pointer & 15]  # low_bits of both
+    except KeyError:
+        if (pointer | out_pointer) & ready.mask:
+            raise _UnknownError from None
+        ready.launch(pointer, out_pointer, stream)
+    else:
+        launch((pointer + src_bytes, out_pointer + dst_bytes), stream)
     return result
 
 
@@ -283,12 +290,13 @@ def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 def _torch_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
     """Reads a tensor; where torch must see the call, or it is a wrapper without memory, it raises."""
     modes, records = torch._C._len_torch_dispatch_stack, torch.is_grad_enabled
+    conjugated = frozenset({torch.complex32, torch.complex64, torch.complex128})
 
     def read(tensor: Any) -> tuple[Any, int]:
         if modes() or (tensor.requires_grad and records()):
             raise _UnknownError
         dtype = tensor.dtype
-        if tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
+        if tensor.is_neg() or (dtype in conjugated and tensor.is_conj()):
             raise _UnknownError
         return (tensor.shape, tensor.stride(), dtype, tensor.get_device()), tensor.data_ptr()
 

@@ -48,28 +48,39 @@ def bind(plan: Callable[[int, int], Planned], executor: str) -> Callable[[Any, A
         RequestError: no such executor.
     """
     if executor == "cuda":
-        return _on_device(plan)
+        return OnDevice(plan)
     if executor == "emulator":
         return lambda source, destination, _: _on_host(plan, source, destination)
     raise tc.RequestError(f"executor={executor!r}: a relayout runs on 'cuda' or 'emulator'")
 
 
-def _on_device(plan: Callable[[int, int], Planned]) -> Callable[[int, int, Any], None]:
-    launches: dict[int, tuple[Callable[..., None], int, int]] = {}
+@attrs.frozen(eq=False)
+class OnDevice:
+    """What moves arrays of one form in device memory, wherever they lie.
 
-    def at(source: int, destination: int, stream: Any) -> None:
-        key = (source & 15) << 4 | destination & 15
-        try:
-            launch, src_bytes, dst_bytes = launches[key]
-        except KeyError:
-            planned = plan(_align(source), _align(destination))
+    Attributes:
+        plan: plans for addresses that are multiples of so many bytes.
+        launches: by :func:`low_bits` of both addresses, the launch of their plan and where it begins, in bytes from each.
+    """
+
+    plan: Callable[[int, int], Planned]
+    launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
+
+    def __call__(self, source: int, destination: int, stream: Any) -> None:
+        """Launch, planned first where no addresses like these were seen."""
+        key = low_bits(source, destination)
+        if key not in self.launches:
+            planned = self.plan(_align(source), _align(destination))
             operands = _operands(planned, source, destination, device=True)
             launch = planned[-1].launcher(*operands, executor="cuda")
-            src_bytes, dst_bytes = planned[1].src_bytes, planned[1].dst_bytes
-            launches[key] = launch, src_bytes, dst_bytes
+            self.launches[key] = launch, planned[1].src_bytes, planned[1].dst_bytes
+        launch, src_bytes, dst_bytes = self.launches[key]
         launch((source + src_bytes, destination + dst_bytes), stream)
 
-    return at
+
+def low_bits(source: int, destination: int) -> int:
+    """What a plan depends on of two addresses: each one's remainder by :data:`WIDEST_BYTES`."""
+    return (source & 15) << 4 | destination & 15
 
 
 def _on_host(plan: Callable[[int, int], Planned], source: Any, destination: Any) -> Any:
