@@ -32,7 +32,11 @@ class Axis:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Axis) and attrs.astuple(self) == attrs.astuple(other))
+        return self is other or (
+            isinstance(other, Axis)
+            and self.name == other.name
+            and (self.kind, self.finer, self.coarser) == (other.kind, other.finer, other.coarser)
+        )
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -8,7 +8,7 @@ levels of four (PTX ISA, "prmt").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TypeAlias
 
@@ -119,18 +119,23 @@ def _halves(wide: Sequence[Content], made: Sequence[Content]) -> list[tuple[Cont
     """
     bins: list[list[Byte]] = [[byte for byte in content if byte is not None] for content in made]
     fixed = len(bins)
+    by_pair: dict[frozenset[int], list[int]] = {}
+    for at, held in enumerate(bins):
+        for pair in combinations(sorted({byte[0] for byte in held}), 2):
+            by_pair.setdefault(frozenset(pair), []).append(at)
     chosen: list[tuple[int | Content, int | Content]] = []
     for content in wide:
-        ways = [[_placed(bins, fixed, half) for half in way] for way in _ways(content)]
+        ways = [[(_placed(bins, by_pair, fixed, half), half) for half in way] for way in _ways(content)]
         best = min(ways, key=lambda way: sum(at == len(bins) for at, _ in way))
         taken: list[int | Content] = []
         for _, half in best:
             if len({byte[0] for byte in half}) == 1:
                 taken.append(tuple((half[0][0], place) for place in range(WORD_BYTES)))
                 continue
-            at, _ = _placed(bins, fixed, half)
+            at = _placed(bins, by_pair, fixed, half)
             if at == len(bins):
                 bins.append([])
+                by_pair.setdefault(frozenset(byte[0] for byte in half), []).append(at)
             bins[at] += [byte for byte in half if byte not in bins[at]]
             taken.append(at)
         chosen.append((taken[0], taken[1]))
@@ -154,14 +159,21 @@ def _ways(content: Content) -> list[tuple[list[Byte], list[Byte]]]:
     return [(low, high) for low, high in ways]
 
 
-def _placed(bins: Sequence[Sequence[Byte]], fixed: int, half: list[Byte]) -> tuple[int, list[Byte]]:
-    """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register."""
-    registers = {byte[0] for byte in half}
+def _placed(
+    bins: Sequence[Sequence[Byte]], by_pair: Mapping[frozenset[int], Sequence[int]], fixed: int, half: list[Byte]
+) -> int:
+    """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register.
+
+    Args:
+        bins: those from ``fixed`` on may still grow.
+        by_pair: the bins that have bytes of a pair of registers, in order.
+    """
+    registers = frozenset(byte[0] for byte in half)
     if len(registers) == 1:
-        return -1, half
-    for at, held in enumerate(bins):
+        return -1
+    for at in by_pair.get(registers, ()):
+        held = bins[at]
         missing = [byte for byte in half if byte not in held]
-        same_pair = {byte[0] for byte in held} == registers
-        if not missing or (at >= fixed and same_pair and len(held) + len(missing) <= WORD_BYTES):
-            return at, half
-    return len(bins), half
+        if not missing or (at >= fixed and len(held) + len(missing) <= WORD_BYTES):
+            return at
+    return len(bins)
