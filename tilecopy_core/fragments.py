@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 import numpy as np
 
 from .errors import FLAG, a, checked, many, maybe, whole
-from .expr import INT, Condition, Expr, Int
+from .expr import INT, Condition, Expr, Int, bounds_of
 from .layout import Axis, Iter, TileLayout, m
 from .memory import Region
 from .partition import Pair
 from .request import CopyRequest, Decline
-from .scope import axis_index, by_thread
+from .scope import Scope, axis_index, by_thread
 
 AXES = {
     "thread": (),
@@ -75,7 +76,10 @@ def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) 
     finest: dict[Axis, Digit] = {}
     for digit in digits:
         value = digit.value(tid)
-        found.append(value == 0 if store and digit.replica else value < digit.extent)
+        if store and digit.replica:
+            found.append(value == 0)
+        elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
+            found.append(value < digit.extent)
         if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
             finest[digit.axis] = digit
     for axis, digit in finest.items():
@@ -114,17 +118,18 @@ def thread_axes(fragment: Region) -> list[Axis]:
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
-def _places(request: CopyRequest, axis: Axis) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Place along an axis of each thread of the scope."""
-    threads = request.scope.threads
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = by_thread(axis_index(axis, request.scope.tid), threads)
-    return found
+@lru_cache(maxsize=256)
+def _told_apart(scope: Scope, axes: tuple[Axis, ...]) -> int:
+    """How many of a scope's threads have places of their own along some axes."""
+    places = [by_thread(axis_index(axis, scope.tid), scope.threads) for axis in axes]
+    return len(np.unique(np.stack(places), axis=1)[0]) if places else 1
 
 
 def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
     for axis in threads:
-        available, last = int(_places(request, axis).max()), layout.span(axis) - 1
-        if last > available:
+        _, available = bounds_of(axis_index(axis, request.scope.tid))
+        assert available is not None  # the thread's index is bounded by the scope
+        if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
     return None
 
@@ -134,8 +139,7 @@ def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
     fragment, _ = operands(request)
     if request.src is not fragment:
         return None
-    places = [_places(request, axis) for axis in threads]
-    distinct = len(np.unique(np.stack(places), axis=1)[0]) if places else 1
+    distinct = _told_apart(request.scope, tuple(threads))
     if distinct != request.scope.threads:
         named = ", ".join(a.name for a in threads) or "no thread axis"
         return (
