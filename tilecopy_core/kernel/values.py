@@ -242,7 +242,7 @@ def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
-def _made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
+def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
     """A new register with the result of one instruction."""
     result = ptx.reg(type)
     ptx.instr(opcode, result, *operands)
@@ -251,17 +251,17 @@ def _made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Registe
 
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
     if dtype.name == "float16":
-        return _made(ptx, "b32", "cvt.f32.f16", _made(ptx, "b16", "cvt.u16.u32", raw))
+        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
-        return _made(ptx, "b32", "shl.b32", raw, 16)
+        return made(ptx, "b32", "shl.b32", raw, 16)
     return _wrap(ptx, raw, dtype) if dtype.kind == "i" else raw
 
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
     if dtype.name in ("float16", "bfloat16"):
-        half = _made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
-        return _made(ptx, "b32", "cvt.u32.u16", half)
+        half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
+        return made(ptx, "b32", "cvt.u32.u16", half)
     return register
 
 
@@ -299,14 +299,14 @@ def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"
-    return _made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
+    return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
 
 
 def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
     have, want = register_type(source), register_type(wanted)
     if wanted.name in ("float16", "bfloat16") and source.kind == "f":
         if have == "f64":
-            register = _made(ptx, "b32", "cvt.rn.f32.f64", register)
+            register = made(ptx, "b32", "cvt.rn.f32.f64", register)
         return _from_storage(ptx, to_storage(ptx, register, wanted), wanted)
     if have != want:
         rounding = ""
@@ -314,7 +314,7 @@ def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) 
             rounding = ".rn"
         elif have[0] == "f" and want[0] != "f":
             rounding = ".rzi"
-        register = _made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
+        register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
     return _wrap(ptx, register, wanted)
 
 
@@ -336,4 +336,4 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
     operands = lower_value(ptx, left), lower_value(ptx, right)
     name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
-    return _made(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
+    return made(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
