@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -33,9 +35,9 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, known_by, together
+from .bounds import NOTHING, Alternatives, Facts, bounds_checks, known_by, together
 from .built import BuiltKernel, Description, lower_kernel
-from .parameters import Parameter, ScalarParameter, SizeParameter
+from .parameters import ScalarParameter, SizeParameter
 from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
@@ -167,21 +169,17 @@ class KernelBuilder:
         scope = cta(threads)
         self.cta = ScopedCopies(self, scope)
         self.threads = scope.threads
-        self._parameters: list[Buffer | Parameter] = []
-        self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
+        self._described = Description(self.name, self.threads)
         self._limits: dict[Symbol, Facts] = {}
-        self._shared: list[Buffer] = []
         self._memories: set[Memory] = set()
         self._names: set[str] = set()
-        self._bounds: list[Bound] = []
-        self._written: set[str] = set()
-        self._counter: dict[str, int] = {}
+        self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
         self._waiting: dict[int, Placed] = {}
         self._spoiled = ""
-        self._stack = [_Frame([], ActiveThreads(self.threads), NOTHING)]
+        self._stack = [_Frame(self._described.body, ActiveThreads(self.threads), NOTHING)]
 
     def __repr__(self) -> str:
-        names = ", ".join(p.name for p in self._parameters)
+        names = ", ".join(p.name for p in self._described.parameters)
         return f"KernelBuilder({self.name!r}, threads={self.threads}) with parameters ({names})"
 
     # ------------------------------------------------------------------------------------------- declarations
@@ -230,7 +228,7 @@ class KernelBuilder:
             align_bytes=align_bytes,
         )
         self._claim(name, "param")
-        self._parameters.append(buffer)
+        self._described.parameters.append(buffer)
         self._memories.add(buffer.memory)
         return buffer
 
@@ -253,8 +251,8 @@ class KernelBuilder:
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
         self._claim(name, "size")
         found = parameter.symbol()
-        self._parameters.append(parameter)
-        self._scalars[found] = parameter
+        self._described.parameters.append(parameter)
+        self._described.scalars[found] = parameter
         return of_atom(found)
 
     def scalar(
@@ -287,8 +285,8 @@ class KernelBuilder:
             parameter = attrs.evolve(parameter, within=limits)
             self._limits[only_symbol(found)] = (found - limits[0], limits[1] - found)
         self._claim(name, "scalar")
-        self._parameters.append(parameter)
-        self._scalars[only_symbol(found)] = parameter
+        self._described.parameters.append(parameter)
+        self._described.scalars[only_symbol(found)] = parameter
         return found
 
     def _known(self, *regions: Region) -> Alternatives:
@@ -318,7 +316,7 @@ class KernelBuilder:
     ) -> Buffer:
         """A shared-memory buffer of the CTA; it occupies its layout's span."""
         buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
-        self._shared.append(buffer)
+        self._described.shared.append(buffer)
         return buffer
 
     def local(
@@ -361,10 +359,11 @@ class KernelBuilder:
 
     def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
         """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
+        scalars = self._described.scalars
         for found in symbols_of(value):
-            if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
+            if anywhere and found not in scalars and (found.register or found.varies != "grid"):
                 raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if found.register or found in self._scalars or any(found in frame.values for frame in self._stack):
+            if found.register or found in scalars or any(found in frame.values for frame in self._stack):
                 continue
             if found.varies == "grid":
                 raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
@@ -378,11 +377,7 @@ class KernelBuilder:
         self._names.add(name)
 
     def _fresh(self, stem: str) -> str:
-        while True:
-            number = self._counter.get(stem, 0)
-            self._counter[stem] = number + 1
-            if f"{stem}{number}" not in self._names:
-                return f"{stem}{number}"
+        return next(name for number in self._counters[stem] if (name := f"{stem}{number}") not in self._names)
 
     # ------------------------------------------------------------------------------------------- ids
 
@@ -423,10 +418,8 @@ class KernelBuilder:
                 f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
             )
         last = max(high - 1, low)
-        number = self._counter.get("loop", 0)
-        self._counter["loop"] = number + 1
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
-        index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
+        index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
         turn, body = of_atom(index), list[Placed]()
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
@@ -513,9 +506,9 @@ class KernelBuilder:
         if not overhang:
             region.check_inside()
             if symbolic((*region.starts, *region.buffer.shape)):
-                self._bounds += bounds_checks(region, self._known(region), self._where())
+                self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
         if written and region.buffer.space == "global":
-            self._written.add(region.buffer.name)
+            self._described.written.add(region.buffer.name)
 
     def load(self, element: Region) -> Value:
         """One element of a global, shared or local buffer."""
@@ -737,7 +730,7 @@ class KernelBuilder:
         def write(ptx: PtxBuilder) -> None:
             ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
 
-        self._written |= {p.name for p in self._parameters if isinstance(p, Buffer)}
+        self._described.written.update(p.name for p in self._described.parameters if isinstance(p, Buffer))
         self.record(Action("inline_ptx", write))
 
     # ------------------------------------------------------------------------------------------- build
@@ -775,22 +768,7 @@ class KernelBuilder:
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):
             if isinstance(count, Expr):
                 self._own(count, "grid", anywhere=True)
-        return lower_kernel(
-            Description(
-                name=self.name,
-                threads=self.threads,
-                parameters=tuple(self._parameters),
-                scalars=dict(self._scalars),
-                shared=tuple(self._shared),
-                body=tuple(self._stack[0].body),
-                bounds=tuple(self._bounds),
-                written=frozenset(self._written),
-            ),
-            target=target,
-            grid=grid,
-            cluster=cluster,
-            registry=registry,
-        )
+        return lower_kernel(self._described, target=target, grid=grid, cluster=cluster, registry=registry)
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:

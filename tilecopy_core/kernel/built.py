@@ -379,12 +379,12 @@ class Description:
 
     name: str
     threads: int
-    parameters: tuple[Buffer | Parameter, ...]
-    scalars: Mapping[Symbol, ScalarParameter | SizeParameter]
-    shared: tuple[Buffer, ...]
-    body: tuple[Placed, ...]
-    bounds: tuple[Bound, ...]
-    written: frozenset[str]
+    parameters: list[Buffer | Parameter] = attrs.field(factory=list)
+    scalars: dict[Symbol, ScalarParameter | SizeParameter] = attrs.field(factory=dict)
+    shared: list[Buffer] = attrs.field(factory=list)
+    body: list[Placed] = attrs.field(factory=list)
+    bounds: list[Bound] = attrs.field(factory=list)
+    written: set[str] = attrs.field(factory=set)
 
 
 def lower_kernel(
@@ -418,7 +418,7 @@ def lower_kernel(
         for p in described.parameters
     )
     text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
-    bounds = described.bounds
+    bounds = tuple(described.bounds)
     if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
         launched = cast("Dim3", grid3)
         _check_cluster(described.name, launched, cluster3)
@@ -434,7 +434,7 @@ def lower_kernel(
         target=chosen,
         threads=described.threads,
         parameters=declared,
-        written=described.written,
+        written=frozenset(described.written),
         grid=grid3,
         cluster=cluster3,
         shared_bytes=shared.size_bytes,
