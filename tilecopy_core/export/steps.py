@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-
 _STEP = re.compile(r"sm_(\d+) (template <int N> )?(\w+) (\w+)(\(.*\))\n((?:    .*\n)+)")
 
 
