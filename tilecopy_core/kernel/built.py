@@ -12,7 +12,7 @@ import attrs
 
 from ..dispatch import Plan
 from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
-from ..expr import Expr, Int, Symbol, bounds_of, evaluate, is_int, key_of, only_symbol
+from ..expr import Expr, Int, Symbol, bounds_of, is_int, key_of, only_symbol, symbols_of
 from ..memory import Buffer
 from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
 from ..registry import Registry, default_registry
@@ -20,7 +20,7 @@ from ..running import choose_executor
 from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
 from ..target import Target, target_of
 from .bounds import Bound, Facts
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, value_of, with_values
 from .statements import Lowering, Placed
 
 Dim3 = tuple[int, int, int]
@@ -165,15 +165,12 @@ class BuiltKernel:
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
-        if type(grid) is not tuple or type(scalars) is not dict:
-            _GRID.check(grid, "check_bounds", "grid")
+        _GRID.check(grid, "check_bounds", "grid")
+        if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
-        if not set(map(type, grid)) <= {int}:  # what cannot be hashed cannot be looked up
-            _GRID.check(grid, "check_bounds", "grid")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
         if key in self.inside:
             return
-        _GRID.check(grid, "check_bounds", "grid")
         if 0 in grid:  # no CTA, nothing is accessed
             return
         numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
@@ -205,12 +202,9 @@ class BuiltKernel:
         return tuple(found)
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
-        if isinstance(value, int):
-            return value
-        known = {s: numbers[name] for s in value.symbols if (name := self.scalars[s]) in numbers}
-        if len(known) < len(value.symbols):
+        if any(found.name not in numbers for found in symbols_of(value)):
             raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
-        return int(evaluate(value, known))
+        return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
         """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
@@ -229,20 +223,19 @@ class BuiltKernel:
         chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
-        if built is not None and chosen != built:
-            raise LaunchError(f"kernel {self.name} was built for the grid {_said(self.grid, built)}, not {chosen}")
+        if self.grid and built and chosen != built:
+            raise LaunchError(
+                f"kernel {self.name} was built for the grid {with_values(self.grid, built)}, not {chosen}"
+            )
         _check_cluster(self.name, chosen, self.cluster)
         return chosen
 
     def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
-        if type(grid[0]) is int and type(grid[1]) is int and type(grid[2]) is int:
-            return grid[0], grid[1], grid[2]
-        counts = [self._number(count, numbers) for count in grid]
-        for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
+        x, y, z = (self._number(count, numbers) for count in grid)
+        for (dim, most), count in zip(GRID_LIMIT.items(), (x, y, z), strict=True):
             if not 0 <= count <= most:
-                said = _said(grid, tuple(counts))
+                said = with_values(grid, (x, y, z))
                 raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
-        x, y, z = counts
         return x, y, z
 
     def __call__(
@@ -334,13 +327,6 @@ def _check_bounds(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, num
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
     for bound in bounds:
         bound.check(replacements)
-
-
-def _said(grid: Any, values: tuple[int, ...]) -> str:
-    """A grid in words, with its values where it is made of sizes."""
-    if any(isinstance(count, Expr) for count in grid):
-        return f"({', '.join(map(str, grid))}) = {values}"
-    return str(values)
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
