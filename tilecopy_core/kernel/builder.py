@@ -14,7 +14,7 @@ from typing import cast as cast_type
 import attrs
 
 from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
+from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, symbols_of
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from ..outside import outside_of
@@ -249,8 +249,11 @@ class KernelBuilder:
         """
         check_identifier(name, "size name")
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
-        self._claim(name, "size")
-        found = parameter.symbol()
+        return self._declare("size", parameter, parameter.symbol())
+
+    def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, found: Symbol) -> Expr:
+        """The symbol of a parameter that is an integer, which is one of the kernel's from now on."""
+        self._claim(parameter.name, kind)
         self._described.parameters.append(parameter)
         self._described.scalars[found] = parameter
         return of_atom(found)
@@ -279,15 +282,12 @@ class KernelBuilder:
         if isinstance(upper, Expr):
             high = bounds_of(upper)[1]
         parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
-        found = of_atom(Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of))
+        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
         if within:
             limits = lower, parameter.upper if upper is None else upper
             parameter = attrs.evolve(parameter, within=limits)
-            self._limits[only_symbol(found)] = (found - limits[0], limits[1] - found)
-        self._claim(name, "scalar")
-        self._described.parameters.append(parameter)
-        self._described.scalars[only_symbol(found)] = parameter
-        return found
+            self._limits[found] = (of_atom(found) - limits[0], limits[1] - of_atom(found))
+        return self._declare("scalar", parameter, found)
 
     def _known(self, *regions: Region) -> Alternatives:
         """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
@@ -494,8 +494,6 @@ class KernelBuilder:
 
     def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> None:
         """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
-        if not isinstance(region, Region):
-            raise RequestError(f"{shown(what)}: region is one such as buffer[0:8, :], not {shown(region)}")
         if region.buffer.memory not in self._memories:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
