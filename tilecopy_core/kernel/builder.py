@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import string
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 from typing import cast as cast_type
@@ -14,17 +11,14 @@ from typing import cast as cast_type
 import attrs
 
 from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, symbols_of
+from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
-from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
-from ..outside import outside_of
+from ..memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, tcgen05
 from ..registry import Registry
 from ..scope import (
     GRID_LIMIT,
     WARP_THREADS,
-    ActiveThreads,
-    Scope,
     block_index,
     cluster_rank,
     cta,
@@ -35,10 +29,12 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import NOTHING, Alternatives, Facts, bounds_checks, known_by, together
-from .built import BuiltKernel, Description, lower_kernel
+from .bounds import known_by, together
+from .built import BuiltKernel, lower_kernel
+from .copies import ScopedCopies
 from .parameters import ScalarParameter, SizeParameter
-from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
+from .recording import Block, Elected, Frame, Recorder
+from .statements import Action, If, Index, Load, Loop, Placed, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
@@ -62,95 +58,7 @@ def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Conc
     return cast_type("Callable[Concatenate[KernelBuilder, P], None]", method)
 
 
-class ScopedCopies:
-    """Copies by one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
-
-    def __init__(self, kernel: KernelBuilder, scope: Scope) -> None:
-        self._kernel, self._scope = kernel, scope
-
-    def copy(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
-    ) -> None:
-        """A synchronous copy: each thread's own part is done when its instructions are; others see it after a barrier.
-
-        Args:
-            dst: destination region.
-            src: source region.
-            variant: a variant to demand, else the best is chosen when the kernel is built.
-            outside: lets regions overhang their buffers' shapes, at both ends: ``"zero"`` or a number stands for source
-                elements outside, ``"keep"`` leaves the destination as it is there; destination elements outside are never
-                written.
-            options: what variants take beyond that.
-        """
-        self._kernel._copy("copy", dst, src, self._scope, variant, outside, options)
-
-    def copy_async(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
-    ) -> None:
-        """An asynchronous copy: the caller waits, as the variant's README says. Arguments as :meth:`copy`."""
-        self._kernel._copy("copy_async", dst, src, self._scope, variant, outside, options)
-
-
-@attrs.frozen(eq=False)
-class _Frame:
-    """An open block: its statements, who is active in it, what is known in it, the integers that have a value in it."""
-
-    body: list[Placed]
-    active: ActiveThreads
-    known: Alternatives
-    values: set[Symbol] = attrs.field(factory=set)
-
-
-class _Block:
-    """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
-
-    def __init__(self, kernel: KernelBuilder, statement: If | Loop, frame: _Frame, index: Expr | None = None) -> None:
-        self._kernel, self._frame, self._index = kernel, frame, index
-        self._placed = Placed(statement, kernel._where())
-        kernel._waiting[id(self)] = self._placed
-
-    def __enter__(self) -> Any:
-        if self._kernel._waiting.pop(id(self), None) is None:
-            raise RequestError(f"{self._placed.statement.describe()} at {self._placed.where} is a block that was used")
-        self._kernel._stack.append(self._frame)
-        return self._index
-
-    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._kernel._stack.pop()
-        if kind is None:
-            self._kernel._stack[-1].body.append(self._placed)
-        else:
-            how = "break or return" if kind is GeneratorExit else kind.__name__
-            self._kernel._spoiled = (
-                f"{self._placed.statement.describe()} at {self._placed.where} was left by {how}: a block describes every "
-                "turn at once, so it must reach its end; use k.if_ for what depends on the running kernel"
-            )
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._index is None:
-            raise RequestError(f"{self._placed.statement.describe()} is no loop: write `with k.if_(...):`")
-        with self:
-            yield self._index
-
-
-class Elected(Condition):
-    """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-
-    def __init__(self, kernel: KernelBuilder) -> None:
-        super().__init__("elect")
-        object.__setattr__(self, "_kernel", kernel)
-
-    def __enter__(self) -> None:
-        kernel: KernelBuilder = self._kernel  # type: ignore[attr-defined]
-        block = kernel.if_(self)
-        object.__setattr__(self, "_block", block)
-        block.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._block.__exit__(*exception)  # type: ignore[attr-defined]
-
-
-class KernelBuilder:
+class KernelBuilder(Recorder):
     """A kernel in the making.
 
     Args:
@@ -162,21 +70,13 @@ class KernelBuilder:
     """
 
     def __init__(self, name: str, *, threads: int) -> None:
-        self.name = check_identifier(name, "kernel name")
+        check_identifier(name, "kernel name")
+        scope = cta(threads)
+        super().__init__(name, scope.threads)
         self.thread = ScopedCopies(self, thread())
         self.warp = ScopedCopies(self, warp())
         self.warpgroup = ScopedCopies(self, warpgroup())
-        scope = cta(threads)
         self.cta = ScopedCopies(self, scope)
-        self.threads = scope.threads
-        self._described = Description(self.name, self.threads)
-        self._limits: dict[Symbol, Facts] = {}
-        self._memories: set[Memory] = set()
-        self._names: set[str] = set()
-        self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
-        self._waiting: dict[int, Placed] = {}
-        self._spoiled = ""
-        self._stack = [_Frame(self._described.body, ActiveThreads(self.threads), NOTHING)]
 
     def __repr__(self) -> str:
         names = ", ".join(p.name for p in self._described.parameters)
@@ -289,22 +189,6 @@ class KernelBuilder:
             self._limits[found] = (of_atom(found) - limits[0], limits[1] - of_atom(found))
         return self._declare("scalar", parameter, found)
 
-    def _known(self, *regions: Region) -> Alternatives:
-        """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
-        known, facts = self._frame.known, list[Int]()
-        if not self._limits:
-            return known
-        pending = [value for region in regions for value in (*region.starts, *region.buffer.shape)]
-        pending += [fact for alternative in known for fact in alternative]
-        seen: set[Symbol] = set()
-        while pending:
-            new = symbols_of(pending.pop()) - seen
-            seen |= new
-            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
-            facts += limits
-            pending += limits
-        return together(known, (tuple(facts),)) if facts else known
-
     def shared(
         self,
         shape: Sequence[int] | int,
@@ -357,28 +241,6 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
-        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
-        scalars = self._described.scalars
-        for found in symbols_of(value):
-            if anywhere and found not in scalars and (found.register or found.varies != "grid"):
-                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if found.register or found in scalars or any(found in frame.values for frame in self._stack):
-                continue
-            if found.varies == "grid":
-                raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
-            raise RequestError(
-                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
-            )
-
-    def _claim(self, name: str, what: str) -> None:
-        if name in self._names:
-            raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
-        self._names.add(name)
-
-    def _fresh(self, stem: str) -> str:
-        return next(name for number in self._counters[stem] if (name := f"{stem}{number}") not in self._names)
-
     # ------------------------------------------------------------------------------------------- ids
 
     def block_id(self, dim: str = "x") -> Int:
@@ -407,7 +269,7 @@ class KernelBuilder:
     # ------------------------------------------------------------------------------------------- control
 
     @checked(count=INT, start=INT)
-    def range(self, count: Int, *, start: Int = 0) -> _Block:
+    def range(self, count: Int, *, start: Int = 0) -> Block:
         """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls."""
         self._own(count, "range: count")
         self._own(start, "range: start")
@@ -424,9 +286,9 @@ class KernelBuilder:
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
-        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known, {index}), turn)
+        return Block(self, Loop(index, count, start, body), Frame(body, active, known, {index}), turn)
 
-    def if_(self, condition: Any) -> _Block:
+    def if_(self, condition: Any) -> Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
@@ -437,76 +299,13 @@ class KernelBuilder:
                 self._own(operand, "if_: condition")
         known = together(self._frame.known, known_by(condition))
         body: list[Placed] = []
-        return _Block(self, If(condition, body), _Frame(body, self._frame.active.narrowed_by(condition), known))
+        return Block(self, If(condition, body), Frame(body, self._frame.active.narrowed_by(condition), known))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected(self)
-
-    @property
-    def _frame(self) -> _Frame:
-        return self._stack[-1]
-
-    def record(self, statement: Statement) -> None:
-        """Append a statement at the current place, with the line of the program that made it."""
-        if not callable(getattr(statement, "lower", None)) or not callable(getattr(statement, "describe", None)):
-            raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
-        self._frame.body.append(Placed(statement, self._where()))
-
-    @staticmethod
-    def _where() -> str:
-        """File and line of the user's program: the innermost frame outside this package."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilecopy_core."):
-            frame = frame.f_back
-        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return Elected(self.if_)
 
     # ------------------------------------------------------------------------------------------- copies and elements
-
-    def _copy(
-        self,
-        op: str,
-        dst: Region,
-        src: Region,
-        scope: Scope,
-        variant: str | None,
-        outside: Any,
-        options: dict[str, Any],
-    ) -> None:
-        for operand, region in (("destination", dst), ("source", src)):
-            if not isinstance(region, Region):
-                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
-        if variant is not None and not isinstance(variant, str):
-            raise RequestError(
-                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
-            )
-        filled = outside_of(outside, dst.buffer.dtype)
-        self._use(src, f"{op}: source", overhang=filled is not None)
-        self._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
-        for name, value in options.items():
-            given = value.as_region() if isinstance(value, Mbarrier) else value
-            if isinstance(given, Region):
-                self._use(given, f"{op}: option {name}")
-            elif is_int(given):
-                self._own(given, f"{op}: option {name}")
-        around = NOTHING if filled is None else self._known(dst, src)
-        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled, around))
-
-    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> None:
-        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
-        if region.buffer.memory not in self._memories:
-            raise RequestError(
-                f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
-            )
-        for value in (*region.starts, *region.buffer.placed_by()):
-            if isinstance(value, Expr):
-                self._own(value, region)
-        if not overhang:
-            region.check_inside()
-            if symbolic((*region.starts, *region.buffer.shape)):
-                self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
-        if written and region.buffer.space == "global":
-            self._described.written.add(region.buffer.name)
 
     def load(self, element: Region) -> Value:
         """One element of a global, shared or local buffer."""
@@ -754,15 +553,7 @@ class KernelBuilder:
             NoVariantError: a copy that no variant lowers.
             TilecopyError: anything else that is wrong with the kernel; nothing is launched.
         """
-        if len(self._stack) != 1:
-            raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
-        if self._spoiled:
-            raise RequestError(f"kernel {self.name}: {self._spoiled}")
-        for placed in self._waiting.values():
-            raise RequestError(
-                f"kernel {self.name}: {placed.statement.describe()} at {placed.where} has no statements: write `with` "
-                "before it (or `for` before a range)"
-            )
+        self._check_closed()
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):
             if isinstance(count, Expr):
                 self._own(count, "grid", anywhere=True)

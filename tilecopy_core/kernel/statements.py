@@ -39,6 +39,9 @@ class Placed:
     statement: Statement
     where: str
 
+    def __str__(self) -> str:
+        return f"{self.statement.describe()} at {self.where}"
+
 
 @attrs.frozen(eq=False)
 class Lowering:
