@@ -30,8 +30,9 @@ from ..scope import (
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
-from .built import BuiltKernel, lower_kernel
+from .built import BuiltKernel
 from .copies import ScopedCopies
+from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Placed, Store, element_offset

@@ -15,7 +15,7 @@ from ..expr import Condition, Expr, Int, Symbol, symbols_of
 from ..memory import Memory, Region, symbolic
 from ..scope import ActiveThreads
 from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together
-from .built import Description
+from .lowering import Description
 from .statements import If, Loop, Placed, Statement
 
 
