@@ -194,7 +194,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 @tilecopy.command("cuda", short_help="Print one copy as a CUDA C++ header.")
 @click.option("--name", required=True, help="Name of the function.")
 @functools.partial(_copy_in_words, first="destination", second="source")
-def cuda_command(name: str, outside: Any, **copy: Any) -> Answer:
+def cuda_command(name: str, **copy: Any) -> Answer:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
     DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
