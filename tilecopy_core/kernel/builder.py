@@ -6,7 +6,6 @@ import string
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
-from typing import cast as cast_type
 
 import attrs
 
@@ -14,7 +13,7 @@ from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, mayb
 from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Region, check_identifier, checked_shape, symbolic
-from ..ptx import PtxBuilder, tcgen05
+from ..ptx import PtxBuilder, Register, tcgen05
 from ..registry import Registry
 from ..scope import (
     GRID_LIMIT,
@@ -53,10 +52,10 @@ def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Conc
     """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built."""
 
     @wraps(write)
-    def method(self: KernelBuilder, *args: P.args, **keywords: P.kwargs) -> None:
+    def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
         self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
 
-    return cast_type("Callable[Concatenate[KernelBuilder, P], None]", method)
+    return method
 
 
 class KernelBuilder(Recorder):
@@ -448,11 +447,7 @@ class KernelBuilder(Recorder):
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
         holder = self._holder(buffer)
-
-        def write(ptx: PtxBuilder) -> None:
-            tcgen05.dealloc(ptx, tcgen05.allocated_address(ptx, ptx.address(holder)), columns, cta_group)
-
-        self.record(Action("tcgen05_dealloc", write))
+        self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
         """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
@@ -482,8 +477,7 @@ class KernelBuilder(Recorder):
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
-            base = tcgen05.allocated_address(ptx, ptx.address(holder))
-            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column + skipped // 32))
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32))
 
         self.record(Action("tcgen05_ld", write))
 
@@ -570,6 +564,11 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
         if lower is not None and lower < 0:
             raise LayoutError(f"{what}: a stride is not negative; found {stride}")
     return tuple(strides)
+
+
+def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
+    """The tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
+    return tcgen05.allocated_address(ptx, ptx.address(holder))
 
 
 def _operand(ptx: PtxBuilder, operand: Any) -> str:

@@ -30,15 +30,9 @@ class Frame:
 
 
 class Recorder:
-    """What is recorded of a kernel, and the rules that hold for everything that is.
-
-    Attributes:
-        name: the kernel's name.
-        threads: threads of each CTA.
-    """
+    """What is recorded of a kernel, and the rules that hold for everything that is."""
 
     def __init__(self, name: str, threads: int) -> None:
-        self.name, self.threads = name, threads
         self._described = Description(name, threads)
         self._limits: dict[Symbol, Facts] = {}
         self._memories: set[Memory] = set()
@@ -47,6 +41,16 @@ class Recorder:
         self._waiting: dict[int, Placed] = {}
         self._spoiled = ""
         self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._described.name
+
+    @property
+    def threads(self) -> int:
+        """Threads of each CTA."""
+        return self._described.threads
 
     # ------------------------------------------------------------------------------------------- what belongs to it
 
