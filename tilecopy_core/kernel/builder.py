@@ -34,7 +34,7 @@ from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
-from .statements import Action, If, Index, Load, Loop, Placed, Store, element_offset
+from .statements import Action, If, Index, Load, Loop, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
@@ -282,11 +282,11 @@ class KernelBuilder(Recorder):
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
         index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
-        turn, body = of_atom(index), list[Placed]()
+        loop, turn = Loop(index, count, start), of_atom(index)
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
-        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
-        return Block(self, Loop(index, count, start, body), Frame(body, active, known, {index}), turn)
+        active = self._frame.active.decided_by(loop.describe(), turns)
+        return Block(self, loop, Frame(loop.body, active, known, {index}), turn)
 
     def if_(self, condition: Any) -> Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -298,8 +298,8 @@ class KernelBuilder(Recorder):
             if is_int(operand):
                 self._own(operand, "if_: condition")
         known = together(self._frame.known, known_by(condition))
-        body: list[Placed] = []
-        return Block(self, If(condition, body), Frame(body, self._frame.active.narrowed_by(condition), known))
+        branch = If(condition)
+        return Block(self, branch, Frame(branch.body, self._frame.active.narrowed_by(condition), known))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""

@@ -253,7 +253,7 @@ class Loop:
     index: Symbol
     count: Int
     start: Int
-    body: list[Placed]
+    body: list[Placed] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """Its turns."""
@@ -270,7 +270,7 @@ class If:
     """Statements for the threads that meet a condition."""
 
     condition: Condition
-    body: list[Placed]
+    body: list[Placed] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """The condition."""
