@@ -18,7 +18,7 @@ from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
-from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
+from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, SYMBOL_FACTS, digest
 
 
 @attrs.frozen
@@ -97,7 +97,10 @@ def _of_record(record: Any, text: str, where: str) -> BuiltKernel:
 
 
 def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
-    symbols = {each["name"]: _symbol(each) for each in record["symbols"]}
+    symbols = {
+        each["name"]: Symbol(each["called"], **{fact: each[fact] for fact in SYMBOL_FACTS})
+        for each in record["symbols"]
+    }
     names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
     checks = record["checks"]
     parameters = tuple(_read_parameter(each, names) for each in record["parameters"])
@@ -128,12 +131,6 @@ def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
 def _all(told: Any, names: Mapping[str, Int]) -> Any:
     """Integers out of their texts, in tuples where those are in lists."""
     return tuple(_all(each, names) for each in told) if isinstance(told, list) else read(told, names)
-
-
-def _symbol(told: Mapping[str, Any]) -> Symbol:
-    return Symbol(
-        told["called"], told["lower"], told["upper"], told["multiple_of"], told["varies"], (), told["register"]
-    )
 
 
 def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parameter:

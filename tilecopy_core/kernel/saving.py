@@ -26,7 +26,8 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
-
+SYMBOL_FACTS = ("lower", "upper", "multiple_of", "varies", "register")
+"""What is told of a symbol, beside its names."""
 
 _LONGEST = 4096
 """PATH_MAX of Linux: no longer path can be opened."""
@@ -143,7 +144,7 @@ class _SymbolNames:
         """Every symbol that has been named, and what it is."""
         return [
             {"name": name, "called": found.name, "parameter": found in self._parameters}
-            | {fact: getattr(found, fact) for fact in ("lower", "upper", "multiple_of", "varies", "register")}
+            | {fact: getattr(found, fact) for fact in SYMBOL_FACTS}
             for found, name in self._names.items()
         ]
 
