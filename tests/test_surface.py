@@ -139,7 +139,7 @@ class World:
     def __getattr__(self, name: str) -> Any:
         """What few calls need is made when it is asked for."""
         if name == "ptx":
-            self.ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64, self.k._shared)
+            self.ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64, self.k._described.shared)
             self.ptx.bind(next(iter(self.m.symbols)), self.ptx.reg("b32"))
             return self.ptx
         if name == "r32":

@@ -133,21 +133,8 @@ def _split(partition: Any) -> dict[str, Any]:
     return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
-@attrs.frozen(eq=False)
-class _Words:
-    """One copy as it is described in words."""
-
-    src: Region
-    dst: Region
-    scope: Scope
-    op: str
-    target: str
-    variant: str | None
-    outside: str | int | float | complex | None
-
-
 def _copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
-    """A command of one copy, with the options that describe it; its operands in some order."""
+    """A command of one copy, which it is given as :func:`plan` is, by options; its operands in some order."""
 
     @click.argument(first)
     @click.argument(second)
@@ -168,17 +155,14 @@ def _copy_in_words(command: Callable[..., Answer], first: str = "source", second
     ) -> Answer:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         _check_names(variant=words["variant"])
-        names = [field.name for field in attrs.fields(_Words)]
-        own = {word: value for word, value in words.items() if word not in names}
-        shared = {word: value for word, value in words.items() if word in names}
-        return command(_Words(src, dst, parse_scope(scope), **shared), **own)
+        return command(src=src, dst=dst, scope=parse_scope(scope), **words)
 
     return described
 
 
 @tilecopy.command("plan")
 @_copy_in_words
-def plan_command(copy: _Words) -> Answer:
+def plan_command(**copy: Any) -> Answer:
     """Say how one copy would be lowered, and why.
 
     SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region:
@@ -192,34 +176,25 @@ def plan_command(copy: _Words) -> Answer:
     \b
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
     """
-    found = plan(
-        copy.dst,
-        copy.src,
-        op=copy.op,
-        scope=copy.scope,
-        target=copy.target,
-        variant=copy.variant,
-        outside=copy.outside,
-    )
+    found = plan(**copy)
     return Answer(_plan_data(found), lambda: f"{found.explain()}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
 @_copy_in_words
-def ptx_command(copy: _Words) -> Answer:
+def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Answer:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
-    threads = {"thread": 32, "warp": 32, "warpgroup": 128}.get(copy.scope.kind, copy.scope.threads)
-    kernel = KernelBuilder("copy", threads=threads)
-    src, dst = (_declared(kernel, region) for region in (copy.src, copy.dst))
-    getattr(getattr(kernel, copy.scope.kind), copy.op)(dst, src, variant=copy.variant, outside=copy.outside)
-    built = kernel.build(target=copy.target)
+    kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
+    src, dst = (_declared(kernel, region) for region in (src, dst))
+    getattr(getattr(kernel, scope.kind), op)(dst, src, **how)
+    built = kernel.build(target=target)
     return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
 
 
 @tilecopy.command("cuda", short_help="Print one copy as a CUDA C++ header.")
 @click.option("--name", required=True, help="Name of the function.")
 @functools.partial(_copy_in_words, first="destination", second="source")
-def cuda_command(copy: _Words, name: str) -> Answer:
+def cuda_command(name: str, **copy: Any) -> Answer:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
     DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
@@ -227,7 +202,7 @@ def cuda_command(copy: _Words, name: str) -> Answer:
     \b
       tilecopy cuda "shared float16 [128, 64]" "global float16 [4096, 64] [bx*128 : bx*128+128, :]" --name load_tile
     """
-    found = plan(copy.dst, copy.src, op=copy.op, scope=copy.scope, target=copy.target, variant=copy.variant)
+    found = plan(**copy)
     text = cuda_header([found.cuda(name)])
     return Answer({"cuda": text, "plans": [_plan_data(found)]}, lambda: text)
 
@@ -239,17 +214,13 @@ def _declared(kernel: KernelBuilder, region: Region) -> Region:
         if len(layout.shard) != len(buffer.shape):
             raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
         declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
-    elif buffer.space == "shared":
-        declared = kernel.shared(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
-    elif buffer.space == "local":
-        if buffer.span_bytes > _MAX_LOCAL_BYTES:
+    elif buffer.space in ("shared", "local"):
+        if buffer.space == "local" and buffer.span_bytes > _MAX_LOCAL_BYTES:
             raise RequestError(f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers")
-        declared = kernel.local(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
+        declared = getattr(kernel, buffer.space)(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
     else:
         raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
-    return declared[
-        tuple(slice(start, start + extent) for start, extent in zip(region.starts, region.extents, strict=True))
-    ]
+    return attrs.evolve(region, buffer=declared)
 
 
 @tilecopy.command(short_help="List the variants and what became of each.")

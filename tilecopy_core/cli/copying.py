@@ -28,12 +28,10 @@ def choose_target(job: Job) -> tuple[Target, str]:
     cuda: Any = executor_named("cuda")
     why = cuda.why_unavailable()
     name = job.executor or ("cuda" if why is None else "emulator")
-    if job.target is not None:
-        return target_of(job.target), name
-    if why is None:
+    if job.target is None and why is None:
         major, minor = cuda.devices()[0].capability
         return target_of(f"sm_{major}{minor}"), name
-    return target_of("sm_90"), name
+    return target_of(job.target or "sm_90"), name
 
 
 def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:

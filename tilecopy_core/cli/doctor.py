@@ -41,17 +41,21 @@ def findings() -> list[Finding]:
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
-    others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
-    try:
-        cuda: Any = executor_named("cuda")
-        why = cuda.why_unavailable()
-        devices = cuda.devices() if why is None else []
-    except TilecopyError as error:
-        why, devices = str(error), []
+    why = _why_not("cuda")
     if why is not None:
+        others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
         nothing = f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
         return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
-    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in devices]
+    cuda: Any = executor_named("cuda")
+    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
+
+
+def _why_not(executor: str) -> str | None:
+    """Why an installed executor cannot run here, or None."""
+    try:
+        return executor_named(executor).why_unavailable()
+    except TilecopyError as error:
+        return str(error)
 
 
 def _assemblers() -> list[Finding]:
@@ -81,10 +85,7 @@ def _executors() -> list[Finding]:
         if name not in installed:
             state, detail = "missing", f"pip install {KNOWN_EXECUTORS[name]}"
         else:
-            try:
-                why = executor_named(name).why_unavailable()
-            except TilecopyError as error:
-                why = str(error)
+            why = _why_not(name)
             state = "found" if why is None else "unusable"
             detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
         found.append(Finding(f"executor {name}", state, detail))

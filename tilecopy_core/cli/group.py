@@ -74,7 +74,7 @@ class NearestGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The subcommand that was asked for, or the nearest to its name."""
-        name = args[0]
+        name = ctx.meta["tilecopy.asked"] = args[0]
         if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
             ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
         return super().resolve_command(ctx, args)
@@ -112,13 +112,6 @@ class TilecopyGroup(NearestGroup):
             say(f"tilecopy: command {cmd_name} is left out: {error}")
             return None
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand that was asked for, which is told where it fails to load."""
-        ctx.meta["tilecopy.asked"] = args[0]
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of the help; a name of ours that a package also wants is told, and stays ours."""

@@ -99,8 +99,6 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
     """The layout of a tile in shared memory: row-major, padded or swizzled."""
     if job.pad and job.swizzle:
         raise RequestError("--swizzle and --pad are two ways to the same end; give one")
-    if job.pad < 0:
-        raise RequestError(f"--pad is at least 0, not {job.pad}")
     rows, columns = tile
     plain = TileLayout(S[(rows, columns) : (columns + job.pad, 1)])
     return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain
@@ -125,14 +123,12 @@ def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> 
     block = kernel.block_id("x")  # one dimension: y and z end at 65535
     row, column = block // across * tile[0], block % across * tile[1]
     box = (slice(row, row + tile[0]), slice(column, column + tile[1]))
-    forced = next((p.variant for p in default_registry().plugins() if p.variant and p.name == job.variant), None)
-    asynchronous = forced is not None and forced.op == "copy_async"
-    if asynchronous:
-        kernel.cta.copy_async(staging[:, :], source[box], variant=job.variant, outside="keep")
+    records = [plugin.variant for plugin in default_registry().plugins() if plugin.name == job.variant]
+    op = next((record.op for record in records if record), "copy")
+    getattr(kernel.cta, op)(staging[:, :], source[box], variant=job.variant, outside="keep")
+    if op == "copy_async":
         kernel.cp_async_commit()
         kernel.cp_async_wait(0)
-    else:
-        kernel.cta.copy(staging[:, :], source[box], variant=job.variant, outside="keep")
     kernel.cta_sync()
-    kernel.cta.copy(result[box], staging[:, :], variant=None if asynchronous else job.variant, outside="keep")
+    kernel.cta.copy(result[box], staging[:, :], variant=job.variant if op == "copy" else None, outside="keep")
     return TiledCopy(tile, across * down, kernel.build(target=target, grid=(across * down,)))

@@ -45,7 +45,9 @@ class CudaExecutor:
 
     def __init__(self, bindings: Any = None, cache: ModuleCache | None = None) -> None:
         self.driver = Driver(bindings)
-        self.modules = ModuleLoader(self.driver, ModuleCache() if cache is None and bindings is None else cache)
+        self.modules = ModuleLoader(
+            self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
+        )
         self._lock = threading.RLock()
         self._functions: dict[tuple[int, str, str, int, str], Any] = {}
         self._streams: dict[int | None, Any] = {}

@@ -32,10 +32,10 @@ class ModuleLoader:
 
     Args:
         driver: the driver.
-        cache: machine code of earlier processes, or None to keep none.
+        cache: machine code of earlier processes; one that is off keeps none.
     """
 
-    def __init__(self, driver: Driver, cache: ModuleCache | None = None) -> None:
+    def __init__(self, driver: Driver, cache: ModuleCache) -> None:
         self.driver = driver
         self.cache = cache
 
@@ -45,7 +45,7 @@ class ModuleLoader:
         Raises:
             LaunchError: the driver refuses the text; the message has its log.
         """
-        if self.cache is not None and self.cache.on:
+        if self.cache.on:
             module = self._kept(kernel, device, f"driver {self.driver_version}", lambda: self.linked(kernel.ptx))
             if module is not None:
                 return module
@@ -107,15 +107,14 @@ class ModuleLoader:
 
     def _kept(self, kernel: BuiltKernel, device: Device, assembler: str, make: Callable[[], bytes]) -> Any:
         """The module of machine code that was kept, or is made now and kept; None where none can be had or loaded."""
-        cache, target = self.cache, _target_on(device, kernel)
+        target = _target_on(device, kernel)
         key = module_key(kernel.ptx, target, driver=self.driver_version, assembler=assembler)
-        found = cache.get(key) if cache is not None else None
+        found = self.cache.get(key)
         if found is not None:
             code, module, _ = self.image(found)
             if not int(code):
                 return module
-            if cache is not None:
-                cache.discard(key)
+            self.cache.discard(key)
         try:
             made = make()
         except TilecopyError:
@@ -125,8 +124,7 @@ class ModuleLoader:
         code, module, _ = self.image(made)
         if int(code):
             return None
-        if cache is not None:
-            cache.put(key, made)
+        self.cache.put(key, made)
         return module
 
     def image(self, image: bytes) -> tuple[Any, Any, str]:

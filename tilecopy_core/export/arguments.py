@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -87,15 +88,18 @@ class Operand:
     same_as: str = ""
 
     @property
-    def key(self) -> Key:
-        """Its memory."""
-        return self.buffer.memory
-
-    @property
     def words(self) -> int:
         """32-bit words of a fragment."""
         memory = self.buffer.memory
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
+
+
+C_TYPES = {
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+}
+"""Types of arguments that are integers, with the smallest and the largest value of each."""
 
 
 @attrs.frozen(eq=False)
@@ -119,12 +123,10 @@ class Number:
     @property
     def type(self) -> str:
         """``int32_t``, ``uint32_t`` or ``int64_t``: the first that holds all values."""
-        if self.lower is not None and self.upper is not None:
-            if self.lower >= -(2**31) and self.upper < 2**31:
-                return "int32_t"
-            if self.lower >= 0 and self.upper < 2**32:
-                return "uint32_t"
-        return "int64_t"
+        if self.lower is None or self.upper is None:
+            return "int64_t"
+        fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)
+        return next(fit, "int64_t")
 
     @property
     def bits(self) -> int:
@@ -194,15 +196,15 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
             if not is_thread_id(found):
                 symbols.setdefault(key_of_symbol(found), []).append(found)
     numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
-    last = (cta_threads(plan) or MAX_CTA_THREADS) - 1
+    last = cta_threads(plan) - 1
     both, options = operands[:2], operands[2:]
-    return (*both, *numbers, *options, Number(names.new(TID, own=True), None, 0, last))
+    return (*both, *numbers, *options, Number(TID, None, 0, last))
 
 
-def cta_threads(plan: Plan) -> int | None:
-    """Threads of the CTA that the copy was planned for, where that is known."""
+def cta_threads(plan: Plan) -> int:
+    """Threads of the CTA that the copy was planned for; the most where that is not known."""
     request = plan.request
-    return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else None)
+    return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 
 
 def tid_key(threads: int) -> Key:
@@ -255,13 +257,9 @@ class _Names:
     def __init__(self) -> None:
         self._taken = {TID}
 
-    def new(self, wanted: str, *, own: bool = False) -> str:
-        """A name like the one that is wanted; ``own`` takes it as it is."""
-        if own:
-            return wanted
-        letters = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted)
-        while "__" in letters:
-            letters = letters.replace("__", "_")
+    def new(self, wanted: str) -> str:
+        """A name like the one that is wanted."""
+        letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
         letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
         name, number = f"{letters}_" if letters in _RESERVED else letters, 2
         while name in self._taken:

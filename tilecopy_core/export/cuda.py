@@ -12,7 +12,7 @@ from ..memory import Buffer, Region
 from ..target import Target
 from ..version import __version__
 from ..written import as_cpp
-from .arguments import Argument, Number, Operand, Plan, key_of_symbol
+from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
 from .arithmetic import lift
 from .function import Function, function_of
 
@@ -191,8 +191,7 @@ def _demands(function: Function) -> Iterator[tuple[str, str]]:
 
 def _of_number(number: Number) -> Iterator[tuple[str, str]]:
     tests = []
-    least = {"int32_t": -(2**31), "uint32_t": 0, "int64_t": -(2**63)}[number.type]
-    most = {"int32_t": 2**31 - 1, "uint32_t": 2**32 - 1, "int64_t": 2**63 - 1}[number.type]
+    least, most = C_TYPES[number.type]
     if number.lower is not None and number.lower > least:
         tests.append(f"{number.name} >= {_literal(number.lower)}")
     if number.upper is not None and number.upper < most:

@@ -19,7 +19,6 @@ from ..memory import Buffer, Memory
 from ..ptx import PtxBuilder, Register
 from ..ptx.emitter import Emitter
 from ..ptx.instructions import Needs, header_target
-from ..scope import MAX_CTA_THREADS
 from ..target import Target, Version
 from .arguments import (
     MARK,
@@ -165,15 +164,13 @@ class FunctionBindings:
     inlined = True
 
     def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
-        self._names: dict[Key, str] = {}
+        self._arguments: dict[Key, Argument] = {}
         for argument in arguments:
             if isinstance(argument, Operand):
-                self._names.setdefault(argument.key, argument.name)
+                self._arguments.setdefault(argument.buffer.memory, argument)
             else:
                 key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
-                self._names[key] = argument.name
-        self._numbers = {argument.name: argument for argument in arguments if isinstance(argument, Number)}
-        self._operands = {argument.name: argument for argument in arguments if isinstance(argument, Operand)}
+                self._arguments[key] = argument
         self._fragments: dict[Memory, list[Register]] = {}
         self.inputs: list[Move] = []
         self.outputs: list[Move] = []
@@ -189,18 +186,20 @@ class FunctionBindings:
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
         """An argument, or a special register that the copy's description does not have."""
         key = key_of_symbol(found)
-        if key not in self._names and found.register:
+        argument = self._arguments.get(key)
+        if argument is None and found.register:
             root = emitter.blocks[0]
             special = found.register
             return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
-        bits = self._numbers[self._names[key]].bits if key in self._names else 32
+        bits = argument.bits if isinstance(argument, Number) else 32
         return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
         """The words of a fragment, in registers of the block."""
         memory, word = buffer.memory, buffer.memory.word_bits
         if memory not in self._fragments:
-            operand = self._operands[self._name(memory, f"the fragment {buffer.name}")]
+            operand = self._argument(memory, f"the fragment {buffer.name}")
+            assert isinstance(operand, Operand)
             registers = emitter.regs(f"b{word}", operand.words * 32 // word)
             self._fragments[memory] = registers
             for number, register in enumerate(registers):
@@ -211,15 +210,15 @@ class FunctionBindings:
                     self.outputs.append(move)
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
-    def _name(self, key: Key, what: str) -> str:
-        if key not in self._names:
+    def _argument(self, key: Key, what: str) -> Argument:
+        if key not in self._arguments:
             raise PtxError(f"{what} is no operand of the copy: it belongs to the kernel that the copy would leave")
-        return self._names[key]
+        return self._arguments[key]
 
     def _moved(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
         def move() -> Register:
             register = emitter.reg(type)
-            self.inputs.append(Move(opcode, str(register), self._name(key, what)))
+            self.inputs.append(Move(opcode, str(register), self._argument(key, what).name))
             return register
 
         return emitter.blocks[0].once(("argument", key), move)
@@ -239,7 +238,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     """
     check_function_name(name)
     arguments = arguments_of(plan)
-    threads = cta_threads(plan) or MAX_CTA_THREADS
+    threads = cta_threads(plan)
     bindings = FunctionBindings(arguments, threads)
     ptx = PtxBuilder(plan.request.target, threads, bindings=bindings)
     plan.emit(ptx, registry)

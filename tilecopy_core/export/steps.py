@@ -2,109 +2,93 @@
 
 from __future__ import annotations
 
+import re
 
-def _step(name: str, parameters: str, needs: int, block: str, *, template: str = "", result: str = "void") -> str:
+_STEP = re.compile(r"sm_(\d+) (template <int N> )?(\w+) (\w+)(\(.*\))\n((?:    .*\n)+)")
+
+
+def _guarded(found: re.Match[str]) -> str:
+    """A step as a function, with its block for the architectures that have its instructions alone."""
+    needs, template, result, name, parameters, block = found.groups("")
     missing = f"tilecopy_{name}_needs_sm_{needs}"
     back = "\n    return 0;" if result != "void" else ""
     return f"""extern "C" __device__ void {missing}();
-{template}__device__ __forceinline__ {result} {name}({parameters})
+{template}__device__ __forceinline__ {result} {name}{parameters}
 {{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {needs * 10}
-    {block}
-#else
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {needs}0
+{block}#else
     {missing}();{back}
 #endif
 }}
 """
 
 
-def _asm(text: str, inputs: str = "") -> str:
-    return f'asm volatile("{text}" : : {inputs} : "memory");'
+_ALL = _STEP.sub(
+    _guarded,
+    r"""// Close a group of this thread's cp.async.
+sm_80 void cp_async_commit()
+    asm volatile("cp.async.commit_group;" : :  : "memory");
 
+// Wait until at most N of this thread's newest groups are unfinished; a barrier shows others.
+sm_80 template <int N> void cp_async_wait()
+    asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 
-_BARRIER = '"r"(mbarrier)'
+// An mbarrier (8 bytes of shared memory) for count arrivals a phase; by one thread, then fence and barrier.
+sm_80 void mbarrier_init(uint32_t mbarrier, uint32_t count)
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(mbarrier), "r"(count) : "memory");
 
-_ALL = "\n".join(
-    [
-        "// Close a group of this thread's cp.async.",
-        _step("cp_async_commit", "", 80, _asm("cp.async.commit_group;")),
-        "// Wait until at most N of this thread's newest groups are unfinished; a barrier shows others.",
-        _step(
-            "cp_async_wait",
-            "",
-            80,
-            _asm("cp.async.wait_group %0;", '"n"(N)'),
-            template="template <int N> ",
-        ),
-        "// An mbarrier (8 bytes of shared memory) for count arrivals a phase; by one thread, then fence and barrier.",
-        _step(
-            "mbarrier_init",
-            "uint32_t mbarrier, uint32_t count",
-            80,
-            _asm("mbarrier.init.shared.b64 [%0], %1;", f'{_BARRIER}, "r"(count)'),
-        ),
-        "// The memory of an mbarrier may be used for something else.",
-        _step("mbarrier_inval", "uint32_t mbarrier", 80, _asm("mbarrier.inval.shared.b64 [%0];", _BARRIER)),
-        "// One arrival (release).",
-        _step(
-            "mbarrier_arrive",
-            "uint32_t mbarrier",
-            80,
-            _asm("{ .reg .b64 tc_state; mbarrier.arrive.shared.b64 tc_state, [%0]; }", _BARRIER),
-        ),
-        "// Announce the bytes that copies complete in this phase, and arrive once.",
-        _step(
-            "mbarrier_arrive_expect_tx",
-            "uint32_t mbarrier, uint32_t bytes",
-            90,
-            _asm("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", f'{_BARRIER}, "r"(bytes)'),
-        ),
-        "// Whether the phase of a parity (0 for the first) has completed (acquire; may suspend for a while).",
-        _step(
-            "mbarrier_try_wait",
-            "uint32_t mbarrier, uint32_t parity",
-            90,
-            'uint32_t done;\n    asm volatile("{ .reg .pred tc_p; mbarrier.try_wait.parity.shared::cta.b64 tc_p, [%1], %2; '
-            f'selp.b32 %0, 1, 0, tc_p; }}" : "=r"(done) : {_BARRIER}, "r"(parity) : "memory");\n    return done != 0;',
-            result="bool",
-        ),
-        "// Wait until that phase has completed.",
-        _step(
-            "mbarrier_wait",
-            "uint32_t mbarrier, uint32_t parity",
-            90,
-            _asm(
-                "{ .reg .pred tc_p; $wait: mbarrier.try_wait.parity.shared::cta.b64 tc_p, [%0], %1; @!tc_p bra $wait; }",
-                f'{_BARRIER}, "r"(parity)',
-            ),
-        ),
-        "// The same where threads of other CTAs of the cluster arrive.",
-        _step(
-            "mbarrier_wait_cluster",
-            "uint32_t mbarrier, uint32_t parity",
-            90,
-            _asm(
-                "{ .reg .pred tc_p; $wait: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 tc_p, [%0], %1; "
-                "@!tc_p bra $wait; }",
-                f'{_BARRIER}, "r"(parity)',
-            ),
-        ),
-        "// Close this thread's group of bulk copies.",
-        _step("bulk_commit", "", 90, _asm("cp.async.bulk.commit_group;")),
-        "// Wait until at most N of this thread's newest bulk groups are unfinished.",
-        _step("bulk_wait", "", 90, _asm("cp.async.bulk.wait_group %0;", '"n"(N)'), template="template <int N> "),
-        "// The same for the reading of their sources only.",
-        _step(
-            "bulk_wait_read", "", 90, _asm("cp.async.bulk.wait_group.read %0;", '"n"(N)'), template="template <int N> "
-        ),
-        "// Order generic accesses of shared memory before those of the async proxy (bulk copies).",
-        _step("fence_proxy_async", "", 90, _asm("fence.proxy.async.shared::cta;")),
-        "// Make mbarrier_init visible to the cluster; a barrier follows.",
-        _step("fence_mbarrier_init", "", 90, _asm("fence.mbarrier_init.release.cluster;")),
-        "// All threads of the cluster.",
-        _step("cluster_sync", "", 90, _asm("barrier.cluster.arrive; barrier.cluster.wait;")),
-    ]
+// The memory of an mbarrier may be used for something else.
+sm_80 void mbarrier_inval(uint32_t mbarrier)
+    asm volatile("mbarrier.inval.shared.b64 [%0];" : : "r"(mbarrier) : "memory");
+
+// One arrival (release).
+sm_80 void mbarrier_arrive(uint32_t mbarrier)
+    asm volatile("{ .reg .b64 tc_state; mbarrier.arrive.shared.b64 tc_state, [%0]; }" : : "r"(mbarrier) : "memory");
+
+// Announce the bytes that copies complete in this phase, and arrive once.
+sm_90 void mbarrier_arrive_expect_tx(uint32_t mbarrier, uint32_t bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(mbarrier), "r"(bytes) : "memory");
+
+// Whether the phase of a parity (0 for the first) has completed (acquire; may suspend for a while).
+sm_90 bool mbarrier_try_wait(uint32_t mbarrier, uint32_t parity)
+    uint32_t done;
+    asm volatile("{ .reg .pred tc_p; mbarrier.try_wait.parity.shared::cta.b64 tc_p, [%1], %2; selp.b32 %0, 1, 0, tc_p; }" : "=r"(done) : "r"(mbarrier), "r"(parity) : "memory");
+    return done != 0;
+
+// Wait until that phase has completed.
+sm_90 void mbarrier_wait(uint32_t mbarrier, uint32_t parity)
+    asm volatile("{ .reg .pred tc_p; $wait: mbarrier.try_wait.parity.shared::cta.b64 tc_p, [%0], %1; @!tc_p bra $wait; }" : : "r"(mbarrier), "r"(parity) : "memory");
+
+// The same where threads of other CTAs of the cluster arrive.
+sm_90 void mbarrier_wait_cluster(uint32_t mbarrier, uint32_t parity)
+    asm volatile("{ .reg .pred tc_p; $wait: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 tc_p, [%0], %1; @!tc_p bra $wait; }" : : "r"(mbarrier), "r"(parity) : "memory");
+
+// Close this thread's group of bulk copies.
+sm_90 void bulk_commit()
+    asm volatile("cp.async.bulk.commit_group;" : :  : "memory");
+
+// Wait until at most N of this thread's newest bulk groups are unfinished.
+sm_90 template <int N> void bulk_wait()
+    asm volatile("cp.async.bulk.wait_group %0;" : : "n"(N) : "memory");
+
+// The same for the reading of their sources only.
+sm_90 template <int N> void bulk_wait_read()
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(N) : "memory");
+
+// Order generic accesses of shared memory before those of the async proxy (bulk copies).
+sm_90 void fence_proxy_async()
+    asm volatile("fence.proxy.async.shared::cta;" : :  : "memory");
+
+// Make mbarrier_init visible to the cluster; a barrier follows.
+sm_90 void fence_mbarrier_init()
+    asm volatile("fence.mbarrier_init.release.cluster;" : :  : "memory");
+
+// All threads of the cluster.
+sm_90 void cluster_sync()
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" : :  : "memory");
+""",
 )
+"""Each step: what it is for, the oldest architecture that has it, its signature, and its block."""
 
 STEPS = f"""#pragma once
 #ifndef TILECOPY_STEPS

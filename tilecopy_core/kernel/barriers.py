@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import attrs
 
@@ -11,17 +10,8 @@ from ..errors import FLAG, RequestError, checked, shown
 from ..expr import INT, Int
 from ..memory import Buffer, Region
 from ..ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
-from .statements import Action, Statement, element_offset
-
-
-class Recorder(Protocol):
-    """What a barrier needs of its kernel."""
-
-    def record(self, statement: Statement) -> None:
-        """Append a statement at the current place."""
-
-    def _use(self, region: Region, what: str = "region", *, written: bool = False) -> None:
-        """Hold a region against the kernel: its buffer, its symbols and its bounds."""
+from .recording import Recorder
+from .statements import Action, element_offset
 
 
 @attrs.frozen(eq=False)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import string
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
-from typing import cast as cast_type
 
 import attrs
 
 from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom, only_symbol, symbols_of
+from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
-from ..memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
-from ..outside import outside_of
-from ..ptx import PtxBuilder, tcgen05
+from ..memory import Buffer, Region, check_identifier, checked_shape, symbolic
+from ..ptx import PtxBuilder, Register, tcgen05
 from ..registry import Registry
 from ..scope import (
     GRID_LIMIT,
     WARP_THREADS,
-    ActiveThreads,
-    Scope,
     block_index,
     cluster_rank,
     cta,
@@ -33,10 +28,13 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, known_by, together
-from .built import BuiltKernel, Description, lower_kernel
-from .parameters import Parameter, ScalarParameter, SizeParameter
-from .statements import Action, Copy, If, Index, Load, Loop, Placed, Statement, Store, element_offset
+from .bounds import known_by, together
+from .built import BuiltKernel
+from .copies import ScopedCopies
+from .lowering import lower_kernel
+from .parameters import ScalarParameter, SizeParameter
+from .recording import Block, Elected, Frame, Recorder
+from .statements import Action, If, Index, Load, Loop, Store, element_offset
 from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
@@ -54,101 +52,13 @@ def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Conc
     """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built."""
 
     @wraps(write)
-    def method(self: KernelBuilder, *args: P.args, **keywords: P.kwargs) -> None:
+    def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
         self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
 
-    return cast_type("Callable[Concatenate[KernelBuilder, P], None]", method)
+    return method
 
 
-class ScopedCopies:
-    """Copies by one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
-
-    def __init__(self, kernel: KernelBuilder, scope: Scope) -> None:
-        self._kernel, self._scope = kernel, scope
-
-    def copy(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
-    ) -> None:
-        """A synchronous copy: each thread's own part is done when its instructions are; others see it after a barrier.
-
-        Args:
-            dst: destination region.
-            src: source region.
-            variant: a variant to demand, else the best is chosen when the kernel is built.
-            outside: lets regions overhang their buffers' shapes, at both ends: ``"zero"`` or a number stands for source
-                elements outside, ``"keep"`` leaves the destination as it is there; destination elements outside are never
-                written.
-            options: what variants take beyond that.
-        """
-        self._kernel._copy("copy", dst, src, self._scope, variant, outside, options)
-
-    def copy_async(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
-    ) -> None:
-        """An asynchronous copy: the caller waits, as the variant's README says. Arguments as :meth:`copy`."""
-        self._kernel._copy("copy_async", dst, src, self._scope, variant, outside, options)
-
-
-@attrs.frozen(eq=False)
-class _Frame:
-    """An open block: its statements, who is active in it, what is known in it, the integers that have a value in it."""
-
-    body: list[Placed]
-    active: ActiveThreads
-    known: Alternatives
-    values: set[Symbol] = attrs.field(factory=set)
-
-
-class _Block:
-    """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
-
-    def __init__(self, kernel: KernelBuilder, statement: If | Loop, frame: _Frame, index: Expr | None = None) -> None:
-        self._kernel, self._frame, self._index = kernel, frame, index
-        self._placed = Placed(statement, kernel._where())
-        kernel._waiting[id(self)] = self._placed
-
-    def __enter__(self) -> Any:
-        if self._kernel._waiting.pop(id(self), None) is None:
-            raise RequestError(f"{self._placed.statement.describe()} at {self._placed.where} is a block that was used")
-        self._kernel._stack.append(self._frame)
-        return self._index
-
-    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._kernel._stack.pop()
-        if kind is None:
-            self._kernel._stack[-1].body.append(self._placed)
-        else:
-            how = "break or return" if kind is GeneratorExit else kind.__name__
-            self._kernel._spoiled = (
-                f"{self._placed.statement.describe()} at {self._placed.where} was left by {how}: a block describes every "
-                "turn at once, so it must reach its end; use k.if_ for what depends on the running kernel"
-            )
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._index is None:
-            raise RequestError(f"{self._placed.statement.describe()} is no loop: write `with k.if_(...):`")
-        with self:
-            yield self._index
-
-
-class Elected(Condition):
-    """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-
-    def __init__(self, kernel: KernelBuilder) -> None:
-        super().__init__("elect")
-        object.__setattr__(self, "_kernel", kernel)
-
-    def __enter__(self) -> None:
-        kernel: KernelBuilder = self._kernel  # type: ignore[attr-defined]
-        block = kernel.if_(self)
-        object.__setattr__(self, "_block", block)
-        block.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._block.__exit__(*exception)  # type: ignore[attr-defined]
-
-
-class KernelBuilder:
+class KernelBuilder(Recorder):
     """A kernel in the making.
 
     Args:
@@ -160,28 +70,16 @@ class KernelBuilder:
     """
 
     def __init__(self, name: str, *, threads: int) -> None:
-        self.name = check_identifier(name, "kernel name")
+        check_identifier(name, "kernel name")
+        scope = cta(threads)
+        super().__init__(name, scope.threads)
         self.thread = ScopedCopies(self, thread())
         self.warp = ScopedCopies(self, warp())
         self.warpgroup = ScopedCopies(self, warpgroup())
-        scope = cta(threads)
         self.cta = ScopedCopies(self, scope)
-        self.threads = scope.threads
-        self._parameters: list[Buffer | Parameter] = []
-        self._scalars: dict[Symbol, ScalarParameter | SizeParameter] = {}
-        self._limits: dict[Symbol, Facts] = {}
-        self._shared: list[Buffer] = []
-        self._memories: set[Memory] = set()
-        self._names: set[str] = set()
-        self._bounds: list[Bound] = []
-        self._written: set[str] = set()
-        self._counter: dict[str, int] = {}
-        self._waiting: dict[int, Placed] = {}
-        self._spoiled = ""
-        self._stack = [_Frame([], ActiveThreads(self.threads), NOTHING)]
 
     def __repr__(self) -> str:
-        names = ", ".join(p.name for p in self._parameters)
+        names = ", ".join(p.name for p in self._described.parameters)
         return f"KernelBuilder({self.name!r}, threads={self.threads}) with parameters ({names})"
 
     # ------------------------------------------------------------------------------------------- declarations
@@ -230,7 +128,7 @@ class KernelBuilder:
             align_bytes=align_bytes,
         )
         self._claim(name, "param")
-        self._parameters.append(buffer)
+        self._described.parameters.append(buffer)
         self._memories.add(buffer.memory)
         return buffer
 
@@ -251,10 +149,13 @@ class KernelBuilder:
         """
         check_identifier(name, "size name")
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
-        self._claim(name, "size")
-        found = parameter.symbol()
-        self._parameters.append(parameter)
-        self._scalars[found] = parameter
+        return self._declare("size", parameter, parameter.symbol())
+
+    def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, found: Symbol) -> Expr:
+        """The symbol of a parameter that is an integer, which is one of the kernel's from now on."""
+        self._claim(parameter.name, kind)
+        self._described.parameters.append(parameter)
+        self._described.scalars[found] = parameter
         return of_atom(found)
 
     def scalar(
@@ -281,31 +182,12 @@ class KernelBuilder:
         if isinstance(upper, Expr):
             high = bounds_of(upper)[1]
         parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
-        found = of_atom(Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of))
+        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
         if within:
             limits = lower, parameter.upper if upper is None else upper
             parameter = attrs.evolve(parameter, within=limits)
-            self._limits[only_symbol(found)] = (found - limits[0], limits[1] - found)
-        self._claim(name, "scalar")
-        self._parameters.append(parameter)
-        self._scalars[only_symbol(found)] = parameter
-        return found
-
-    def _known(self, *regions: Region) -> Alternatives:
-        """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
-        known, facts = self._frame.known, list[Int]()
-        if not self._limits:
-            return known
-        pending = [value for region in regions for value in (*region.starts, *region.buffer.shape)]
-        pending += [fact for alternative in known for fact in alternative]
-        seen: set[Symbol] = set()
-        while pending:
-            new = symbols_of(pending.pop()) - seen
-            seen |= new
-            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
-            facts += limits
-            pending += limits
-        return together(known, (tuple(facts),)) if facts else known
+            self._limits[found] = (of_atom(found) - limits[0], limits[1] - of_atom(found))
+        return self._declare("scalar", parameter, found)
 
     def shared(
         self,
@@ -318,7 +200,7 @@ class KernelBuilder:
     ) -> Buffer:
         """A shared-memory buffer of the CTA; it occupies its layout's span."""
         buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
-        self._shared.append(buffer)
+        self._described.shared.append(buffer)
         return buffer
 
     def local(
@@ -359,31 +241,6 @@ class KernelBuilder:
                 f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
             )
 
-    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
-        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
-        for found in symbols_of(value):
-            if anywhere and found not in self._scalars and (found.register or found.varies != "grid"):
-                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if found.register or found in self._scalars or any(found in frame.values for frame in self._stack):
-                continue
-            if found.varies == "grid":
-                raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
-            raise RequestError(
-                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
-            )
-
-    def _claim(self, name: str, what: str) -> None:
-        if name in self._names:
-            raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
-        self._names.add(name)
-
-    def _fresh(self, stem: str) -> str:
-        while True:
-            number = self._counter.get(stem, 0)
-            self._counter[stem] = number + 1
-            if f"{stem}{number}" not in self._names:
-                return f"{stem}{number}"
-
     # ------------------------------------------------------------------------------------------- ids
 
     def block_id(self, dim: str = "x") -> Int:
@@ -412,7 +269,7 @@ class KernelBuilder:
     # ------------------------------------------------------------------------------------------- control
 
     @checked(count=INT, start=INT)
-    def range(self, count: Int, *, start: Int = 0) -> _Block:
+    def range(self, count: Int, *, start: Int = 0) -> Block:
         """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls."""
         self._own(count, "range: count")
         self._own(start, "range: start")
@@ -423,17 +280,15 @@ class KernelBuilder:
                 f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
             )
         last = max(high - 1, low)
-        number = self._counter.get("loop", 0)
-        self._counter["loop"] = number + 1
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
-        index = Symbol(f"loop{number}", low, last, varies="cta", source=decides)
-        turn, body = of_atom(index), list[Placed]()
+        index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
+        loop, turn = Loop(index, count, start), of_atom(index)
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
-        active = self._frame.active.decided_by(f"range({shown(count)}, start={shown(start)})", turns)
-        return _Block(self, Loop(index, count, start, body), _Frame(body, active, known, {index}), turn)
+        active = self._frame.active.decided_by(loop.describe(), turns)
+        return Block(self, loop, Frame(loop.body, active, known, {index}), turn)
 
-    def if_(self, condition: Any) -> _Block:
+    def if_(self, condition: Any) -> Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
@@ -443,79 +298,14 @@ class KernelBuilder:
             if is_int(operand):
                 self._own(operand, "if_: condition")
         known = together(self._frame.known, known_by(condition))
-        body: list[Placed] = []
-        return _Block(self, If(condition, body), _Frame(body, self._frame.active.narrowed_by(condition), known))
+        branch = If(condition)
+        return Block(self, branch, Frame(branch.body, self._frame.active.narrowed_by(condition), known))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected(self)
-
-    @property
-    def _frame(self) -> _Frame:
-        return self._stack[-1]
-
-    def record(self, statement: Statement) -> None:
-        """Append a statement at the current place, with the line of the program that made it."""
-        if not callable(getattr(statement, "lower", None)) or not callable(getattr(statement, "describe", None)):
-            raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
-        self._frame.body.append(Placed(statement, self._where()))
-
-    @staticmethod
-    def _where() -> str:
-        """File and line of the user's program: the innermost frame outside this package."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilecopy_core."):
-            frame = frame.f_back
-        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return Elected(self.if_)
 
     # ------------------------------------------------------------------------------------------- copies and elements
-
-    def _copy(
-        self,
-        op: str,
-        dst: Region,
-        src: Region,
-        scope: Scope,
-        variant: str | None,
-        outside: Any,
-        options: dict[str, Any],
-    ) -> None:
-        for operand, region in (("destination", dst), ("source", src)):
-            if not isinstance(region, Region):
-                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
-        if variant is not None and not isinstance(variant, str):
-            raise RequestError(
-                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
-            )
-        filled = outside_of(outside, dst.buffer.dtype)
-        self._use(src, f"{op}: source", overhang=filled is not None)
-        self._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
-        for name, value in options.items():
-            given = value.as_region() if isinstance(value, Mbarrier) else value
-            if isinstance(given, Region):
-                self._use(given, f"{op}: option {name}")
-            elif is_int(given):
-                self._own(given, f"{op}: option {name}")
-        around = NOTHING if filled is None else self._known(dst, src)
-        self.record(Copy(op, dst, src, scope, self._frame.active, variant, options, filled, around))
-
-    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> None:
-        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
-        if not isinstance(region, Region):
-            raise RequestError(f"{shown(what)}: region is one such as buffer[0:8, :], not {shown(region)}")
-        if region.buffer.memory not in self._memories:
-            raise RequestError(
-                f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
-            )
-        for value in (*region.starts, *region.buffer.placed_by()):
-            if isinstance(value, Expr):
-                self._own(value, region)
-        if not overhang:
-            region.check_inside()
-            if symbolic((*region.starts, *region.buffer.shape)):
-                self._bounds += bounds_checks(region, self._known(region), self._where())
-        if written and region.buffer.space == "global":
-            self._written.add(region.buffer.name)
 
     def load(self, element: Region) -> Value:
         """One element of a global, shared or local buffer."""
@@ -657,11 +447,7 @@ class KernelBuilder:
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
         holder = self._holder(buffer)
-
-        def write(ptx: PtxBuilder) -> None:
-            tcgen05.dealloc(ptx, tcgen05.allocated_address(ptx, ptx.address(holder)), columns, cta_group)
-
-        self.record(Action("tcgen05_dealloc", write))
+        self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
         """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
@@ -691,8 +477,7 @@ class KernelBuilder:
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
-            base = tcgen05.allocated_address(ptx, ptx.address(holder))
-            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, base, column + skipped // 32))
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32))
 
         self.record(Action("tcgen05_ld", write))
 
@@ -737,7 +522,7 @@ class KernelBuilder:
         def write(ptx: PtxBuilder) -> None:
             ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
 
-        self._written |= {p.name for p in self._parameters if isinstance(p, Buffer)}
+        self._described.written.update(p.name for p in self._described.parameters if isinstance(p, Buffer))
         self.record(Action("inline_ptx", write))
 
     # ------------------------------------------------------------------------------------------- build
@@ -763,34 +548,11 @@ class KernelBuilder:
             NoVariantError: a copy that no variant lowers.
             TilecopyError: anything else that is wrong with the kernel; nothing is launched.
         """
-        if len(self._stack) != 1:
-            raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
-        if self._spoiled:
-            raise RequestError(f"kernel {self.name}: {self._spoiled}")
-        for placed in self._waiting.values():
-            raise RequestError(
-                f"kernel {self.name}: {placed.statement.describe()} at {placed.where} has no statements: write `with` "
-                "before it (or `for` before a range)"
-            )
+        self._check_closed()
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):
             if isinstance(count, Expr):
                 self._own(count, "grid", anywhere=True)
-        return lower_kernel(
-            Description(
-                name=self.name,
-                threads=self.threads,
-                parameters=tuple(self._parameters),
-                scalars=dict(self._scalars),
-                shared=tuple(self._shared),
-                body=tuple(self._stack[0].body),
-                bounds=tuple(self._bounds),
-                written=frozenset(self._written),
-            ),
-            target=target,
-            grid=grid,
-            cluster=cluster,
-            registry=registry,
-        )
+        return lower_kernel(self._described, target=target, grid=grid, cluster=cluster, registry=registry)
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
@@ -802,6 +564,11 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
         if lower is not None and lower < 0:
             raise LayoutError(f"{what}: a stride is not negative; found {stride}")
     return tuple(strides)
+
+
+def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
+    """The tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
+    return tcgen05.allocated_address(ptx, ptx.address(holder))
 
 
 def _operand(ptx: PtxBuilder, operand: Any) -> str:

@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
 from ..dispatch import Plan
 from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
-from ..expr import Expr, Int, Symbol, bounds_of, evaluate, is_int, key_of, only_symbol
-from ..memory import Buffer
-from ..ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
-from ..registry import Registry, default_registry
+from ..expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 from ..running import choose_executor
-from ..scope import GRID_LIMIT, block_index, bounded_by, cluster_rank
-from ..target import Target, target_of
-from .bounds import Bound, Facts
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from .statements import Lowering, Placed
+from ..scope import GRID_LIMIT, bounded_by, cluster_rank
+from ..target import Target
+from .bounds import Bound
+from .parameters import ArrayParameter, Parameter, value_of, with_values
 
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
@@ -165,19 +161,16 @@ class BuiltKernel:
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
-        if type(grid) is not tuple or type(scalars) is not dict:
-            _GRID.check(grid, "check_bounds", "grid")
+        _GRID.check(grid, "check_bounds", "grid")
+        if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
-        if not set(map(type, grid)) <= {int}:  # what cannot be hashed cannot be looked up
-            _GRID.check(grid, "check_bounds", "grid")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
         if key in self.inside:
             return
-        _GRID.check(grid, "check_bounds", "grid")
         if 0 in grid:  # no CTA, nothing is accessed
             return
         numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
-        _check_bounds(self.bounds, grid, self.cluster, numbers)
+        check_all(self.bounds, grid, self.cluster, numbers)
         if len(self.inside) >= _MOST_REMEMBERED:
             self.inside.clear()
         self.inside.add(key)
@@ -205,12 +198,9 @@ class BuiltKernel:
         return tuple(found)
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
-        if isinstance(value, int):
-            return value
-        known = {s: numbers[name] for s in value.symbols if (name := self.scalars[s]) in numbers}
-        if len(known) < len(value.symbols):
+        if any(found.name not in numbers for found in symbols_of(value)):
             raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
-        return int(evaluate(value, known))
+        return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
         """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
@@ -229,20 +219,19 @@ class BuiltKernel:
         chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
-        if built is not None and chosen != built:
-            raise LaunchError(f"kernel {self.name} was built for the grid {_said(self.grid, built)}, not {chosen}")
-        _check_cluster(self.name, chosen, self.cluster)
+        if self.grid and built and chosen != built:
+            raise LaunchError(
+                f"kernel {self.name} was built for the grid {with_values(self.grid, built)}, not {chosen}"
+            )
+        check_cluster(self.name, chosen, self.cluster)
         return chosen
 
     def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
-        if type(grid[0]) is int and type(grid[1]) is int and type(grid[2]) is int:
-            return grid[0], grid[1], grid[2]
-        counts = [self._number(count, numbers) for count in grid]
-        for dim, count, most in zip("xyz", counts, GRID_LIMIT.values(), strict=True):
+        x, y, z = (self._number(count, numbers) for count in grid)
+        for (dim, most), count in zip(GRID_LIMIT.items(), (x, y, z), strict=True):
             if not 0 <= count <= most:
-                said = _said(grid, tuple(counts))
+                said = with_values(grid, (x, y, z))
                 raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
-        x, y, z = counts
         return x, y, z
 
     def __call__(
@@ -322,40 +311,19 @@ class BuiltKernel:
         return chosen
 
 
-def _check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
+def check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
+    """Raise :class:`LaunchError` when a cluster does not divide the grid of a kernel."""
     if cluster is not None and any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise LaunchError(f"kernel {name}: the grid {grid} is not a multiple of the cluster {cluster}")
 
 
-def _check_bounds(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
+def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
     """Raise :class:`LayoutError` when a region can leave its buffer with a grid, a cluster and values of symbols."""
     replacements = {**numbers, **bounded_by(grid)}
     if cluster is not None:
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
     for bound in bounds:
         bound.check(replacements)
-
-
-def _said(grid: Any, values: tuple[int, ...]) -> str:
-    """A grid in words, with its values where it is made of sizes."""
-    if any(isinstance(count, Expr) for count in grid):
-        return f"({', '.join(map(str, grid))}) = {values}"
-    return str(values)
-
-
-def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """A grid as three counts, of which some may be symbolic.
-
-    Raises:
-        RequestError: not one to three counts.
-    """
-    counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
-    if not any(isinstance(count, Expr) for count in counts):
-        return dim3(value, "grid")  # type: ignore[arg-type]
-    plain = dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
-    given = (*counts, 1, 1)[:3]
-    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(given, plain, strict=True))
-    return x, y, z
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
@@ -371,111 +339,3 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
     if x >= 2**31 or y > 65535 or z > 65535:
         raise error(f"{what} {shown(value)} passes the hardware's 2**31 - 1, 65535, 65535")
     return x, y, z
-
-
-@attrs.frozen(eq=False)
-class Description:
-    """A kernel as described: what KernelBuilder collects. ``written`` are the names of the arrays that it writes."""
-
-    name: str
-    threads: int
-    parameters: tuple[Buffer | Parameter, ...]
-    scalars: Mapping[Symbol, ScalarParameter | SizeParameter]
-    shared: tuple[Buffer, ...]
-    body: tuple[Placed, ...]
-    bounds: tuple[Bound, ...]
-    written: frozenset[str]
-
-
-def lower_kernel(
-    described: Description,
-    *,
-    target: Target | str,
-    grid: Sequence[Int] | Int | None,
-    cluster: Sequence[int] | int | None,
-    registry: Registry | None,
-) -> BuiltKernel:
-    """Lower recorded statements for a target."""
-    chosen = target_of(target)
-    grid3 = None if grid is None else grid_of(grid)
-    sizes = _sizes(described)
-    cluster3 = None if cluster is None else _cluster(cluster, chosen)
-    shared = SharedPlan.of(described.shared, chosen)
-    bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
-    ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
-    for dim, count in zip("xyz", grid3 or (), strict=False):
-        most = bounds_of(count)[1]
-        if most is not None and most < GRID_LIMIT[dim]:
-            ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
-    known: Facts = ()
-    if grid3 is not None and described.scalars:
-        known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
-    of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
-    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
-    context.run(described.body)
-    declared = tuple(
-        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
-        for p in described.parameters
-    )
-    text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
-    bounds = described.bounds
-    if grid3 is not None and not any(isinstance(count, Expr) for count in grid3):
-        launched = cast("Dim3", grid3)
-        _check_cluster(described.name, launched, cluster3)
-        if not described.scalars:
-            _check_bounds(bounds, launched, cluster3, {})
-            bounds = ()  # nothing that they depend on is open any more
-    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
-        bounds = tuple(bound for bound in bounds if not bound.holds(known))
-    return BuiltKernel(
-        name=described.name,
-        ptx=text,
-        plans=tuple(context.plans),
-        target=chosen,
-        threads=described.threads,
-        parameters=declared,
-        written=described.written,
-        grid=grid3,
-        cluster=cluster3,
-        shared_bytes=shared.size_bytes,
-        dynamic_shared=shared.dynamic,
-        allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
-        bounds=bounds,
-        scalars={found: p.name for found, p in described.scalars.items()},
-        value_checks=_value_checks(text, context),
-        origins=tuple(context.origins),
-        statements=statements,
-    )
-
-
-def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
-    """Each index with the line that defines its register; no other line does."""
-    if not context.indices:
-        return ()
-    defined: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        words = line.split()
-        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.")):
-            defined[words[1].rstrip(",")] = number
-    return tuple(
-        ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)
-        for register, index in context.indices
-    )
-
-
-def _sizes(described: Description) -> dict[str, SizeParameter]:
-    """The sizes, each with the dimensions that it is read from."""
-    shapes = [(p.name, p.shape) for p in described.parameters if isinstance(p, Buffer)]
-    return {
-        p.name: p.read_from(found, shapes) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
-    }
-
-
-def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
-    cluster = dim3(value, "cluster")
-    size = prod(cluster)
-    if target.arch < 90:
-        raise RequestError(f"a cluster of {size} CTAs needs sm_90 or newer; the target is {target}")
-    if size > 16 or size & (size - 1):
-        raise RequestError(f"a cluster has 1, 2, 4, 8 or (where the device allows it) 16 CTAs, not {size}")
-    return cluster

@@ -24,8 +24,6 @@ from ..errors import LaunchError, RequestError, integer, shown
 from ..expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from ..memory import Buffer
 
-__all__ = ["ArrayFacts", "ArrayParameter", "Binding", "Parameter", "ScalarParameter", "SizeParameter", "integer"]
-
 
 @attrs.frozen(eq=False)
 class ArrayFacts:
@@ -167,10 +165,10 @@ class ArrayParameter(Parameter):
         """Type, shape, strides, alignment (of device memory; host memory is staged), and whether it may be written."""
         where, facts = self._where(binding), binding.arrays[self.name]
         self._check_dtype(where, facts.dtype)
-        shape = tuple(_value(extent, binding.numbers) for extent in self.shape)
+        shape = tuple(value_of(extent, binding.numbers) for extent in self.shape)
         if facts.shape != shape:
-            raise LaunchError(f"{where}: shape {facts.shape}, declared {_declared(self.shape, shape)}")
-        strides = tuple(_value(stride, binding.numbers) for stride in self.strides)
+            raise LaunchError(f"{where}: shape {facts.shape}, declared {with_values(self.shape, shape)}")
+        strides = tuple(value_of(stride, binding.numbers) for stride in self.strides)
         if 0 in shape:
             strides = facts.strides  # of no elements, in whatever way
         for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
@@ -225,15 +223,16 @@ def _convert(found: Any, declared: DType) -> str:
     return f"convert the array to {declared}, or build the kernel for its dtype"
 
 
-def _value(number: Int, numbers: Mapping[str, int]) -> int:
-    """An extent or stride with every size and scalar known."""
+def value_of(number: Int, numbers: Mapping[str, int]) -> int:
+    """An extent, stride, bound or count with every size and scalar known."""
     return int(evaluate(number, {found: numbers[found.name] for found in symbols_of(number)}))
 
 
-def _declared(shape: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    if all(isinstance(extent, int) for extent in shape):
+def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
+    """A shape or grid in words, with its values where it is made of sizes and scalars."""
+    if all(isinstance(count, int) for count in declared):
         return f"{values}"
-    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)}) = {values}"
+    return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
 
 
 # ---------------------------------------------------------------------------------------------------- numbers
@@ -332,7 +331,7 @@ class ScalarParameter(NumberParameter):
         if self.within is None:
             return
         number = binding.numbers[self.name]
-        lower, upper = (_value(bound, binding.numbers) for bound in self.within)
+        lower, upper = (value_of(bound, binding.numbers) for bound in self.within)
         if not lower <= number <= upper:
             raise LaunchError(
                 f"kernel {binding.kernel}, scalar {self.name}: {number} is outside its declared {self.within[0]} to "

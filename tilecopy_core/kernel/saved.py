@@ -18,7 +18,7 @@ from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
-from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, digest
+from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, SYMBOL_FACTS, digest
 
 
 @attrs.frozen
@@ -97,10 +97,12 @@ def _of_record(record: Any, text: str, where: str) -> BuiltKernel:
 
 
 def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
-    symbols = {each["name"]: _symbol(each) for each in record["symbols"]}
+    symbols = {
+        each["name"]: Symbol(each["called"], **{fact: each[fact] for fact in SYMBOL_FACTS})
+        for each in record["symbols"]
+    }
     names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
     checks = record["checks"]
-    grid = None if record["grid"] is None else tuple(read(count, names) for count in record["grid"])
     parameters = tuple(_read_parameter(each, names) for each in record["parameters"])
     return BuiltKernel(
         name=record["name"],
@@ -110,7 +112,7 @@ def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
         threads=record["block"][0],
         parameters=parameters,
         written=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
-        grid=grid,  # type: ignore[arg-type]
+        grid=None if record["grid"] is None else _all(record["grid"], names),
         cluster=None if record["cluster"] is None else tuple(record["cluster"]),
         shared_bytes=record["shared_bytes"],
         dynamic_shared=bool(record["dynamic_shared_bytes"]),
@@ -126,16 +128,15 @@ def _kernel(record: dict[str, Any], text: str) -> BuiltKernel:
     )
 
 
-def _symbol(told: Mapping[str, Any]) -> Symbol:
-    return Symbol(
-        told["called"], told["lower"], told["upper"], told["multiple_of"], told["varies"], (), told["register"]
-    )
+def _all(told: Any, names: Mapping[str, Int]) -> Any:
+    """Integers out of their texts, in tuples where those are in lists."""
+    return tuple(_all(each, names) for each in told) if isinstance(told, list) else read(told, names)
 
 
 def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parameter:
     name = told["name"]
     if told["kind"] == "array":
-        shape, strides = (tuple(read(n, names) for n in told[key]) for key in ("shape", "strides_elems"))
+        shape, strides = (_all(told[key], names) for key in ("shape", "strides_elems"))
         return ArrayParameter(name, shape, strides, dtype_of(told["dtype"]), told["align_bytes"], told["written"])
     common = {key: told[key] for key in ("name", "multiple_of", "lower", "upper")}
     common["type"] = {"int32": "b32", "int64": "b64"}[told["type"]]
@@ -143,13 +144,10 @@ def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parame
         return SizeParameter(**common, sources=[Extent(**each) for each in told["read_from"]])
     if told["kind"] != "scalar":
         raise ValueError(f"parameter {name} is of the kind {told['kind']!r}")
-    within = told.get("within")
-    return ScalarParameter(**common, within=None if within is None else tuple(read(n, names) for n in within))  # type: ignore[arg-type]
+    return ScalarParameter(**common, within=_all(told["within"], names) if "within" in told else None)
 
 
 def _read_bound(told: Mapping[str, Any], names: Mapping[str, Int]) -> Bound:
-    shape: Any = tuple(read(extent, names) for extent in told["shape"])
-    buffer = Buffer(shape, told["dtype"], space="global", name=told["buffer"])
-    region = Region(buffer, tuple(read(start, names) for start in told["starts"]), tuple(told["extents"]))
-    known = tuple(tuple(read(fact, names) for fact in facts) for facts in told["known"])
-    return Bound(region, told["dim"], known, told["where"])
+    buffer = Buffer(_all(told["shape"], names), told["dtype"], space="global", name=told["buffer"])
+    region = Region(buffer, _all(told["starts"], names), tuple(told["extents"]))
+    return Bound(region, told["dim"], _all(told["known"], names), told["where"])

@@ -26,7 +26,8 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
-
+SYMBOL_FACTS = ("lower", "upper", "multiple_of", "varies", "register")
+"""What is told of a symbol, beside its names."""
 
 _LONGEST = 4096
 """PATH_MAX of Linux: no longer path can be opened."""
@@ -87,10 +88,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
             for check in kernel.value_checks
         ],
     }
-    grid = None if kernel.grid is None else [names.text(count) for count in kernel.grid]
-    version, target = (re.search(rf"^\.{word} (\S+)", kernel.ptx, re.M) for word in ("version", "target"))
-    assert version is not None
-    assert target is not None
+    version, target = re.findall(r"^\.(?:version|target) (\S+)", kernel.ptx, re.M)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -98,13 +96,13 @@ def record_of(kernel: Any) -> dict[str, Any]:
         "name": kernel.name,
         "ptx": PTX_FILE,
         "ptx_sha256": digest(kernel.ptx),
-        "ptx_version": version[1],
-        "ptx_target": target[1],
+        "ptx_version": version,
+        "ptx_target": target,
         "target": str(kernel.target),
         "parameters": parameters,
         "parameters_bytes": offset,
         "block": [kernel.threads, 1, 1],
-        "grid": grid,
+        "grid": None if kernel.grid is None else [names.text(count) for count in kernel.grid],
         "cluster": None if kernel.cluster is None else list(kernel.cluster),
         "dynamic_shared_bytes": kernel.shared_bytes if kernel.dynamic_shared else 0,
         "shared_bytes": kernel.shared_bytes,
@@ -146,7 +144,7 @@ class _SymbolNames:
         """Every symbol that has been named, and what it is."""
         return [
             {"name": name, "called": found.name, "parameter": found in self._parameters}
-            | {fact: getattr(found, fact) for fact in ("lower", "upper", "multiple_of", "varies", "register")}
+            | {fact: getattr(found, fact) for fact in SYMBOL_FACTS}
             for found, name in self._names.items()
         ]
 

@@ -19,7 +19,7 @@ from ..request import CopyRequest, check_operands
 from ..scope import ActiveThreads, Scope
 from ..target import Target
 from .bounds import NOTHING, Alternatives, Facts, together, with_ends_proved
-from .values import Value, bind_loaded, lower_condition, lower_value, stored_bits
+from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits
 
 
 class Statement(Protocol):
@@ -38,6 +38,9 @@ class Placed:
 
     statement: Statement
     where: str
+
+    def __str__(self) -> str:
+        return f"{self.statement.describe()} at {self.where}"
 
 
 @attrs.frozen(eq=False)
@@ -171,12 +174,10 @@ class Load:
         if self.element.buffer.space == "local":
             assert isinstance(offset, int)
             raw = ptx.read_local(self.element.buffer, offset, bits)[0]
-            copied = ptx.reg(raw.type)
             if bits in (8, 16):
-                ptx.instr("and.b32", copied, raw, (1 << bits) - 1)
+                raw = made(ptx, raw.type, "and.b32", raw, (1 << bits) - 1)
             else:
-                ptx.instr(f"mov.{raw.type}", copied, raw)  # a later store must not change what was loaded
-            raw = copied
+                raw = made(ptx, raw.type, f"mov.{raw.type}", raw)  # a later store must not change what was loaded
         else:
             into = ptx.regs("b64", 1) if bits == 64 else None
             raw = ptx.load(ptx.address(self.element.buffer, offset), bits, into)[0]
@@ -202,13 +203,9 @@ class Index:
         found = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if found.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
-            wide = ptx.reg("b64")
-            ptx.instr("cvt.s64.s32" if signed else "cvt.u64.u32", wide, found)
-            found = wide
+            found = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", found)
         if not self.clamp:
-            result = ptx.reg(found.type)
-            ptx.instr(f"mov.{found.type}", result, found)
-            return result
+            return made(ptx, found.type, f"mov.{found.type}", found)
         steps = [("min", self.most, "s" if signed else "u")]  # what is unsigned is not negative after that
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
@@ -256,7 +253,7 @@ class Loop:
     index: Symbol
     count: Int
     start: Int
-    body: list[Placed]
+    body: list[Placed] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """Its turns."""
@@ -273,7 +270,7 @@ class If:
     """Statements for the threads that meet a condition."""
 
     condition: Condition
-    body: list[Placed]
+    body: list[Placed] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """The condition."""

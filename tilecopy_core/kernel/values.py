@@ -20,7 +20,18 @@ from ..memory import Region
 from ..ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "neg", "add", "sub", "mul", "div", "min", "max")
-_COMPUTE = ("float16", "bfloat16", "float32", "float64")
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+"""The floats that compute, with the largest finite value of each."""
+
+
+def _computes(dtype: DType) -> bool:
+    """Whether there is arithmetic on a type, and conversion from and to it."""
+    return dtype.kind in "iu" or dtype.name in _LARGEST
 
 
 def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]:
@@ -113,9 +124,15 @@ class Value:
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
-        if self.dtype.name not in _COMPUTE and self.dtype.kind not in "iu":
+        if not _computes(self.dtype):
             raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
+
+
+def _range_of(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of a type of integers, or of bool."""
+    bits = 1 if dtype.kind == "b" else dtype.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
 
 
 def _why_not_proved(value: Expr, dtype: DType) -> str | None:
@@ -125,15 +142,10 @@ def _why_not_proved(value: Expr, dtype: DType) -> str | None:
     """
     if dtype.kind not in "iu":
         return None
-    lower, upper = bounds_of(value)
-    low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
-    high = (1 << dtype.bits - (dtype.kind == "i")) - 1
+    (lower, upper), (low, high) = bounds_of(value), _range_of(dtype)
     if (dtype.bits < 32 and (upper is None or upper > high)) or lower is None or lower < low:
         return f"it reaches from {lower} to {upper}, and is not proved to be within {low} to {high}"
     return None
-
-
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 
 
 def as_value(value: Any, dtype: DType) -> Value:
@@ -166,11 +178,10 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
             return "it is no whole number; cast a float value, or round it first"
-        low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
-        high = 1 if dtype.kind == "b" else (1 << dtype.bits - (dtype.kind == "i")) - 1
+        low, high = _range_of(dtype)
         return None if low <= number <= high else f"it is not within {low} to {high}"
-    if dtype.kind == "f" and (dtype.name in _LARGEST or dtype.bits == 64):
-        largest = _LARGEST.get(dtype.name, 1.7976931348623157e308)
+    largest = _LARGEST.get(dtype.name)
+    if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
         return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
     return f"there are no constants of {dtype}: view the buffer as an integer type of the same width"
@@ -185,7 +196,7 @@ def cast(value: Any, dtype: Any) -> Value:
     if found.dtype == wanted:
         return found
     for side in (found.dtype, wanted):
-        if side.name not in _COMPUTE and side.kind not in "iu":
+        if not _computes(side):
             raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
     return Value(wanted, "cast", (found,))
 
@@ -231,30 +242,26 @@ def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
+def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
+    """A new register with the result of one instruction."""
+    result = ptx.reg(type)
+    ptx.instr(opcode, result, *operands)
+    return result
+
+
 def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
     if dtype.name == "float16":
-        half, result = ptx.reg("b16"), ptx.reg("b32")
-        ptx.instr("cvt.u16.u32", half, raw)
-        ptx.instr("cvt.f32.f16", result, half)
-        return result
+        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
-        result = ptx.reg("b32")
-        ptx.instr("shl.b32", result, raw, 16)
-        return result
-    if dtype.kind == "i" and dtype.bits < 32:
-        result = ptx.reg("b32")
-        ptx.instr(f"cvt.s32.s{dtype.bits}", result, raw)
-        return result
-    return raw
+        return made(ptx, "b32", "shl.b32", raw, 16)
+    return _wrap(ptx, raw, dtype) if dtype.kind == "i" else raw
 
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
     if dtype.name in ("float16", "bfloat16"):
-        half, result = ptx.reg("b16"), ptx.reg("b32")
-        ptx.instr("cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", half, register)
-        ptx.instr("cvt.u32.u16", result, half)
-        return result
+        half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
+        return made(ptx, "b32", "cvt.u32.u16", half)
     return register
 
 
@@ -268,10 +275,9 @@ def _constant(number: float, type: str) -> str:
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
-    bits = 64 if type.endswith("64") else 32
     if value.op == "index":
-        return ptx.value(value.args[0], bits)
-    result = ptx.reg(f"b{bits}")
+        return ptx.value(value.args[0], int(type[1:]))
+    result = ptx.reg(f"b{type[1:]}")
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
         return result
@@ -292,17 +298,15 @@ def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """Integers narrower than 32 bits wrap around as their type does."""
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
-    result = ptx.reg("b32")
     sign = "s" if dtype.kind == "i" else "u"
-    ptx.instr(f"cvt.{sign}32.{sign}{dtype.bits}", result, register)
-    return result
+    return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
 
 
 def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
     have, want = register_type(source), register_type(wanted)
     if wanted.name in ("float16", "bfloat16") and source.kind == "f":
         if have == "f64":
-            register = _cvt(ptx, "cvt.rn.f32.f64", register, 32)
+            register = made(ptx, "b32", "cvt.rn.f32.f64", register)
         return _from_storage(ptx, to_storage(ptx, register, wanted), wanted)
     if have != want:
         rounding = ""
@@ -310,14 +314,8 @@ def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) 
             rounding = ".rn"
         elif have[0] == "f" and want[0] != "f":
             rounding = ".rzi"
-        register = _cvt(ptx, f"cvt{rounding}.{want}.{have}", register, 64 if want.endswith("64") else 32)
+        register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
     return _wrap(ptx, register, wanted)
-
-
-def _cvt(ptx: PtxBuilder, opcode: str, register: Register, bits: int) -> Register:
-    result = ptx.reg(f"b{bits}")
-    ptx.instr(opcode, result, register)
-    return result
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
@@ -336,8 +334,6 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
     left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
     if left.dtype != right.dtype:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
-    result = ptx.reg("pred")
     operands = lower_value(ptx, left), lower_value(ptx, right)
     name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
-    ptx.instr(f"setp.{name}.{register_type(left.dtype)}", result, *operands)
-    return result
+    return made(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
