@@ -226,8 +226,7 @@ class Buffer:
         if isinstance(layout, StridedLayout):
             parts: list[Int] = [*layout.strides]
         else:
-            parts = [it.stride for it in (*layout.shard, *layout.replica)]
-            parts += [layout.offset_on(axis) for axis in layout.axes]
+            parts = [*(it.stride for it in layout.shard + layout.replica), *layout.offset.values()]
         return tuple(value for value in (*parts, self.elem_offset) if isinstance(value, Expr))
 
     def __getitem__(self, key: Any) -> Region:

@@ -33,14 +33,8 @@ class Side:
             is ``outer * threads * vec``, or less where the last round is guarded.
     """
 
-    region: Region
-    layout: TileLayout
-
-    def __attrs_post_init__(self) -> None:
-        if type(self.region) is not Region:
-            _REGION.check(self.region, "Side", "region")
-        if type(self.layout) is not TileLayout:
-            _LAYOUT.check(self.layout, "Side", "layout")
+    region: Region = attrs.field(validator=_REGION)
+    layout: TileLayout = attrs.field(validator=_LAYOUT)
 
     @property
     def swizzle(self) -> Swizzle | None:
@@ -144,12 +138,6 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
 
 
 _SIDE = a("a Side", Side)
-_SPLIT = {
-    **dict.fromkeys(("outer", "threads", "vec", "vec_bits"), _COUNT),
-    "dst": _SIDE,
-    "src": _SIDE,
-    "narrowed": many(TEXT),
-}
 
 
 @attrs.frozen
@@ -169,13 +157,13 @@ class VectorPartition:
         rest: the partition of what wide vectors leave of each row, or None.
     """
 
-    outer: int
-    threads: int
-    vec: int
-    vec_bits: int
-    dst: Side
-    src: Side
-    narrowed: tuple[str, ...] = ()
+    outer: int = attrs.field(validator=_COUNT)
+    threads: int = attrs.field(validator=_COUNT)
+    vec: int = attrs.field(validator=_COUNT)
+    vec_bits: int = attrs.field(validator=_COUNT)
+    dst: Side = attrs.field(validator=_SIDE)
+    src: Side = attrs.field(validator=_SIDE)
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=many(TEXT))
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
     rest: VectorPartition | None = None
@@ -184,14 +172,6 @@ class VectorPartition:
     def rounds(self) -> int:
         """Rounds of this partition and of its rest."""
         return self.outer + (0 if self.rest is None else self.rest.rounds)
-
-    def __attrs_post_init__(self) -> None:
-        counts = (self.outer, self.threads, self.vec, self.vec_bits)
-        parts = (type(self.dst), type(self.src), type(self.narrowed))
-        if parts == (Side, Side, tuple) and set(map(type, counts)) == {int} and not self.narrowed and min(counts) > 0:
-            return
-        for name, kind in _SPLIT.items():
-            kind.check(getattr(self, name), "VectorPartition", name)
 
     @property
     def vec_bytes(self) -> int:
@@ -297,28 +277,18 @@ class Run:
         swizzle: of the operand, or None.
     """
 
-    region: Region
-    iters: Sequence[Iter]
-    start: Int
+    region: Region = attrs.field(validator=_REGION)
+    iters: Sequence[Iter] = attrs.field(validator=_ITERS)
+    start: Int = attrs.field(validator=INT)
     swizzle: Swizzle | None = None
 
     def __attrs_post_init__(self) -> None:
-        if (
-            type(self.region) is not Region
-            or type(self.iters) not in (tuple, list)
-            or set(map(type, self.iters)) - {Iter}
-        ):
-            _REGION.check(self.region, "Run", "region")
-            _ITERS.check(self.iters, "Run", "iters")
-        if type(self.start) is not int and not isinstance(self.start, Expr):
-            INT.check(self.start, "Run", "start")
         if self.swizzle is not None and type(self.swizzle) is not Swizzle:
             raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
 
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
-        if type(bits) is not int or bits < 1:
-            _COUNT.check(bits, "why_not_width", "bits")
+        _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
