@@ -15,8 +15,6 @@ from .request import CopyRequest, Decline
 
 ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
-_BYTES = whole(ALIGN_BYTES, 2**63 - 1)
-_ROUNDS = a("a VectorPartition", VectorPartition)
 
 
 @attrs.frozen
@@ -28,12 +26,8 @@ class ChunkPartition:
         rounds: the chunks as ``[outer, 1, elements of a chunk]``.
     """
 
-    chunk_bytes: int
-    rounds: VectorPartition
-
-    def __attrs_post_init__(self) -> None:
-        _BYTES.check(self.chunk_bytes, "ChunkPartition", "chunk_bytes")
-        _ROUNDS.check(self.rounds, "ChunkPartition", "rounds")
+    chunk_bytes: int = attrs.field(validator=whole(ALIGN_BYTES, 2**63 - 1))
+    rounds: VectorPartition = attrs.field(validator=a("a VectorPartition", VectorPartition))
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:

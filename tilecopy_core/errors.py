@@ -153,7 +153,8 @@ class Kind:
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
         """As a validator of attrs."""
-        self.check(value, type(record).__name__, attribute.name.lstrip("_"))
+        if not self.fits(value):
+            self.check(value, type(record).__name__, attribute.name.lstrip("_"))
 
 
 def a(rule: str, *types: type) -> Kind:

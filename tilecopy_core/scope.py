@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,8 +32,6 @@ WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 
-_KINDS = one_of("thread", "warp", "warpgroup", "cta", "cluster")
-
 
 @attrs.frozen(repr=False)
 class Scope:
@@ -44,14 +42,8 @@ class Scope:
         threads: how many threads that is.
     """
 
-    kind: str
-    threads: int
-
-    def __attrs_post_init__(self) -> None:
-        if type(self.kind) is not str or self.kind not in _KINDS.words:
-            _KINDS.check(self.kind, "Scope", "kind")
-        if type(self.threads) is not int or not 1 <= self.threads <= 16 * MAX_CTA_THREADS:
-            whole(1, 16 * MAX_CTA_THREADS).check(self.threads, "Scope", "threads")
+    kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
+    threads: int = attrs.field(validator=whole(1, 16 * MAX_CTA_THREADS))
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
@@ -100,6 +92,17 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
+_PLACES: dict[str, tuple[int, int | None]] = {
+    "laneid": (1, WARP_THREADS),
+    "warpid": (WARP_THREADS, None),
+    "wid_in_wg": (WARP_THREADS, 4),
+    "wgid": (WARPGROUP_THREADS, None),
+    "tid_in_wg": (1, WARPGROUP_THREADS),
+    "tx": (1, None),
+}
+"""Thread axis -> threads from one place to the next, and how many places there are before they begin again."""
+
+
 @checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
@@ -107,17 +110,10 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
     """
-    table: dict[str, Callable[[], Int]] = {
-        "laneid": lambda: tid % WARP_THREADS,
-        "warpid": lambda: tid // WARP_THREADS,
-        "wid_in_wg": lambda: tid // WARP_THREADS % 4,
-        "wgid": lambda: tid // WARPGROUP_THREADS,
-        "tid_in_wg": lambda: tid % WARPGROUP_THREADS,
-        "tx": lambda: tid,
-    }
-    if axis.name not in table:
+    if axis.name not in _PLACES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
-    return table[axis.name]()
+    threads, modulus = _PLACES[axis.name]
+    return tid // threads if modulus is None else tid // threads % modulus
 
 
 @checked(
@@ -167,8 +163,6 @@ def _is_deciding(pair: Any) -> bool:
     return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
 
 
-_DECIDING = many(Kind("a text and the integer that it is of", _is_deciding))
-_THREADS = maybe(whole(1, MAX_CTA_THREADS))
 _SCOPE = a("a Scope such as warp()", Scope)
 
 
@@ -184,26 +178,22 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = None
-    mask: tuple[bool, ...] | None = None
-    undecided: str = ""
-    deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
+    cta_threads: int | None = attrs.field(default=None, validator=maybe(whole(1, MAX_CTA_THREADS)))
+    mask: tuple[bool, ...] | None = attrs.field(default=None)
+    undecided: str = attrs.field(default="", validator=TEXT)
+    deciding: tuple[tuple[str, Int], ...] = attrs.field(
+        default=(), eq=key_of, validator=many(Kind("a text and the integer that it is of", _is_deciding))
+    )
 
-    def __attrs_post_init__(self) -> None:
-        threads, mask = self.cta_threads, self.mask
-        if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_CTA_THREADS):
-            _THREADS.check(threads, "ActiveThreads", "cta_threads")
+    @mask.validator
+    def _is_one_a_thread(self, attribute: Any, mask: Any) -> None:
+        threads = self.cta_threads
         if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
             raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {shown(mask)}")
-        if type(self.undecided) is not str:
-            TEXT.check(self.undecided, "ActiveThreads", "undecided")
-        if type(self.deciding) is not tuple or self.deciding:
-            _DECIDING.check(self.deciding, "ActiveThreads", "deciding")
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "why_not_all", "scope")
+        _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)

@@ -15,7 +15,7 @@ from ..memory import Buffer
 from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Written
+from .emitter import Written, pure_once
 from .index import IndexEmitter
 from .operands import ADDRESS, REGISTER, TYPE_BITS, Access, Address, Register, parts_of
 
@@ -71,8 +71,7 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "thread_index", "scope", PtxError)
+        _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -116,11 +115,8 @@ class PtxBuilder(IndexEmitter):
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
         words = (words,) if isinstance(words, int) else words
-        return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
-
-    def _word(self, word: int) -> Register:
-        block = self._at(0)
-        return block.once(("word", word), lambda: self.pure(block, "mov.b32", self.reg("b32"), word))
+        repeated = [words[n % len(words)] for n in range(self._check_width(bits))]
+        return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
         if type(bits) is not int or bits not in _WIDTHS:
@@ -244,10 +240,8 @@ class PtxBuilder(IndexEmitter):
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
         address, predicate, _ = parts_of(source)
-        if type(nbytes) is not int:
-            _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
-        if ignore is not None:
-            _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
+        _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
+        _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
         self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
