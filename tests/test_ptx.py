@@ -64,6 +64,30 @@ def test_round_trips_assemble_for_every_target(target: str, assembler: str, dtyp
         assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
 
 
+def described(threads: int) -> tc.KernelBuilder:
+    k = tc.KernelBuilder("move", threads=threads)
+    k.cta.copy(k.shared((4 * threads,), "uint32")[:], k.param("A", (4 * threads,), "uint32")[:])
+    return k
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_how_many_ctas_an_sm_is_to_hold_is_a_directive(target: str) -> None:
+    plain = described(1024).build(target=target, grid=1)
+    told = described(1024).build(target=target, grid=1, min_ctas_per_sm=1)
+    assert told.ptx == plain.ptx.replace(".reqntid 1024, 1, 1\n", ".reqntid 1024, 1, 1\n.minnctapersm 1\n") != plain.ptx
+    for assembler in ASSEMBLERS:
+        assert assemble(told.ptx, told.target, assembler)[:4] == b"\x7fELF"
+
+
+def test_more_threads_than_an_sm_holds_are_refused() -> None:
+    assert described(64).build(target="sm_90", min_ctas_per_sm=32).ptx.count(".minnctapersm 32") == 1
+    with pytest.raises(tc.RequestError, match="min_ctas_per_sm=3 CTAs of 1024 threads; an SM holds 2048"):
+        described(1024).build(target="sm_90", min_ctas_per_sm=3)
+    for wrong in (0, -1, 33, True, 1.0, "1"):
+        with pytest.raises(tc.RequestError, match="min_ctas_per_sm"):
+            described(32).build(target="sm_90", min_ctas_per_sm=wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("make", "version", "target"),
     [

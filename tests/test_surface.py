@@ -236,7 +236,9 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Iter": lambda w: call(plugin.Iter, 8, w.n, tc.m),
     "KernelBuilder": lambda w: call(tc.KernelBuilder, "mine", threads=64),
     "KernelBuilder.block_id": lambda w: call(w.k.block_id, "x"),
-    "KernelBuilder.build": lambda w: call(w.k.build, target=TARGET, grid=1, cluster=1, registry=tc.default_registry()),
+    "KernelBuilder.build": lambda w: call(
+        w.k.build, target=TARGET, grid=1, cluster=1, min_ctas_per_sm=1, registry=tc.default_registry()
+    ),
     "KernelBuilder.cast": lambda w: call(w.k.cast, w.value, "float16"),
     "KernelBuilder.cluster_rank": lambda w: call(w.k.cluster_rank),
     "KernelBuilder.cluster_sync": lambda w: call(w.k.cluster_sync),

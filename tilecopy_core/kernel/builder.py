@@ -44,6 +44,8 @@ MOST_FRAGMENT_BYTES = 16 * 1024
 """A thread has 255 registers of 32 bits; the assembler spills what a fragment takes beyond, and more than this is a mistake."""
 TMEM_LANES, TMEM_COLUMNS = 128, 512
 """Tensor memory of an SM, in lanes and columns of 32 bits (PTX ISA 9.7.16.1)."""
+MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
+"""What an SM of the largest architectures holds at once (CUDA programming guide, technical specifications)."""
 
 _NAME = maybe(a("an identifier", str))
 
@@ -527,13 +529,14 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- build
 
-    @checked(registry=maybe(a("a Registry", Registry)))
+    @checked(registry=maybe(a("a Registry", Registry)), min_ctas_per_sm=maybe(whole(1, MOST_CTAS_PER_SM)))
     def build(
         self,
         *,
         target: Target | str,
         grid: Sequence[Int] | Int | None = None,
         cluster: Sequence[int] | int | None = None,
+        min_ctas_per_sm: int | None = None,
         registry: Registry | None = None,
     ) -> BuiltKernel:
         """Lower the kernel.
@@ -542,6 +545,8 @@ class KernelBuilder(Recorder):
             target: such as ``"sm_90a"``.
             grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
             cluster: CTAs of a cluster along x, y, z; likewise.
+            min_ctas_per_sm: CTAs that an SM is to hold at once, as in ``__launch_bounds__``: the assembler gives each thread
+                no more registers than that allows, and no fewer for the sake of further CTAs (PTX ISA, ``.minnctapersm``).
             registry: the variants to ask; by default the installed ones.
 
         Raises:
@@ -552,7 +557,19 @@ class KernelBuilder(Recorder):
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):
             if isinstance(count, Expr):
                 self._own(count, "grid", anywhere=True)
-        return lower_kernel(self._described, target=target, grid=grid, cluster=cluster, registry=registry)
+        if min_ctas_per_sm is not None and min_ctas_per_sm * self.threads > MOST_THREADS_PER_SM:
+            raise RequestError(
+                f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} CTAs of {self.threads} threads; an SM holds "
+                f"{MOST_THREADS_PER_SM} threads at most"
+            )
+        return lower_kernel(
+            self._described,
+            target=target,
+            grid=grid,
+            cluster=cluster,
+            min_ctas_per_sm=min_ctas_per_sm,
+            registry=registry,
+        )
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:

@@ -41,6 +41,7 @@ def lower_kernel(
     target: Target | str,
     grid: Sequence[Int] | Int | None,
     cluster: Sequence[int] | int | None,
+    min_ctas_per_sm: int | None,
     registry: Registry | None,
 ) -> BuiltKernel:
     """Lower recorded statements for a target."""
@@ -65,7 +66,9 @@ def lower_kernel(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
     )
-    text, statements = module_text(ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3)
+    text, statements = module_text(
+        ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3, min_ctas_per_sm
+    )
     bounds = tuple(described.bounds)
     if grid3 is not None and not symbolic(grid3):
         launched = cast("Dim3", grid3)

@@ -15,6 +15,7 @@ def module_text(
     parameters: Sequence[tuple[str, str]],
     shared: SharedPlan,
     cluster: tuple[int, int, int] | None = None,
+    min_ctas_per_sm: int | None = None,
 ) -> tuple[str, tuple[int, ...]]:
     """A module with one kernel, of parameters by name and PTX type; ``.version`` and ``.target`` as low as may be.
 
@@ -31,6 +32,8 @@ def module_text(
     lines += ",\n".join(f"\t.param .{type} param_{parameter}" for parameter, type in parameters).split("\n")
     lines.append(")")
     lines.append(f".reqntid {ptx.cta_threads}, 1, 1")
+    if min_ctas_per_sm is not None:
+        lines.append(f".minnctapersm {min_ctas_per_sm}")
     if cluster is not None:
         lines += [".explicitcluster", f".reqnctapercluster {', '.join(map(str, cluster))}"]
     lines.append("{")

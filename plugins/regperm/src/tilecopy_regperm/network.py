@@ -165,8 +165,10 @@ def _placed(
     """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register.
 
     Args:
-        bins: those from ``fixed`` on may still grow.
+        bins: bytes that are in one word each; the later ones may still grow.
         by_pair: the bins that have bytes of a pair of registers, in order.
+        fixed: number of the first that may.
+        half: bytes of one register or two.
     """
     registers = frozenset(byte[0] for byte in half)
     if len(registers) == 1:
