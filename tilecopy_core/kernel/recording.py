@@ -38,7 +38,7 @@ class Recorder:
         self._memories: set[Memory] = set()
         self._names: set[str] = set()
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
-        self._waiting: dict[int, Placed] = {}
+        self._waiting: list[Placed] = []
         self._spoiled = ""
         self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
 
@@ -134,7 +134,7 @@ class Recorder:
             raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
         if self._spoiled:
             raise RequestError(f"kernel {self.name}: {self._spoiled}")
-        for placed in self._waiting.values():
+        for placed in self._waiting:
             raise RequestError(
                 f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
             )
@@ -146,11 +146,12 @@ class Block:
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index = kernel, frame, index
         self._placed = Placed(statement, kernel._where())
-        kernel._waiting[id(self)] = self._placed
+        kernel._waiting.append(self._placed)
 
     def __enter__(self) -> Any:
-        if self._kernel._waiting.pop(id(self), None) is None:
+        if self._placed not in self._kernel._waiting:
             raise RequestError(f"{self._placed} is a block that was used")
+        self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
         return self._index
 
