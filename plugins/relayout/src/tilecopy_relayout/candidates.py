@@ -20,7 +20,7 @@ SMALL_BYTES, SMALL_TILE_BYTES, SMALL_THREAD_BYTES = 1 << 25, 1024, (16, 64)
 """Arrays below this do not fill the machine with large boxes: theirs may be smaller, by fewer bytes a thread."""
 DIRECT_TILE_BYTES, DIRECT_THREAD_BYTES = (4096, 8192, 16384, 2048), (8, 64)
 """The same where nothing is staged; the first of equals is taken."""
-SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 1024), (1024, 512, 256)
+SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 1024), (512, 1024, 256)
 """Boxes of rows that begin anywhere: large ones, since each row brings a margin (416: three whole lines with it, four boxes an SM)."""
 LEAST_BYTES = LANES * CHUNK_BYTES
 """Of a box with work for a warp; below it an element a thread does as well."""
