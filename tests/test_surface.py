@@ -6,6 +6,7 @@ it; each argument of each call is then replaced by each odd value.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import pickle
@@ -449,6 +450,20 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "thread_axes": lambda w: call(plugin.thread_axes, w.fragment_request.dst),
     "through_registers": lambda w: call(plugin.through_registers, w.ptx, w.edge_request, w.edge),
     "why_no_owners": lambda w: call(plugin.why_no_owners, w.fragment_request, w.layout),
+    "a": lambda w: call(plugin.a, "a text", str, bytes),
+    "checked": lambda w: call(plugin.checked, tc.RequestError, value=plugin.TEXT),
+    "checked, the function": lambda w: call(plugin.checked(value=plugin.TEXT), lambda value: value),
+    "integer": lambda w: call(plugin.integer, np.int64(3)),
+    "Kind": lambda w: call(plugin.Kind, "a text", lambda value: isinstance(value, str), ("x",)),
+    "Kind.check": lambda w: call(
+        lambda where, name, error: using_refusal(plugin.TEXT, where, name, error), "here", "name", tc.LaunchError
+    ),
+    "Kind.check of a value": lambda w: call(lambda value: plugin.TEXT.check(value, "here", "value"), "x"),
+    "many": lambda w: call(plugin.many, plugin.TEXT),
+    "maybe": lambda w: call(plugin.maybe, plugin.TEXT),
+    "one_of": lambda w: call(plugin.one_of, "x", "y"),
+    "shown": lambda w: call(plugin.shown, 10**5000),
+    "whole": lambda w: call(plugin.whole, 1, 8),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(
         lambda ptx, outer, words_per_round: list(plugin.batches(ptx, outer, words_per_round)), w.ptx, 65, 4
@@ -558,6 +573,12 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "tcgen05.wait_ld": lambda w: call(tcgen05.wait_ld, w.ptx),
 }
 """A call of every public callable, with an argument for every parameter."""
+
+
+def using_refusal(kind: plugin.Kind, where: Any, name: Any, error: Any) -> None:
+    """A value that is refused."""
+    with contextlib.suppress(tc.LaunchError):
+        kind.check(None, where, name, error)
 
 
 def synthesized(w: World) -> Bound:
@@ -682,7 +703,7 @@ NAMED_BY = {("target_of", "value"): "target", ("dtype_of", "value"): "dtype", ("
     ("Guard.rest", "count"): "vec",
     ("Guard.position", "flat"): "index",
 }
-CALLBACKS = {"also", "compare", "value_of", "write", "first", "otherwise", "inside", "edge"}
+CALLBACKS = {"also", "fits", "compare", "value_of", "write", "first", "otherwise", "inside", "edge"}
 """Functions of the caller's: what they raise is theirs."""
 ITERATED = {"addresses", "sources"}
 """Iterables of the caller's: likewise."""
