@@ -183,8 +183,11 @@ def shows(message: str, value: object) -> bool:
         shown |= {"<tuple object>", "<list object>"}  # of what cannot be written
     if isinstance(value, (plugin.Region, tc.Mbarrier)):
         shown.add(value.buffer.name)
+    message += " "
     if isinstance(value, (tuple, list, dict)) or (isinstance(value, np.ndarray) and value.ndim):
-        shown |= {said(each) for each in value} | {f"{len(value)} " if len(value) else "()", "[]"}
+        shown |= {said(each) for each in value} | {f"{len(value)} ", "()" if not len(value) else "[]"}
+    if isinstance(value, range):
+        shown.add(str(len(value)))
     if isinstance(value, np.ndarray):
         shown |= {str(value.dtype), str(value.shape)}
     return any(each in message for each in shown if each)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,8 @@ def record() -> dict[str, Any]:
 
 
 FAILURE = {"variant": "gmem_smem", "description": COPY.to_json(), "finding": "x"}
+NUMBERS = count()
+"""Of folders, each another."""
 CAMPAIGN = campaign.Campaign(0, 1, ("gmem_smem",))
 
 RELAYOUT: dict[str, Callable[[], Bound]] = {
@@ -395,7 +398,9 @@ TESTKIT: dict[str, Callable[[], Bound]] = {
     "run_chunk": lambda: call(campaign.run_chunk, campaign.Chunk("gmem_smem", 0, 0, 1)),
     "subject_of": lambda: call(campaign.subject_of, "gmem_smem"),
     "totals": lambda: call(campaign.totals, [record()]),
-    "write_package": lambda: call(scaffold.write_package, Path("mine"), "mine", "copy", "global", "shared"),
+    "write_package": lambda: call(
+        scaffold.write_package, Path(f"mine{next(NUMBERS)}"), "mine", "copy", "global", "shared"
+    ),
 }
 
 
@@ -412,6 +417,7 @@ ALSO_CALLED = {
     "found": "finding",
     "source": "array",
     "state": "file",
+    "least": "are wanted",
     "p": "size p",
 }
 """What messages call a parameter where they do not use its name."""
@@ -424,6 +430,10 @@ def tells(error: BaseException, parameter: str, value: Any) -> str:
     message = flat(error)
     if isinstance(value, tc.Expr) and f"{next(iter(value.symbols))}" in message:
         return ""  # an integer is named by its symbols
+    if isinstance(error, (tilecopy_emulator.UnsupportedPtxError, tc.HazardError)) and "PTX line" in message:
+        return ""  # what is wrong in a text, or with what it does, is named by its line
+    if isinstance(error, tilecopy_emulator.UnsupportedPtxError) and message == "the text has no .entry":
+        return ""
     words = {parameter, parameter.replace("_", " "), parameter.rstrip("s"), ALSO_CALLED.get(parameter, parameter)}
     if not any(word.lower() in message.lower() for word in words):
         return f"it does not name {parameter}"

@@ -12,7 +12,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.layout import row_major
 
 from .arrays import Array, array_of, dtype_name
-from .asking import items_of
+from .asking import PERMUTATION, items_of
 from .frameworks import Framework
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .movement import Movement, movement_of
@@ -58,7 +58,7 @@ def relayout(
     except _UnknownError:
         pass
     if not isinstance(axes, (str, tuple)):
-        axes = items_of("axes", axes)  # an iterator is read once
+        axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
@@ -107,7 +107,7 @@ def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
     found = array_of("out", out)
     if found.shape != moved.shape:
         raise RequestError(
-            f"out has the shape {found.shape}, the result of an array of {source.shape} has {moved.shape}"
+            f"out has the shape {found.shape}, the result has {moved.shape}, of an array of {source.shape}"
         )
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
         raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")

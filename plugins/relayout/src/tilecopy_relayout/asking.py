@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
 
 MOST_DIMS = 64
 """Of an array, as NumPy and torch have it."""
+PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
+"""What axes are."""
 _MOST = 2**62
 """No memory has so many elements."""
 
@@ -21,7 +23,7 @@ def shown(value: object) -> str:
     return by_the_core(value)
 
 
-def items_of(name: str, values: Any) -> tuple[Any, ...]:
+def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a dimension") -> tuple[Any, ...]:
     """What a sequence, an array of one dimension or an iterator has: an iterator is read once, a long one not to its end.
 
     Raises:
@@ -38,7 +40,7 @@ def items_of(name: str, values: Any) -> tuple[Any, ...]:
             raise RequestError(f"{name} {shown(values)}: more than {MOST_DIMS}, the dimensions that an array may have")
         if listed:
             return found
-    raise RequestError(f"{name} {shown(values)}: a sequence of integers, one a dimension")
+    raise RequestError(f"{name} {shown(values)}: {rule}")
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
@@ -60,12 +62,8 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     return known
 
 
-def sizes_of(sizes: Mapping[str, Any], pattern: str) -> dict[str, int]:
-    """Extents of the names of a pattern.
-
-    Raises:
-        RequestError: one is no extent.
-    """
+def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dict[str, int]:
+    """Extents of the names of a pattern; ``refuse`` raises for one that is no extent."""
     if not sizes:
         return {}
     from tilecopy_core.plugin import integer
@@ -74,6 +72,6 @@ def sizes_of(sizes: Mapping[str, Any], pattern: str) -> dict[str, int]:
     for name, size in sizes.items():
         extent = integer(size)
         if extent is None or not 0 <= extent < _MOST:
-            raise RequestError(f"axes: pattern {shown(pattern)}: the size {name}={shown(size)} is no extent")
+            refuse(f"the size {name}={shown(size)} is no extent")
         found[name] = extent
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
 
@@ -16,7 +16,7 @@ import attrs
 
 from tilecopy_core import RequestError
 
-from .asking import items_of, shown, sizes_of
+from .asking import PERMUTATION, items_of, shown, sizes_of
 
 _TOKEN = re.compile(r"\s*(->|\.\.\.|[^\W\d]\w*|\d+|\S)")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
@@ -123,12 +123,10 @@ def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
     if isinstance(axes, str):
         order = _numbers(axes)
     else:
-        given = items_of("axes", axes)
+        given = items_of("axes", axes, PERMUTATION)
         order = [axis for axis in map(_integer, given) if axis is not None]
         if len(order) != len(given):
-            raise RequestError(
-                f"axes {shown(axes)}: a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
-            )
+            raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
         numbers = f"0 to {rank - 1}; " if rank else ""
@@ -213,7 +211,7 @@ class Pattern:
             RequestError: another number of dimensions, a size that is missing, unknown, no extent or does not divide.
         """
         names = {term.text for group in self.left for term in group.terms}
-        known = sizes_of(sizes, self.text)
+        known = sizes_of(sizes, partial(self.error, 0))
         for name, size in known.items():
             if name not in names:
                 self.error(0, f"the size {name}={size} is of no name in it")
