@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import release
 
+import tilecopy_core
+from tilecopy_core import plugin
 from tilecopy_core.hookspecs import VARIANTS_GROUP
 from tilecopy_core.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from tilecopy_core.registry import default_registry
@@ -124,6 +126,58 @@ def test_first_party_variants_import_what_third_parties_do(folder: Path) -> None
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not [n for n in names if n.startswith("tilecopy_core") and n != "tilecopy_core.plugin"], module
+
+
+STILL_INNER = {
+    "emulator": {"executors", "kernel"},
+    "numba": {"export"},
+    "relayout": {
+        "cache",
+        "cli.errors",
+        "cli.group",
+        "cli.npy",
+        "cli.output",
+        "cli.words",
+        "executors",
+        "executors.arguments",
+        "executors.cuda",
+        "executors.device_array",
+        "kernel.saved",
+        "kernel.saving",
+        "layout",
+    },
+    "testkit": {
+        "assemblers",
+        "checks",
+        "executors",
+        "expr",
+        "hookcalls",
+        "hookspecs",
+        "loading",
+        "request",
+    },
+}
+"""Modules of the core that packages beside the variants import and that are not public: the list only gets shorter."""
+
+
+@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
+def test_packages_import_public_names(folder: Path) -> None:
+    """From ``tilecopy_core`` and ``tilecopy_core.plugin`` what they list, and from no other module but those that are known."""
+    inner = set()
+    for module in (folder / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Import):
+                inner |= {alias.name for alias in node.names if alias.name.startswith("tilecopy_core.")}
+            elif (
+                isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("tilecopy_core")
+            ):
+                public = {"tilecopy_core": tilecopy_core, "tilecopy_core.plugin": plugin}.get(node.module or "")
+                if public is None:
+                    inner.add(node.module or "")
+                else:
+                    unlisted = {alias.name for alias in node.names} - {*public.__all__, "plugin"}
+                    assert not unlisted, f"{module}: {node.module} does not list {unlisted}"
+    assert {name.removeprefix("tilecopy_core.") for name in inner} == STILL_INNER.get(folder.name, set())
 
 
 def test_imports_of_the_core_have_no_circle() -> None:

@@ -6,13 +6,11 @@ it; each argument of each call is then replaced by each odd value.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import enum
 import inspect
 import pickle
 import re
-import resource
-import signal
 import tempfile
 import types
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
+from odd import ODD, Raising, flat, little_memory, outcome, parameters_of, said, shows
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, plugin, running
@@ -30,10 +29,6 @@ from tilecopy_core.kernel.builder import ScopedCopies
 from tilecopy_core.plugin import tcgen05
 
 TARGET = "sm_100a"
-SECONDS = 4
-"""The longest that one call may take; what enumerates a huge range takes longer."""
-MEMORY_BYTES = 1 << 30
-"""What one call may allocate."""
 
 
 class World:
@@ -457,6 +452,20 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "thread_axes": lambda w: call(plugin.thread_axes, w.fragment_request.dst),
     "through_registers": lambda w: call(plugin.through_registers, w.ptx, w.edge_request, w.edge),
     "why_no_owners": lambda w: call(plugin.why_no_owners, w.fragment_request, w.layout),
+    "a": lambda w: call(plugin.a, "a text", str, bytes),
+    "checked": lambda w: call(plugin.checked, tc.RequestError, value=plugin.TEXT),
+    "checked, the function": lambda w: call(plugin.checked(value=plugin.TEXT), lambda value: value),
+    "integer": lambda w: call(plugin.integer, np.int64(3)),
+    "Kind": lambda w: call(plugin.Kind, "a text", lambda value: isinstance(value, str), ("x",)),
+    "Kind.check": lambda w: call(
+        lambda where, name, error: using_refusal(plugin.TEXT, where, name, error), "here", "name", tc.LaunchError
+    ),
+    "Kind.check of a value": lambda w: call(lambda value: plugin.TEXT.check(value, "here", "value"), "x"),
+    "many": lambda w: call(plugin.many, plugin.TEXT),
+    "maybe": lambda w: call(plugin.maybe, plugin.TEXT),
+    "one_of": lambda w: call(plugin.one_of, "x", "y"),
+    "shown": lambda w: call(plugin.shown, 10**5000),
+    "whole": lambda w: call(plugin.whole, 1, 8),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(
         lambda ptx, outer, words_per_round: list(plugin.batches(ptx, outer, words_per_round)), w.ptx, 65, 4
@@ -568,6 +577,12 @@ GOOD: dict[str, Callable[[World], Bound]] = {
 """A call of every public callable, with an argument for every parameter."""
 
 
+def using_refusal(kind: plugin.Kind, where: Any, name: Any, error: Any) -> None:
+    """A value that is refused."""
+    with contextlib.suppress(tc.LaunchError):
+        kind.check(None, where, name, error)
+
+
 def synthesized(w: World) -> Bound:
     request = w.request
     return call(plugin.synthesize, request, request.dst, (128, 64), ragged=False)
@@ -644,110 +659,7 @@ WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class One(int, enum.Enum):
-    """An integer that prints as its name."""
-
-    ONE = 1
-
-
-class Name(str):
-    """A text of another class."""
-
-
-class Raising:
-    """Whatever is asked of it, it raises."""
-
-    def _no(self, *_: Any) -> Any:
-        raise ArithmeticError("mine")
-
-    __repr__ = __eq__ = __hash__ = __index__ = __int__ = __float__ = __bool__ = __len__ = __iter__ = __array__ = _no
-
-
-def nested(depth: int) -> tuple[Any, ...]:
-    """A tuple in a tuple in a tuple."""
-    found: tuple[Any, ...] = ()
-    for _ in range(depth):
-        found = (found,)
-    return found
-
-
-def endless() -> list[Any]:
-    """A list that is in itself."""
-    found: list[Any] = []
-    found.append(found)
-    return found
-
-
-class Colour(enum.Enum):
-    """A class and its members, neither a word of ours."""
-
-    RED = 1
-
-
 FOREIGN = World()
-ODD: dict[str, Any] = {
-    "None": None,
-    "-1": -1,
-    "0": 0,
-    "2**31": 2**31,
-    "2**70": 2**70,
-    "1.5": 1.5,
-    "nan": float("nan"),
-    "inf": float("inf"),
-    "empty text": "",
-    "x": "x",
-    "é": "é",
-    "float61": "float61",
-    "bytes": b"x",
-    "True": True,
-    "[]": [],
-    "()": (),
-    "{}": {},
-    "object": object(),
-    "array": np.arange(4),
-    "array of 0 dimensions": np.array(1.5),
-    "NumPy integer": np.int64(3),
-    "NumPy float": np.float32(1.5),
-    "(None,)": (None,),
-    "(1.5,)": (1.5,),
-    "(-1, 8)": (-1, 8),
-    "huge extents": (2**31, 2**31),
-    "many": tuple(range(4096)),
-    "many pairs": ((1, 2),) * 4096,
-    "symbol": FOREIGN.n,
-    "huge sum": FOREIGN.n * 2**70,
-    "free symbol": tc.symbol("free", lower=None),
-    "buffer": FOREIGN.s,
-    "region": FOREIGN.s[0:8, :],
-    "mbarrier": FOREIGN.mbar,
-    "value": FOREIGN.value,
-    "condition": FOREIGN.value > 1.0,
-    "fragment": FOREIGN.frag,
-    "tensor buffer": FOREIGN.tmem,
-    "layout": TileLayout(S[2**40]),
-    "replicas": TileLayout(S[8, 8] + R[2**40 : 1]),
-    "on an axis": 4 @ tc.laneid,
-    "axis": tc.laneid,
-    "register": plugin.Register("b64", "%rd99"),
-    "address": plugin.Address("global", plugin.Register("b64", "%rd99"), 1, 1),
-    "kernel": FOREIGN.k,
-    "class": Colour,
-    "member": Colour.RED,
-    "function": len,
-    "range": range(10**18),
-    "member that is an integer": One.ONE,
-    "text of another class": Name("float16"),
-    "what raises": Raising(),
-    "tuple of what raises": (Raising(),),
-    "5000 digits": 10**5000,
-    "-5000 digits": -(10**5000),
-    "nested": nested(5000),
-    "endless": endless(),
-    "grid of lists": ([], 1, 1),
-    "lone surrogate": "a\ud800",
-    "long text": "x" * 10**5,
-}
-
 HERE = __file__
 
 ALSO_CALLED = {
@@ -793,43 +705,10 @@ NAMED_BY = {("target_of", "value"): "target", ("dtype_of", "value"): "dtype", ("
     ("Guard.rest", "count"): "vec",
     ("Guard.position", "flat"): "index",
 }
-CALLBACKS = {"also", "compare", "value_of", "write", "first", "otherwise", "inside", "edge"}
+CALLBACKS = {"also", "fits", "compare", "value_of", "write", "first", "otherwise", "inside", "edge"}
 """Functions of the caller's: what they raise is theirs."""
 ITERATED = {"addresses", "sources"}
 """Iterables of the caller's: likewise."""
-
-
-def parameters_of(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[str]:
-    """The parameter of each positional argument, then the keywords; all that the signature has must be given."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # an exception: its message
-        return ["message"] * len(arguments)
-    bound = signature.bind(*arguments, **keywords)
-    needed = [name for name, each in signature.parameters.items() if each.kind is not each.VAR_KEYWORD]
-    missing = [name for name in needed if name not in bound.arguments]
-    assert not missing, f"the good call of {function} gives no {missing}"
-    names: list[str] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [parameter.name] * len(bound.arguments[parameter.name])
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            names.append(parameter.name)
-    return names[: len(arguments)]
-
-
-def flat(text: object) -> str:
-    return " ".join(str(text).split())
-
-
-def said(value: object, how: Callable[[object], str] = repr) -> str:
-    """How the beginning of a value is written in a message."""
-    if type(value) is int and value.bit_length() > 256:
-        return f"integer of {value.bit_length()} bits"
-    try:
-        return flat(how(value))[:24]
-    except (ArithmeticError, RecursionError):
-        return f"<{type(value).__name__} object>"
 
 
 def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
@@ -843,20 +722,9 @@ def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
         words.add("scalar n")  # a launch names each argument by its own parameter
     if not any(word.lower() in message.lower() for word in words):
         return f"it does not name {parameter}"
-    shown = {said(value), said(value, str)} | {str(getattr(value, "name", "")) or "\0"}
-    if isinstance(value, One):
-        shown.add(str(int(value)))
-    if isinstance(value, (tuple, list, Raising, int)):
-        shown |= {"<tuple object>", "<list object>"}  # of what cannot be written
-    if isinstance(value, (plugin.Region, tc.Mbarrier)):
-        shown.add(value.buffer.name)
-    if isinstance(value, (tuple, list, dict)) or (isinstance(value, np.ndarray) and value.ndim):
-        shown |= {said(each) for each in value} | {f"{len(value)} " if len(value) else "()", "[]"}
-    if isinstance(value, np.ndarray):
-        shown |= {str(value.dtype), str(value.shape)}
     if value is None and ("was not given" in message or f"no {parameter} was given" in message):
         return ""
-    if not any(each in message for each in shown if each):
+    if not shows(message, value):
         return f"it does not show {said(value)}"
     return ""
 
@@ -865,33 +733,8 @@ def tells(error: BaseException, name: str, parameter: str, value: Any) -> str:
 def small_and_quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever takes long or much memory fails here, not in somebody's kernel."""
     monkeypatch.setitem(running._made, "stand-in", CudaExecutor(FakeDriver(sizes=(8, 8, 8))))
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (int(status["VmSize"].split()[0]) * 1024 + MEMORY_BYTES, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-class TooLong(BaseException):
-    """Raised in what hangs; no `except Exception` stops it."""
-
-
-def _stop(*_: object) -> None:
-    raise TooLong
-
-
-def outcome(act: Callable[[], Any]) -> BaseException | None:
-    """What a call raised."""
-    previous = signal.signal(signal.SIGALRM, _stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    try:
-        act()
-    except (Exception, TooLong) as error:
-        return error
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-    return None
+    with little_memory():
+        yield
 
 
 LONGEST = 8000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -134,21 +134,40 @@ def integer(value: Any) -> int | None:
         return None
 
 
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, TilecopyError)
+
+
 class Kind:
     """What an argument may be.
 
     Attributes:
         rule: in words, after "is not".
-        fits: whether a value is that.
+        fits: whether a value is that; it raises for none.
         words: the names that it may be, for a hint.
     """
 
-    def __init__(self, rule: str, fits: Callable[[Any], bool], words: Iterable[str] = ()) -> None:
+    def __init__(self, rule: str, fits: Callable[[Any], bool], words: Sequence[str] = ()) -> None:
+        if not isinstance(rule, str):
+            raise RequestError(f"Kind: rule {shown(rule)} is not a text")
+        if not callable(fits):
+            raise RequestError(f"Kind: fits {shown(fits)} is not a function of a value")
+        if not (isinstance(words, (tuple, list)) and all(isinstance(word, str) for word in words)):
+            raise RequestError(f"Kind: words {shown(words)} is not a tuple in which each is a text")
         self.rule, self.fits, self.words = rule, fits, tuple(words)
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> None:
-        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit."""
+        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit.
+
+        Raises:
+            TilecopyError: of that class.
+        """
         if not self.fits(value):
+            for text, given in (("where", where), ("name", name)):
+                if not isinstance(given, str):
+                    raise RequestError(f"Kind.check: {text} {shown(given)} is not a text")
+            if not _is_error(error):
+                raise RequestError(f"Kind.check: error {shown(error)} is not a class of TilecopyError")
             raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
@@ -207,9 +226,19 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
     Args:
         error: what it raises.
         kinds: of each parameter that is looked at; of a variadic one, what each of its arguments is.
+
+    Raises:
+        RequestError: another kind of error, a kind that is none, or what is decorated is no function.
     """
+    if not _is_error(error):
+        raise RequestError(f"checked: error {shown(error)} is not a class of TilecopyError")
+    for name, kind in kinds.items():
+        if not isinstance(kind, Kind):
+            raise RequestError(f"checked: {name} {shown(kind)} is not a Kind")
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        if not hasattr(function, "__code__"):
+            raise RequestError(f"checked: function {shown(function)} is not a function written in Python")
         where, code = function.__qualname__, function.__code__
         names = code.co_varnames[: code.co_argcount]
         placed = [kinds[name].fits if name in kinds else None for name in names]

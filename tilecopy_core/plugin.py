@@ -14,7 +14,23 @@ from .checks import Check
 from .chunks import ChunkPartition
 from .deprecation import moved_names
 from .dtypes import DType, dtype_of
-from .errors import FLAG, TEXT, Kind, P, RequestError, T, a, checked, many, one_of, shown, whole
+from .errors import (
+    ANY_INTEGER,
+    FLAG,
+    TEXT,
+    Kind,
+    P,
+    RequestError,
+    T,
+    a,
+    checked,
+    integer,
+    many,
+    maybe,
+    one_of,
+    shown,
+    whole,
+)
 from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
 from .fragments import Digit
 from .hookspecs import VariantPlugin, hookimpl
@@ -74,6 +90,12 @@ _KINDS = {
     "scope": a("a Scope such as warp()", Scope),
     "write": Kind("a function of a VectorPartition", callable),
     "inside": Kind("a function of no argument", callable),
+    "rule": TEXT,
+    "types": a("a class", type),
+    "words": TEXT,
+    "kind": a("a Kind", Kind),
+    "low": ANY_INTEGER,
+    "high": ANY_INTEGER,
     "edge": Kind("a function of no argument", callable),
 }
 """What a parameter of a name may be."""
@@ -120,6 +142,13 @@ choose = _door(rounds.choose)
 through_registers = _door(rounds.through_registers)
 
 
+a = _door(a)
+many = _door(many)
+maybe = _door(maybe)
+one_of = _door(one_of)
+whole = _door(whole)
+
+
 @_door
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
     """The value for given symbols (each an int, an array or a symbolic integer).
@@ -138,7 +167,9 @@ if not TYPE_CHECKING:  # a checker would take every name for one of the module
 
 __all__ = [
     "COMPLETIONS",
+    "FLAG",
     "MBARRIER_TX_LIMIT",
+    "TEXT",
     "WIDTHS_BITS",
     "Accept",
     "Access",
@@ -157,6 +188,7 @@ __all__ = [
     "Guard",
     "Int",
     "Iter",
+    "Kind",
     "Masks",
     "Option",
     "Outside",
@@ -177,6 +209,7 @@ __all__ = [
     "VectorPartition",
     "Verdict",
     "Walk",
+    "a",
     "asynchronously",
     "at_edges",
     "axis_index",
@@ -184,6 +217,7 @@ __all__ = [
     "bounds_of",
     "by_descending_stride",
     "by_thread",
+    "checked",
     "choose",
     "chunked",
     "digits_of",
@@ -197,19 +231,24 @@ __all__ = [
     "fuse_pairs",
     "guards_of",
     "hookimpl",
+    "integer",
     "is_int",
     "is_multiple",
     "m",
+    "many",
     "masked",
+    "maybe",
     "mbarrier_of",
     "no_replica",
     "one_mbarrier",
+    "one_of",
     "operands",
     "orders_of",
     "owners",
     "refine",
     "same",
     "scope_in",
+    "shown",
     "sliced",
     "substitute",
     "swizzle",
@@ -219,6 +258,7 @@ __all__ = [
     "thread_axes",
     "through_registers",
     "valid_copy",
+    "whole",
     "whole_byte_elements",
     "why_no_owners",
     "widest",

@@ -166,5 +166,51 @@ def test_the_bulk_engine_and_matrix_products_come_as_a_third_partys_instructions
 
     points = [point for point in entry_points(group=instructions.GROUP) if point.dist.name == "tilecopy-emulator"]
     assert {point.name: point.load() for point in points} == {"bulk": bulk, "mma": mma}
-    assert instructions.handlers()["cp.async.bulk"] is bulk.INSTRUCTIONS["cp.async.bulk"]
-    assert instructions.handlers()["mma"] is mma.INSTRUCTIONS["mma"]
+    assert instructions.handlers()["cp.async.bulk"].__wrapped__ is bulk.INSTRUCTIONS["cp.async.bulk"]
+    assert instructions.handlers()["mma"].__wrapped__ is mma.INSTRUCTIONS["mma"]
+
+
+FAULTY = """
+    from tilecopy_emulator.extending import reader
+
+    def divides(instruction, program):
+        return lambda machine, lanes: 1 / 0
+
+    def misuses(instruction, program):
+        return lambda machine, lanes: machine.load(lanes, None, "x")
+
+    INSTRUCTIONS = {
+        "acme.divides": divides,
+        "acme.misuses": misuses,
+        "acme.reads": lambda instruction, program: reader("%r1", "u33", instruction, program),
+        "acme.raises": lambda instruction, program: instruction.no_such,
+        "acme.forgets": lambda instruction, program: None,
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("acme.divides;", "a step of entry point 'faulty' (faulty_instructions) raised ZeroDivisionError"),
+        ("acme.misuses;", "a step of entry point 'faulty' (faulty_instructions) raised"),
+        ("acme.reads;", "reader: type 'u33' is not"),
+        ("acme.raises;", "the handler of entry point 'faulty' (faulty_instructions) raised AttributeError"),
+        ("acme.forgets;", "the handler of entry point 'faulty' (faulty_instructions) gave None, and a step is"),
+    ],
+)
+def test_what_a_package_gets_wrong_is_told_as_its_own(tmp_path, body, told):
+    done = outcome(
+        tmp_path,
+        f"""
+        from tilecopy_core import TilecopyError
+        try:
+            run({body!r})
+        except TilecopyError as error:
+            print(error)
+        """,
+        ("faulty", ["faulty = faulty_instructions"], FAULTY),
+    )
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout
+    assert "PTX line 7" in done.stdout or "reader" in done.stdout

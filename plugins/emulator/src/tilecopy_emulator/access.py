@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
+from .demands import demand, is_flag, is_whole
 from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
 
 WINDOW_BITS = 44
@@ -19,6 +20,8 @@ SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 """A NumPy type of each size, used to move bytes (never to compute)."""
+SPACES = ("", "global", "const", "param", "shared", "shared::cta", "shared::cluster", "local")
+SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
@@ -57,6 +60,19 @@ class Access:
     dtype: Any = None
     read_only: bool = False
     exchange: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for name, value, fits, rule in (
+            ("space", self.space, isinstance(self.space, str) and self.space in SPACES, "a state space"),
+            ("bytes", self.bytes, is_whole(self.bytes, 1, 1 << 20), "how many, from 1"),
+            ("semantics", self.semantics, isinstance(self.semantics, str) and self.semantics in SEMANTICS, "known"),
+            ("scope", self.scope, isinstance(self.scope, str) and self.scope in SCOPES, "cta, cluster, gpu or sys"),
+            ("volatile", self.volatile, is_flag(self.volatile), "True or False"),
+            ("read_only", self.read_only, is_flag(self.read_only), "True or False"),
+            ("exchange", self.exchange, is_flag(self.exchange), "True or False"),
+        ):
+            if not fits:
+                demand("Access", name, value, fits, rule)
 
     @property
     def strength(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import reprlib
 import struct
 from collections.abc import Sequence
 from math import prod
@@ -15,6 +14,7 @@ import numpy as np
 
 from tilecopy_core import LaunchError
 
+from .demands import demand, is_flag, is_whole, shown
 from .memory import GlobalMemory
 from .program import Parameter, Program, parse
 from .run import MOST_CTAS, Report, lay_out_shared, run_grid
@@ -62,12 +62,14 @@ def run_ptx(
         HazardError: an execution that the hardware leaves undefined.
     """
     if not isinstance(text, str):
-        raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__}")
+        raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
+    demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
+    demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
     program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
-    if not isinstance(dynamic_shared_bytes, int) or not 0 <= dynamic_shared_bytes <= MAX_SHARED_BYTES:
-        raise LaunchError(f"{where}: dynamic_shared_bytes is 0 to {MAX_SHARED_BYTES}, not {dynamic_shared_bytes!r}")
+    fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
+    demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {MAX_SHARED_BYTES}")
     _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
     if shared_bytes > MAX_SHARED_BYTES:
         raise LaunchError(
@@ -92,12 +94,14 @@ def run_ptx(
 
 def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
     """One to three positive integers, filled up with ones."""
+    plain: Any = value
     try:
-        sizes = [operator.index(x) for x in (value[:4] if isinstance(value, Sequence) else (value,))]
+        listed = isinstance(plain, Sequence) and not isinstance(plain, (str, bytes))
+        sizes = [operator.index(x) for x in (plain[:4] if listed else (plain,))]
     except Exception:  # an object's own
         sizes = []
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
-        raise LaunchError(f"{where}: {name} is one to three positive integers, not {reprlib.repr(value)}")
+    fits = 1 <= len(sizes) <= 3 and min(sizes) >= 1 and max(sizes) < 1 << 63
+    demand(where, name, value, fits, "one to three positive integers")
     return (sizes[0], sizes[1] if len(sizes) > 1 else 1, sizes[2] if len(sizes) > 2 else 1)
 
 
@@ -152,10 +156,12 @@ def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory
     """The bytes of each parameter; arrays are mapped into the memory."""
     where = f"kernel {program.name}"
     if isinstance(arguments, (str, bytes, np.ndarray)) or not isinstance(arguments, Sequence):
-        raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__}")
+        raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
     if len(arguments) != len(program.parameters):
         wanted = ", ".join(f".{p.type} {p.name}" for p in program.parameters) or "none"
-        raise LaunchError(f"{where}: {len(arguments)} arguments for {len(program.parameters)} parameters ({wanted})")
+        raise LaunchError(
+            f"{where}: {len(arguments)} arguments for {len(program.parameters)} parameters ({wanted}): {shown(arguments)}"
+        )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
@@ -165,7 +171,9 @@ def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory
             found[parameter.name] = _structure(parameter, argument, place)
         elif array is not None:
             if parameter.bytes != 8:
-                raise LaunchError(f"{place}: an array for a parameter .{parameter.type}, which holds no address")
+                raise LaunchError(
+                    f"{place}: an array for a parameter .{parameter.type}, which holds no address: {shown(argument)}"
+                )
             first, end = _span(array, place)
             arrays.append(_Array(parameter, array, first, end))
         else:
@@ -179,21 +187,26 @@ def _as_array(argument: Any, place: str) -> Any:
         return argument
     if not hasattr(argument, "__dlpack_device__") or isinstance(argument, np.generic):
         return None
-    device, _ = argument.__dlpack_device__()
+    try:
+        device, _ = argument.__dlpack_device__()
+    except Exception as error:  # a framework's own
+        raise LaunchError(f"{place}: {shown(argument)} cannot be viewed as a NumPy array: {shown(error)}") from error
     if int(device) != 1:
         raise LaunchError(
             f"{place}: the array is on a device (DLPack type {int(device)}), the emulator takes host arrays"
         )
     try:
         return np.from_dlpack(argument)
-    except (BufferError, RuntimeError, TypeError) as error:
+    except Exception as error:  # likewise
         raise LaunchError(f"{place}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}") from error
 
 
 def _span(array: Any, place: str) -> tuple[int, int]:
     """Addresses of an array's first byte and of the one after its last."""
     if array.dtype.hasobject:
-        raise LaunchError(f"{place}: an array of Python objects")
+        raise LaunchError(f"{place}: an array of Python objects: {shown(array)}")
+    if isinstance(array, np.ma.MaskedArray):
+        raise LaunchError(f"{place}: {shown(array)}, whose mask a kernel does not see; pass a.filled(value)")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
     first = int(array.ctypes.data)
@@ -225,14 +238,15 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     """The bytes of a structure passed by value."""
     try:
-        raw = argument.tobytes() if isinstance(argument, (np.ndarray, np.generic)) else bytes(memoryview(argument))
-    except TypeError:
+        known = isinstance(argument, (np.ndarray, np.generic)) and not argument.dtype.hasobject
+        raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))
+    except (TypeError, ValueError):
         raise LaunchError(
             f"{place}: a structure of {parameter.bytes} bytes is wanted (bytes, or a NumPy array), "
-            f"not {type(argument).__name__}"
+            f"not {type(argument).__name__} {shown(argument)}"
         ) from None
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}")
+        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}: {shown(argument)}")
     return raw
 
 
@@ -249,16 +263,21 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
         raise LaunchError(f"{place}: the float {argument!r} for a parameter .{parameter.type}")
     try:
         value = operator.index(argument)
-    except TypeError:
+    except Exception:  # an object's own
         raise LaunchError(
-            f"{place}: an array, an integer or a float is wanted for .{parameter.type}, not {type(argument).__name__}"
+            f"{place}: an array, an integer or a float is wanted for .{parameter.type}, not {type(argument).__name__} "
+            f"{shown(argument)}"
         ) from None
     if kind == "f":
-        return np.array(value, f"f{size}").tobytes()
+        try:
+            with np.errstate(over="ignore"):
+                return np.array(float(value), f"f{size}").tobytes()
+        except OverflowError:
+            raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}") from None
     low = 0 if kind == "u" else -(1 << (8 * size - 1))
     high = (1 << (8 * size - 1)) - 1 if kind == "s" else (1 << 8 * size) - 1
     if kind == "u" and -(1 << (8 * size - 1)) <= value < 0:
         low = value  # compilers declare signed parameters as .u32 too
     if not low <= value <= high:
-        raise LaunchError(f"{place}: {value} does not fit into .{parameter.type}")
+        raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -10,6 +10,7 @@ from tilecopy_core import BuiltKernel, HazardError, LaunchError
 from tilecopy_core.executors import HostArguments
 from tilecopy_core.kernel import ValueCheck
 
+from .demands import demand, is_flag
 from .memory import GlobalMemory
 from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
@@ -26,6 +27,9 @@ class EmulatorExecutor:
     name = "emulator"
 
     def __init__(self, *, profile: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
+        demand("EmulatorExecutor", "profile", profile, is_flag(profile), "True or False")
+        fits = progress is None or callable(progress)
+        demand("EmulatorExecutor", "progress", progress, fits, "a function of two numbers, or None")
         self._profile, self._progress = profile, progress
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
@@ -47,6 +51,9 @@ class EmulatorExecutor:
             HazardError: an execution that the hardware leaves undefined.
             UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
+        demand("launch", "kernel", kernel, isinstance(kernel, BuiltKernel), "what KernelBuilder.build makes")
+        listed = isinstance(arguments, Sequence) and not isinstance(arguments, (str, bytes))
+        demand(f"kernel {kernel.name}", "arguments", arguments, listed, "a sequence, one argument for each parameter")
         try:
             return self._launch(kernel, arguments, grid)
         except UnsupportedPtxError as error:

@@ -39,15 +39,17 @@ from typing import Any
 
 import numpy as np
 
+from tilecopy_core.plugin import FLAG, TEXT, Kind, a, checked, one_of
+
+from . import accesses, operands
 from .access import Access
-from .accesses import address_reader, demand_parts
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
 from .arithmetic import compile_arithmetic
 from .copies import global_bytes, issue_copy
 from .machine import Machine
-from .operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
-from .program import Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
+from .operands import Handler, Lanes, Reader, Step, Writer
+from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
 
 __all__ = [
     "Access",
@@ -82,6 +84,39 @@ __all__ = [
 ]
 
 
+_INSTRUCTION = a("an Instruction, as a handler is given it", Instruction)
+_PROGRAM = a("a Program, as parse makes it", Program)
+_OPERAND = Kind(
+    "an operand of an Instruction",
+    lambda value: (
+        (isinstance(value, str) and bool(value)) or isinstance(value, (Memory, Vector, Pair, Negated, Offset))
+    ),
+)
+_TYPE = one_of(*REGISTER_BITS, "u16x2", "s16x2", "f32x2")
+_PARTS = Kind(
+    "a set of texts", lambda value: isinstance(value, (set, frozenset)) and all(isinstance(each, str) for each in value)
+)
+_known = checked(
+    operand=_OPERAND,
+    type=_TYPE,
+    instruction=_INSTRUCTION,
+    program=_PROGRAM,
+    wider=FLAG,
+    known=_PARTS,
+    why=TEXT,
+)
+"""Looks at what a package passes; the emulator itself calls what is behind it."""
+
+address_reader = _known(accesses.address_reader)
+demand_parts = _known(accesses.demand_parts)
+is_constant = _known(operands.is_constant)
+reader = _known(operands.reader)
+refuse = _known(operands.refuse)
+width_of = _known(operands.width_of)
+writer = _known(operands.writer)
+
+
+@checked(forms=a("a Form, as form makes it", Form))
 def arithmetic(*forms: Form) -> dict[str, Handler]:
     """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
 
@@ -98,6 +133,7 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     return dict.fromkeys(table, handler)
 
 
+@checked(machine=a("the Machine of the step", Machine))
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
     """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
 
@@ -120,6 +156,7 @@ def _demand_16(machine: Machine, one: Any, size_bytes: int) -> None:
         machine.hazard("alignment", f"{size_bytes} bytes for the bulk engine; the size is a multiple of 16", one)
 
 
+@checked(machine=a("the Machine of the step", Machine))
 def start_copy(
     machine: Machine,
     lane: int,

@@ -9,15 +9,20 @@ entry point names comes before what this package has under the same prefix; two 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from importlib.metadata import entry_points
 from typing import Any
 
-from tilecopy_core import PluginError
+from tilecopy_core import PluginError, TilecopyError
 
 from . import accesses, arithmetic, control, copies, matrices, moves, tensor, warp
-from .operands import Handler, Step
-from .program import Program, UnsupportedPtxError
+from .access import Together
+from .alu import UndefinedResultError
+from .demands import shown
+from .machine import Diverged, Machine
+from .operands import Handler, Lanes, Step
+from .program import Instruction, Program, UnsupportedPtxError
+from .shadow import Conflict
 
 __all__ = ["GROUP", "Handler", "Step", "compile_program", "handlers"]
 
@@ -41,12 +46,13 @@ def handlers() -> dict[str, Handler]:
     """Every known prefix and its handler.
 
     Raises:
-        PluginError: an entry point does not load, or two name the same prefix.
+        PluginError: an entry point does not load or has what is no handler, or two name the same prefix.
     """
     found: dict[str, Handler] = {}
     for table in _OWN:
         found.update(table)
     owners: dict[str, str] = {}
+    given: dict[str, tuple[Handler, str]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
         try:
             table = point.load().INSTRUCTIONS
@@ -59,8 +65,49 @@ def handlers() -> dict[str, Handler]:
             if prefix in owners:
                 raise PluginError(f"'{prefix}' is named by two entry points of {GROUP}: {owners[prefix]}, {point.name}")
             owners[prefix] = point.name
-            found[prefix] = handler
+            given[prefix] = handler, f"entry point '{point.name}' ({point.value})"
+    for prefix, (handler, owner) in given.items():
+        if not isinstance(prefix, str) or not callable(handler):
+            raise PluginError(
+                f"instructions of {owner}: INSTRUCTIONS has {shown(prefix)}: {shown(handler)}; it goes from opcodes to "
+                "functions of an Instruction and a Program"
+            )
+        found[prefix] = _answering(handler, owner)
     return found
+
+
+def _answering(handler: Handler, owner: str) -> Handler:
+    """A handler of another package: what it and its steps raise that is no error of ours is the package's fault, and says so."""
+
+    def fault(instruction: Instruction, what: str, error: Exception) -> PluginError:
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return PluginError(f"PTX line {instruction.line}: '{instruction.text}': {what} of {owner} raised {said}")
+
+    @wraps(handler)
+    def handle(instruction: Instruction, program: Program) -> Step:
+        try:
+            step = handler(instruction, program)
+        except TilecopyError:
+            raise
+        except Exception as error:
+            raise fault(instruction, "the handler", error) from error
+        if not callable(step):
+            raise PluginError(
+                f"PTX line {instruction.line}: '{instruction.text}': the handler of {owner} gave {shown(step)}, and a step is "
+                "a function of a machine and its lanes"
+            )
+
+        def run(machine: Machine, lanes: Lanes) -> None:
+            try:
+                step(machine, lanes)
+            except (TilecopyError, Diverged, Together, Conflict, UndefinedResultError):  # the machine's own
+                raise
+            except Exception as error:
+                raise fault(instruction, "a step", error) from error
+
+        return run
+
+    return handle
 
 
 @lru_cache(maxsize=32)

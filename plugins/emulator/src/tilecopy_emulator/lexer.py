@@ -9,6 +9,11 @@ import attrs
 
 from tilecopy_core import TilecopyError
 
+from .demands import demand, is_whole
+
+_MOST_CHARACTERS = 1000
+"""Of a message, which repeats what it is about."""
+
 
 class UnsupportedPtxError(TilecopyError, NotImplementedError):
     """The text is not PTX, or has something that the emulator does not know; the message names the line.
@@ -18,7 +23,13 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
     """
 
     def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__(f"PTX line {line}: {message}" if line else message)
+        demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
+        demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
+        said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
+        said = said.encode(
+            "utf-8", "backslashreplace"
+        ).decode()  # what a text repeats may not be text that can be printed
+        super().__init__(f"PTX line {line}: {said}" if line else said)
         self.line = line
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import attrs
 
+from .demands import demand
 from .lexer import UnsupportedPtxError
 
 __all__ = [
@@ -187,7 +188,6 @@ class Program:
     cluster: tuple[int, int, int] | None = None
 
 
-@lru_cache(maxsize=32)
 def parse(text: str, entry: str | None = None) -> Program:
     """Parse a module and take one of its entries.
 
@@ -198,6 +198,14 @@ def parse(text: str, entry: str | None = None) -> Program:
     Raises:
         UnsupportedPtxError: the text is not PTX or has something that is not known; the message names the line.
     """
+    demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
+    fits = entry is None or isinstance(entry, str)
+    demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
+    return _parsed(str(text), entry)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, entry: str | None) -> Program:
     from .parser import ModuleParser
 
     return ModuleParser(text).program(entry)

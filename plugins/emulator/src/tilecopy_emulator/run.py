@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from tilecopy_core.kernel import ValueCheck
 
 from .accesses import parts_of
 from .alu import is_approximate
+from .demands import demand, is_flag, is_whole
 from .engines import ASYNC_GLOBAL, ASYNC_SHARED, TENSOR
 from .instructions import compile_program
 from .launch import Dim3, Launch, SharedVariable
@@ -29,6 +31,7 @@ BATCH_THREADS = 1 << 17
 BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
+_FAR = 1 << 31
 
 
 @attrs.frozen
@@ -196,6 +199,15 @@ def run_grid(
         UnsupportedPtxError: an instruction that the emulator does not know.
         LaunchError: the launch does not fit the program.
     """
+    _demand_launch(program, grid, block, cluster, parameters, memory, dynamic_shared_bytes)
+    demand("run_grid", "profile", profile, is_flag(profile), "True or False")
+    for name, function in (("progress", progress), ("origin_of", origin_of)):
+        demand("run_grid", name, function, function is None or callable(function), "a function, or None")
+    fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
+    demand("run_grid", "value_checks", value_checks, fits, "the checks of a kernel's values")
+    fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
+    fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
+    demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
     shape = cluster or (1, 1, 1)
     steps, lengths = _with_checks(program, compile_program(program), value_checks)
     symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
@@ -249,6 +261,34 @@ def run_grid(
         tuple(sorted(approximate)),
         dict(lines),
     )
+
+
+def _demand_launch(
+    program: Program,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Dim3 | None,
+    parameters: Mapping[str, bytes],
+    memory: GlobalMemory,
+    dynamic_shared_bytes: int,
+) -> None:
+    """What :func:`run_grid` is given is what its parameters say."""
+    demand("run_grid", "program", program, isinstance(program, Program), "what parse makes of a text")
+    for name, extents, most in (("grid", grid, 2**31 - 1), ("block", block, 1024), ("cluster", cluster, 2**31 - 1)):
+        fits = isinstance(extents, tuple) and len(extents) == 3 and all(is_whole(each, 0, most) for each in extents)
+        fits = fits or (name == "cluster" and extents is None)
+        demand("run_grid", name, extents, fits, f"three integers, each at most {most}")
+    if prod(grid) > MOST_CTAS:
+        raise LaunchError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
+    fits = is_whole(dynamic_shared_bytes, 0, BATCH_SHARED_BYTES)
+    demand("run_grid", "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {BATCH_SHARED_BYTES}")
+    demand("run_grid", "memory", memory, isinstance(memory, GlobalMemory), "a GlobalMemory")
+    fits = isinstance(parameters, Mapping)
+    for each in program.parameters if fits else ():
+        raw = parameters.get(each.name)
+        fits = fits and isinstance(raw, bytes) and len(raw) == each.bytes
+    wanted = ", ".join(f"{each.name} of {each.bytes}" for each in program.parameters) or "none"
+    demand("run_grid", "parameters", parameters, fits, f"bytes by name: {wanted}")
 
 
 def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:

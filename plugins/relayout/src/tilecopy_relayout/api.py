@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+<<<<<<< HEAD
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+=======
+from collections.abc import Callable
+>>>>>>> fronts
 from typing import Any
 
 import attrs
@@ -13,6 +17,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.layout import row_major
 
 from .arrays import Array, array_of, dtype_name
+from .asking import PERMUTATION, items_of
 from .frameworks import Framework
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice
@@ -58,9 +63,8 @@ def relayout(
         return _remembered(array, axes, out, stream, executor, sizes)
     except _UnknownError:
         pass
-    if not isinstance(axes, str):
-        with suppress(TypeError):  # what it then is, its check says
-            axes = tuple(axes)  # an iterator is read once
+    if not isinstance(axes, (str, tuple)):
+        axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
@@ -108,7 +112,9 @@ def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
     """What an ``out`` is, once it has been found fit."""
     found = array_of("out", out)
     if found.shape != moved.shape:
-        raise RequestError(f"out has the shape {found.shape}, the result has {moved.shape}")
+        raise RequestError(
+            f"out has the shape {found.shape}, the result has {moved.shape}, of an array of {source.shape}"
+        )
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
         raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
     if found.device != source.device:

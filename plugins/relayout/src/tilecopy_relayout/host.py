@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import reprlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import numpy as np
 from tilecopy_core import RequestError
 from tilecopy_core.executors import executor_named
 
+from .asking import shown
 from .overlap import Footprint
 from .planner import plan_relayout
 
@@ -37,7 +37,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         RequestError: there is none of that name, or it does not reach the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
-        raise RequestError(f"executor={reprlib.repr(name)}: a relayout runs on 'cuda' or 'emulator'")
+        raise RequestError(f"executor={shown(name)}: a relayout runs on 'cuda' or 'emulator'")
     if device is not None and name == "emulator":
         raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
     if device is not None or name is not None:

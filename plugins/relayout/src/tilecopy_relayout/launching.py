@@ -10,6 +10,8 @@ import numpy as np
 
 import tilecopy_core as tc
 
+from .asking import shown
+from .overlap import Footprint
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
 from .tilings import Tiling
 
@@ -37,21 +39,24 @@ class Strided:
         return self.interface
 
 
-def bind(plan: Callable[[int, int], Planned], executor: str) -> Callable[[Any, Any, Any], Any]:
+def bind(
+    plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint]
+) -> Callable[[Any, Any, Any], Any]:
     """What moves arrays of one form.
 
     Args:
         plan: plans for addresses that are multiples of so many bytes.
         executor: ``"cuda"`` for addresses in device memory, ``"emulator"`` for NumPy arrays.
+        sides: the bytes of source and destination, from their first elements.
 
     Raises:
         RequestError: no such executor.
     """
-    if executor == "cuda":
+    if isinstance(executor, str) and executor == "cuda":
         return OnDevice(plan)
-    if executor == "emulator":
-        return lambda source, destination, _: _on_host(plan, source, destination)
-    raise tc.RequestError(f"executor={executor!r}: a relayout runs on 'cuda' or 'emulator'")
+    if isinstance(executor, str) and executor == "emulator":
+        return lambda source, destination, _: _on_host(plan, sides, source, destination)
+    raise tc.RequestError(f"executor={shown(executor)}: a relayout runs on 'cuda' or 'emulator'")
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +73,11 @@ class OnDevice:
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
         """Launch, planned first where no addresses like these were seen."""
-        key = low_bits(source, destination)
+        try:
+            key = low_bits(source, destination)
+        except TypeError:
+            said = f"source {shown(source)}, destination {shown(destination)}"
+            raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
         if key not in self.launches:
             planned = self.plan(_align(source), _align(destination))
             operands = _operands(planned, source, destination, device=True)
@@ -83,11 +92,34 @@ def low_bits(source: int, destination: int) -> int:
     return (source & 15) << 4 | destination & 15
 
 
-def _on_host(plan: Callable[[int, int], Planned], source: Any, destination: Any) -> Any:
+def _on_host(
+    plan: Callable[[int, int], Planned], sides: tuple[Footprint, Footprint], source: Any, destination: Any
+) -> Any:
+    _demand("source", source, sides[0])
+    _demand("destination", destination, sides[1])
+    if not destination.flags.writeable:
+        raise tc.RequestError("destination is read-only")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
     planned = plan(*map(_align, addresses))
-    sides = _operands(planned, *addresses, device=False, owners=(source, destination))
-    return planned[-1](*map(np.asarray, sides), executor="emulator")
+    views = _operands(planned, *addresses, device=False, owners=(source, destination))
+    return planned[-1](*map(np.asarray, views), executor="emulator")
+
+
+def _demand(name: str, array: Any, planned: Footprint) -> None:
+    """An array holds at least the bytes that a plan reads or writes: they are reached by address.
+
+    Raises:
+        RequestError: it is none, its elements are of another size, or it is too short.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject or isinstance(array, np.ma.MaskedArray):
+        raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")
+    own = Footprint(0, array.shape, array.strides, array.itemsize)
+    (low, high), (first, end) = own.span, planned.span
+    if array.itemsize != planned.itemsize or not low <= first <= end <= high:
+        raise tc.RequestError(
+            f"{name}: an array of shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}; the plan is for "
+            f"elements of {planned.itemsize} bytes, from byte {first} to byte {end} of the first"
+        )
 
 
 def _align(address: int) -> int:

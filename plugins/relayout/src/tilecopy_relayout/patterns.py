@@ -6,10 +6,9 @@ split a dimension, on the right they merge; the first name in them is the slowes
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
 
@@ -17,9 +16,13 @@ import attrs
 
 from tilecopy_core import RequestError
 
+from .asking import PERMUTATION, items_of, shown, sizes_of
+
 _TOKEN = re.compile(r"\s*(->|\.\.\.|[^\W\d]\w*|\d+|\S)")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
+_POINTED = 200
+"""Characters of a pattern that a message repeats, with a mark under the place."""
 
 
 @attrs.frozen
@@ -107,26 +110,44 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
     if isinstance(axes, str) and not _PERMUTATION.fullmatch(axes):
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
-        raise RequestError(f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes={axes!r} is a permutation")
-    order = _permutation(axes, len(shape))
+        raise RequestError(
+            f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes {shown(axes)} is a permutation"
+        )
+    order = _permutation(axes, shape)
     return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
 
 
-def _permutation(axes: Any, rank: int) -> tuple[int, ...]:
-    said = axes if isinstance(axes, str) else repr(axes)
-    try:
-        given = [int(axis) for axis in axes.split(",") if axis.strip()] if isinstance(axes, str) else list(axes)
-        if any(isinstance(axis, bool) for axis in given):
-            raise TypeError
-        order = [operator.index(axis) for axis in given]
-    except TypeError:
-        raise RequestError(
-            f"axes {said}: a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
-        ) from None
+def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
+    """For each dimension of the result that of the array, from text or a sequence of integers."""
+    rank = len(shape)
+    if isinstance(axes, str):
+        order = _numbers(axes)
+    else:
+        given = items_of("axes", axes, PERMUTATION)
+        order = [axis for axis in map(_integer, given) if axis is not None]
+        if len(order) != len(given):
+            raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
-        raise RequestError(f"axes {said}: not each of the array's {rank} dimensions once (0 to {rank - 1})")
+        numbers = f"0 to {rank - 1}; " if rank else ""
+        raise RequestError(
+            f"axes {shown(axes)}: not each of the array's {rank} dimensions once ({numbers}its shape is {tuple(shape)})"
+        )
     return positive
+
+
+def _numbers(axes: str) -> list[int]:
+    """Of text such as ``"0,2,1"``; what has more digits than any dimension's number is none."""
+    parts = [part.strip() for part in axes.split(",") if part.strip()]
+    return [int(part) if len(part) < 10 else -(10**10) for part in parts]
+
+
+def _integer(axis: Any) -> int | None:
+    if type(axis) is int:
+        return axis
+    from tilecopy_core.plugin import integer
+
+    return integer(axis)
 
 
 # ------------------------------------------------------------------------------------------------------ patterns
@@ -180,7 +201,8 @@ class Pattern:
         Raises:
             RequestError: always.
         """
-        raise RequestError(f"pattern {self.text!r}: {message}\n  {self.text}\n  {' ' * at}^")
+        pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
+        raise RequestError(f"axes: pattern {shown(self.text)}: {message}{pointer}")
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
         """What the pattern does to an array of a shape.
@@ -189,13 +211,11 @@ class Pattern:
             RequestError: another number of dimensions, a size that is missing, unknown, no extent or does not divide.
         """
         names = {term.text for group in self.left for term in group.terms}
-        for name, size in sizes.items():
+        known = sizes_of(sizes, partial(self.error, 0))
+        for name, size in known.items():
             if name not in names:
-                self.error(0, f"the size {name}={size!r} is of no name in it")
-            if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
-                self.error(0, f"the size {name}={size!r} is no extent")
-        left, right, spread = self._spread(len(shape))
-        known = dict(sizes)
+                self.error(0, f"the size {name}={size} is of no name in it")
+        left, right, spread = self._spread(shape)
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
         order: list[str] = [term.text for group in left for term in group.terms if term.text != "1"]
         place = {name: index for index, name in enumerate(order)}
@@ -205,13 +225,13 @@ class Pattern:
             tuple(split), tuple(place[name] for group in joined for name in group), tuple(map(len, joined))
         )
 
-    def _spread(self, rank: int) -> tuple[list[Group], list[Group], list[str]]:
+    def _spread(self, shape: Sequence[int]) -> tuple[list[Group], list[Group], list[str]]:
         """Both sides with as many dimensions for ``...`` as the array has, and their names."""
-        dots = [group for group in self.left if group.is_ellipsis]
+        rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
         named = len(self.left) - len(dots)
         if rank < named or (rank > named and not dots):
             least = "at least " if dots else ""
-            self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}")
+            self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
         return self._without_dots(self.left, spread), self._without_dots(self.right, spread), spread
 
@@ -282,7 +302,8 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
             else:
                 inside.append(token)
         elif token.text.isdigit():
-            pattern.error(token.at, f"{token.text} stands for a dimension; name it and give its size as a keyword")
+            said = shown(token.text).strip("'")
+            pattern.error(token.at, f"{said} stands for a dimension; name it and give its size as a keyword")
         else:
             pattern.error(token.at, f"{token.text!r} is no name, '1', '...' or parenthesis")
     if opened is not None:

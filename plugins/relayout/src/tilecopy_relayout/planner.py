@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import attrs
@@ -12,14 +12,19 @@ import attrs
 import tilecopy_core as tc
 from tilecopy_core.layout import row_major
 
+from .asking import integers_of, shown
 from .candidates import candidates
 from .cost import Cost, cost_of, least_cost_of
 from .kept import keep, recall
 from .kernels import build
 from .launching import Planned, bind
+from .overlap import Footprint
 from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
+
+_MOST_BYTES = 2**49
+"""What a GPU's virtual addresses reach."""
 
 
 @attrs.frozen
@@ -102,8 +107,17 @@ class RelayoutPlan:
                 always the same) and a stream; ``"emulator"``: it takes two NumPy arrays and None.
 
         Addresses that are no multiples of 16 bytes get a plan of their own, made when they are first seen.
+
+        Raises:
+            RequestError: no such executor; and when it is called, no addresses, or arrays that do not reach as far as the plan.
         """
-        return bind(partial(_aligned, self.asked), executor)
+        return bind(partial(_aligned, self.asked), executor, self._sides())
+
+    def _sides(self) -> tuple[Footprint, Footprint]:
+        """The bytes of both sides, from their first elements."""
+        extents, size = self.asked.extents, self.asked.elem_bytes
+        source, result = (tuple(step * size for step in steps) for steps in (self.asked.src, self.asked.dst))
+        return Footprint(0, extents, source, size), Footprint(0, extents, result, size)
 
 
 def plan_relayout(
@@ -133,16 +147,16 @@ def plan_relayout(
         NoVariantError: a variant that the plan needs is not installed.
         TargetError: no such target.
     """
-    elem_bytes, given = element_bytes(dtype), _integers("shape", shape)
+    elem_bytes, given = element_bytes(dtype), integers_of("shape", shape)
     if min(given, default=1) < 1:
-        raise tc.RequestError(f"shape {given} has no elements; there is nothing to plan")
+        raise tc.RequestError(f"shape {shown(shape)} has no elements; there is nothing to plan")
+    if prod(given) * elem_bytes > _MOST_BYTES:
+        raise tc.RequestError(f"shape {shown(shape)}: {prod(given) * elem_bytes} bytes are more than any GPU addresses")
     moved = rearrangement(axes, given, sizes)
     source = moved.source_strides(_steps("strides", strides, given))
     own = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     if any(step == 0 and moved.extents[n] > 1 for n, step in zip(moved.order, own, strict=True)):
-        raise tc.RequestError(
-            f"out_strides {tuple(out_strides or ())} put several elements of {moved.shape} in one place"
-        )
+        raise tc.RequestError(f"out_strides {shown(out_strides)} put several elements of {moved.shape} in one place")
     by_source = dict(zip(moved.order, own, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     asked = Asked(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
@@ -154,20 +168,10 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
     """The strides of a side, row-major where none are given."""
     if given is None:
         return row_major(shape)
-    steps = _integers(name, given)
+    steps = integers_of(name, given)
     if len(steps) != len(shape):
-        raise tc.RequestError(f"{name} {steps}: one a dimension of shape {shape}")
+        raise tc.RequestError(f"{name} {shown(given)}: one a dimension of shape {shape}")
     return steps
-
-
-def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    try:
-        found = tuple(operator.index(value) for value in values)
-    except TypeError:
-        raise tc.RequestError(f"{name} {values!r}: integers, one a dimension") from None
-    if any(abs(value) >= 2**62 for value in found):
-        raise tc.RequestError(f"{name} {found}: no memory has so many elements")
-    return found
 
 
 def _aligned(asked: Asked, src_align: int, dst_align: int) -> Planned:

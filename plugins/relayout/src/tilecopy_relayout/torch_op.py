@@ -13,6 +13,7 @@ import torch
 from tilecopy_core import RequestError
 
 from .api import relayout_tensor
+from .asking import shown
 from .host import choose_executor
 from .patterns import rearrangement
 
@@ -30,6 +31,8 @@ def traced(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, s
     if not torch.compiler.is_compiling():
         choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
         rearrangement(axes, array.shape, sizes)
+    if out is not None and not isinstance(out, torch.Tensor):
+        raise RequestError(f"out {shown(out)} is no torch tensor, as the array is")
     text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
     if out is None:
         return _operate(array, text, sizes, executor or "")

@@ -15,16 +15,18 @@ from contextlib import ExitStack
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import TEXT, Kind, a, checked, many, maybe, shown, whole
 
 from . import rules
 from .description import Description
 from .drawing import seeded
 from .finding import Finding
+from .kinds import ANY, FUNCTION, NATURAL, PATH, by_name
 from .subject import Subject
 
 CHUNK_REQUESTS = 250
@@ -42,10 +44,10 @@ EVER_FAILED = Path(__file__).with_name("ever_failed.jsonl")
 class Chunk:
     """Some of a variant's requests: the seeds ``seed:variant:first`` and those after it."""
 
-    variant: str
-    seed: int
-    first: int
-    count: int
+    variant: str = attrs.field(validator=TEXT)
+    seed: int = attrs.field(validator=ANY)
+    first: int = attrs.field(validator=NATURAL)
+    count: int = attrs.field(validator=NATURAL)
 
     @property
     def name(self) -> str:
@@ -81,12 +83,25 @@ class Tally:
             of_kind[kind] = of_kind.get(kind, 0) + 1
 
 
-@lru_cache(maxsize=64)
+@checked(variant=TEXT)
 def subject_of(variant: str) -> Subject:
-    """The subject of an installed variant, made once a process; which widths it has only its suite knows."""
+    """The subject of an installed variant, made once a process; which widths it has only its suite knows.
+
+    Raises:
+        PluginError: there is none.
+    """
+    try:
+        return _subject_of(variant)
+    except tc.PluginError as error:
+        raise tc.PluginError(f"variant {shown(variant)}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _subject_of(variant: str) -> Subject:
     return Subject.of(variant, widths_bits=())
 
 
+@checked(chunk=a("a Chunk", Chunk))
 def run_chunk(chunk: Chunk) -> dict[str, Any]:
     """Run the requests of a chunk; the tally as plain data."""
     subject, tally = subject_of(chunk.variant), Tally()
@@ -175,6 +190,12 @@ def _branch(partition: Any) -> str:
 # ------------------------------------------------------------------------------------------------- the whole
 
 
+_VARIANTS = Kind(
+    "a tuple of names of variants, at least one",
+    lambda value: isinstance(value, tuple) and bool(value) and all(isinstance(each, str) for each in value),
+)
+
+
 @attrs.frozen
 class Campaign:
     """What is asked for.
@@ -185,9 +206,9 @@ class Campaign:
         variants: names of installed variants.
     """
 
-    seed: int
-    requests: int
-    variants: tuple[str, ...]
+    seed: int = attrs.field(validator=ANY)
+    requests: int = attrs.field(validator=whole(0, 2**32))
+    variants: tuple[str, ...] = attrs.field(validator=_VARIANTS)
 
     def chunks(self) -> list[Chunk]:
         """All chunks, the variants in turn."""
@@ -218,19 +239,60 @@ def able_variants() -> dict[str, str]:
     return found
 
 
+@checked(state=PATH)
 def finished(state: Path) -> dict[str, dict[str, Any]]:
-    """The chunks that a state file has, by name; a line that was cut off is none."""
+    """The chunks that a state file has, by name; a line that was cut off is none.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
     found: dict[str, dict[str, Any]] = {}
-    if state.exists():
-        for line in state.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
+    for line in _lines("state", state):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and set(record) >= _RECORD:
             found[record["chunk"]] = record
     return found
 
 
+_RECORD = {"chunk", "variant", "keys", "lowered", "covered", "failures"}
+"""What a line of a state file has."""
+
+
+def _why(error: Exception) -> str:
+    """What the system says, without the path."""
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def _lines(name: str, path: Path) -> list[str]:
+    """The lines of a file; none where there is no file.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise tc.RequestError(f"{name}: the file {shown(str(path))} cannot be read: {_why(error)}") from error
+
+
+def _appending(name: str, path: Path) -> TextIO:
+    """A file that lines are added to.
+
+    Raises:
+        RequestError: it cannot be written.
+    """
+    try:
+        return Path(path).open("a", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise tc.RequestError(f"{name}: the file {shown(str(path))} cannot be written: {_why(error)}") from error
+
+
+@checked(campaign=a("a Campaign", Campaign), state=PATH, run_all=FUNCTION, say=FUNCTION)
 def run(
     campaign: Campaign,
     state: Path,
@@ -251,7 +313,7 @@ def run(
     if len(left) < len(wanted):
         say(f"{len(wanted) - len(left)} of {len(wanted)} chunks are done already")
     started, requests, failures = time.monotonic(), 0, 0
-    with state.open("a", encoding="utf-8") as stream:
+    with _appending("state", state) as stream:
         for number, (chunk, tally) in enumerate(run_all(left), 1):
             record = {"chunk": chunk.name, "variant": chunk.variant, **tally}
             done[chunk.name] = record
@@ -268,6 +330,10 @@ def run(
     return of_campaign(campaign, done)
 
 
+@checked(
+    campaign=a("a Campaign", Campaign),
+    done=Kind("records by the names of their chunks", lambda value: isinstance(value, Mapping)),
+)
 def of_campaign(campaign: Campaign, done: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The records that belong to a campaign."""
     names = {chunk.name for chunk in campaign.chunks()}
@@ -280,6 +346,7 @@ def here(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
         yield chunk, run_chunk(chunk)
 
 
+@checked(address=maybe(TEXT), workers=maybe(whole(0, 4096)))
 def on_cluster(
     address: str | None, workers: int | None
 ) -> Callable[[Sequence[Chunk]], Iterator[tuple[Chunk, dict[str, Any]]]]:
@@ -316,10 +383,26 @@ def on_cluster(
 # ------------------------------------------------------------------------------------------------- the report
 
 
+def _records(where: str, records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records of chunks, held against what they have.
+
+    Raises:
+        RequestError: one is none.
+    """
+    listed = isinstance(records, Iterable) and not isinstance(records, (str, bytes, Mapping, type, range))
+    try:
+        found = list(records) if listed else []
+    except Exception:  # an object's own
+        found, listed = [], False
+    if not listed or not all(isinstance(each, Mapping) and _RECORD - {"chunk"} <= set(each) for each in found):
+        raise tc.RequestError(f"{where}: records {shown(records)} are not what `run` gives for chunks")
+    return found
+
+
 def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The tallies of all chunks together, by variant."""
     found: dict[str, Any] = {}
-    for record in records:
+    for record in _records("totals", records):
         own = found.setdefault(record["variant"], {"keys": set(), "lowered": 0, "failures": [], "covered": {}})
         own["keys"].update(record["keys"])
         own["lowered"] += record["lowered"]
@@ -331,7 +414,9 @@ def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: Mapping[str, str]) -> str:
     """The report as Markdown."""
-    records = list(records)
+    a("a Campaign", Campaign).check(campaign, "report", "campaign")
+    by_name(TEXT).check(left_out, "report", "left_out")
+    records = _records("report", records)
     found, chunks = totals(records), len(campaign.chunks())
     so_far = "" if len(records) == chunks else f" It was stopped when {len(records)} of {chunks} chunks were done."
     distinct = sum(len(own["keys"]) for own in found.values())
@@ -368,19 +453,42 @@ def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: M
     return "\n".join([*lines, ""])
 
 
+_FAILURES = many(
+    Kind(
+        "a failure: texts by the names variant, description and finding",
+        lambda each: by_name(TEXT).fits(each) and {"variant", "description"} <= set(each),
+    )
+)
+
+
+@checked(path=PATH)
 def remembered(path: Path = EVER_FAILED) -> list[tuple[str, Description]]:
-    """Every copy that ever failed, with its variant."""
-    if not path.exists():
-        return []
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [(record["variant"], Description.from_json(json.dumps(record["description"]))) for record in records]
+    """Every copy that ever failed, with its variant.
+
+    Raises:
+        RequestError: the file cannot be read, or has a line that is none.
+    """
+    found = []
+    for number, line in enumerate(_lines("path", path), 1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+                found.append((record["variant"], Description.from_json(json.dumps(record["description"]))))
+            except (ValueError, TypeError, KeyError) as error:
+                raise tc.RequestError(f"path: line {number} of {path} is no failure: {error}") from error
+    return found
 
 
-def remember(failures: Iterable[Mapping[str, str]], path: Path = EVER_FAILED) -> int:
-    """Keep failures that the file does not have yet; how many those were."""
+@checked(failures=_FAILURES, path=PATH)
+def remember(failures: Sequence[Mapping[str, str]], path: Path = EVER_FAILED) -> int:
+    """Keep failures that the file does not have yet; how many those were.
+
+    Raises:
+        RequestError: a failure is none, or the file cannot be read or written.
+    """
     known = {(variant, description.key) for variant, description in remembered(path)}
     added = 0
-    with path.open("a", encoding="utf-8") as stream:
+    with _appending("path", path) as stream:
         for failure in failures:
             description = Description.from_json(failure["description"])
             if (failure["variant"], description.key) in known:

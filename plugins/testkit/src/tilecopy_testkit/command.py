@@ -9,7 +9,7 @@ import click
 import tilecopy_core as tc
 from tilecopy_core import RequestError
 
-from .scaffold import PLAIN, write_package
+from .scaffold import write_package
 
 SPACES = ("global", "shared", "local", "tmem")
 
@@ -27,19 +27,12 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
 
     Change what it does afterwards; its suite says what no longer holds.
     """
-    if not name.isidentifier() or not name.islower() or not name.isascii():
-        raise RequestError(f"{name!r} is not a name such as my_copy: lower-case letters, digits and underscores")
     for plugin in tc.default_registry().plugins():
         if plugin.name == name:
             raise RequestError(
                 f"{name!r} is a variant of {plugin.source.owner}, which is installed; two of one name are both set aside: "
                 "choose another name"
             )
-    if (op, source, destination) not in PLAIN:
-        known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
-        raise RequestError(
-            f"there is no plain case to start from for {op} {source} -> {destination}; start from the nearest of: {known}"
-        )
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
     for path in written:

@@ -11,6 +11,9 @@ from typing import Any, Literal, Protocol
 import attrs
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import TEXT, many, one_of
+
+from .kinds import FUNCTION
 
 
 class Kernel(Protocol):
@@ -53,11 +56,14 @@ class Step:
         spaces: destinations for which it is done.
     """
 
-    name: str
-    when: Literal["before", "after"]
-    who: Literal["all", "issuer"]
-    write: Callable[[Kernel], None]
-    spaces: tuple[str, ...] = ("global", "shared", "local", "tmem")
+    name: str = attrs.field(validator=TEXT)
+    when: Literal["before", "after"] = attrs.field(validator=one_of("before", "after"))
+    who: Literal["all", "issuer"] = attrs.field(validator=one_of("all", "issuer"))
+    write: Callable[[Kernel], None] = attrs.field(validator=FUNCTION)
+    spaces: tuple[str, ...] = attrs.field(
+        default=("global", "shared", "local", "tmem"),
+        validator=many(one_of("global", "shared", "local", "tmem")),
+    )
 
 
 FENCE = Step("fence_proxy_async", "before", "all", lambda around: around.kernel.fence_proxy_async())

@@ -11,6 +11,9 @@ from typing import Any
 import attrs
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import TEXT, Kind, a, checked, one_of, shown, whole
+
+from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples
 
 WARP_THREADS, WARPGROUP_THREADS = 32, 128
 AXES = {
@@ -26,13 +29,16 @@ VARIABLES = ("block", "turn", "unit", "n")
 class Term:
     """``factor * (variable // quotient % modulus)``; no remainder where ``modulus`` is 0."""
 
-    variable: str
-    factor: int
-    quotient: int = 1
-    modulus: int = 0
+    variable: str = attrs.field(validator=one_of(*VARIABLES))
+    factor: int = attrs.field(validator=ANY)
+    quotient: int = attrs.field(default=1, validator=POSITIVE)
+    modulus: int = attrs.field(default=0, validator=NATURAL)
 
+    @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
         """Its value, of integers or of a kernel's symbolic ones."""
+        if self.variable not in values:
+            raise tc.RequestError(f"Term.at: values {shown(values)} has none of {self.variable}")
         value = values[self.variable]
         if self.quotient > 1:
             value = value // self.quotient
@@ -45,15 +51,47 @@ class Term:
 class Start:
     """Where a box begins along one dimension: a constant and what varies."""
 
-    base: int
-    terms: tuple[Term, ...] = ()
+    base: int = attrs.field(validator=ANY)
+    terms: tuple[Term, ...] = attrs.field(default=(), validator=tuples(a("a Term", Term)))
 
+    @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
         """Its value, of integers or of a kernel's symbolic ones."""
         value: Any = self.base
         for term in self.terms:
             value = value + term.at(values)
         return value
+
+
+_ITERS = tuples(
+    Kind(
+        f"(extent, stride, axis), the axis of {', '.join(AXES)}",
+        lambda each: (
+            isinstance(each, tuple)
+            and len(each) == 3
+            and POSITIVE.fits(each[0])
+            and ANY.fits(each[1])
+            and isinstance(each[2], str)
+            and each[2] in AXES
+        ),
+    )
+)
+_OFFSET = tuples(
+    Kind(
+        f"(axis, elements), the axis of {', '.join(AXES)}",
+        lambda each: (
+            isinstance(each, tuple)
+            and len(each) == 2
+            and isinstance(each[0], str)
+            and each[0] in AXES
+            and ANY.fits(each[1])
+        ),
+    )
+)
+_SWIZZLE = Kind(
+    "(per_element, swizzle_len, atom_len), or None",
+    lambda value: value is None or (SHAPE_FROM_0.fits(value) and len(value) == 3 and max(value) <= 30),
+)
 
 
 @attrs.frozen
@@ -73,16 +111,23 @@ class Operand:
         align_bytes: what the memory's first byte is a multiple of.
     """
 
-    space: str
-    shape: tuple[int, ...]
-    extents: tuple[int, ...]
-    starts: tuple[Start, ...]
-    iters: tuple[tuple[int, int, str], ...]
-    replica: tuple[tuple[int, int, str], ...] = ()
-    offset: tuple[tuple[str, int], ...] = ()
-    swizzle: tuple[int, int, int] | None = None
-    own_start: int = 0
-    align_bytes: int = 16
+    space: str = attrs.field(validator=one_of("global", "shared", "local", "tmem"))
+    shape: tuple[int, ...] = attrs.field(validator=SHAPE)
+    extents: tuple[int, ...] = attrs.field(validator=SHAPE)
+    starts: tuple[Start, ...] = attrs.field(validator=tuples(a("a Start", Start)))
+    iters: tuple[tuple[int, int, str], ...] = attrs.field(validator=_ITERS)
+    replica: tuple[tuple[int, int, str], ...] = attrs.field(default=(), validator=_ITERS)
+    offset: tuple[tuple[str, int], ...] = attrs.field(default=(), validator=_OFFSET)
+    swizzle: tuple[int, int, int] | None = attrs.field(default=None, validator=_SWIZZLE)
+    own_start: int = attrs.field(default=0, validator=NATURAL)
+    align_bytes: int = attrs.field(default=16, validator=POSITIVE)
+
+    def __attrs_post_init__(self) -> None:
+        if not len(self.shape) == len(self.extents) == len(self.starts):
+            raise tc.RequestError(
+                f"Operand: shape {shown(self.shape)}, extents {shown(self.extents)} and starts {shown(self.starts)} have one entry "
+                "for each dimension"
+            )
 
     @property
     def layout(self) -> tc.TileLayout:
@@ -104,6 +149,7 @@ class Operand:
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
         return -(-reach // block) * block + self.own_start
 
+    @checked(values=VALUES)
     def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
         """The index of the box for values of the variables."""
         begins = [start.at(values) for start in self.starts]
@@ -132,22 +178,22 @@ class Description:
         options: plain options of the copy, by name.
     """
 
-    op: str
-    dtype: str
-    scope: str
-    threads: int
-    target: str
-    dst: Operand
-    src: Operand
-    issuers: str = "all"
-    blocks: int = 1
-    cluster: int = 1
-    hop: int = 0
-    turns: int = 1
-    n: int = 0
-    multiple_of: int = 1
-    outside: Any = None
-    options: tuple[tuple[str, Any], ...] = ()
+    op: str = attrs.field(validator=one_of("copy", "copy_async"))
+    dtype: str = attrs.field(validator=one_of(*tc.DTYPES))
+    scope: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta"))
+    threads: int = attrs.field(validator=whole(1, 1024))
+    target: str = attrs.field(validator=one_of(*tc.TARGETS))
+    dst: Operand = attrs.field(validator=a("an Operand", Operand))
+    src: Operand = attrs.field(validator=a("an Operand", Operand))
+    issuers: str = attrs.field(default="all", validator=one_of("all", "one"))
+    blocks: int = attrs.field(default=1, validator=POSITIVE)
+    cluster: int = attrs.field(default=1, validator=whole(1, 16))
+    hop: int = attrs.field(default=0, validator=NATURAL)
+    turns: int = attrs.field(default=1, validator=POSITIVE)
+    n: int = attrs.field(default=0, validator=NATURAL)
+    multiple_of: int = attrs.field(default=1, validator=POSITIVE)
+    outside: Any = attrs.field(default=None, validator=OUTSIDE)
+    options: tuple[tuple[str, Any], ...] = attrs.field(default=(), validator=OPTIONS)
 
     @property
     def units(self) -> int:
@@ -192,12 +238,24 @@ class Description:
 
     @classmethod
     def from_json(cls, text: str) -> Description:
-        """The description of a line."""
-        data = json.loads(text)
-        for side in ("dst", "src"):
-            data[side] = _operand(data[side])
-        data["options"] = tuple((name, value) for name, value in data["options"])
-        return cls(**data)
+        """The description of a line.
+
+        Raises:
+            RequestError: it is no line that :meth:`to_json` gives.
+        """
+        TEXT.check(text, "Description.from_json", "text")
+        try:
+            data = json.loads(text)
+            for side in ("dst", "src"):
+                data[side] = _operand(data[side])
+            data["options"] = tuple((name, value) for name, value in data["options"])
+            return cls(**data)
+        except tc.TilecopyError:
+            raise
+        except Exception as error:
+            raise tc.RequestError(
+                f"Description.from_json: text {shown(text)} is not what to_json gives: {type(error).__name__}: {error}"
+            ) from error
 
     @property
     def key(self) -> str:

@@ -10,8 +10,11 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import a, checked, one_of
 
 from .description import Description, Operand, Start, Term
+from .kinds import DTYPES as DTYPES_ASKED
+from .kinds import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT, tuples
 
 T = TypeVar("T")
 
@@ -82,13 +85,14 @@ class Ranges:
         own: draws descriptions of the author's, or None where a draw has none; most draws are its.
     """
 
-    variant: tc.Variant
-    spaces: tuple[tuple[str, str], ...]
-    dtypes: tuple[str, ...]
-    targets: tuple[str, ...]
-    own: Callable[[Draw, Ranges], Description | None] | None = None
+    variant: tc.Variant = attrs.field(validator=VARIANT)
+    spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuples(PAIR))
+    dtypes: tuple[str, ...] = attrs.field(validator=tuples(one_of(*tc.DTYPES)))
+    targets: tuple[str, ...] = attrs.field(validator=tuples(one_of(*tc.TARGETS)))
+    own: Callable[[Draw, Ranges], Description | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
+    @checked(variant=VARIANT, spaces=SPACES, dtypes=DTYPES_ASKED, targets=TARGETS, own=MAYBE_FUNCTION)
     def of(
         cls,
         variant: tc.Variant,
@@ -103,12 +107,13 @@ class Ranges:
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
         return cls(
             variant,
-            tuple(spaces or variant.spaces),
+            tuple((source, destination) for source, destination in spaces or variant.spaces),
             tuple(dtypes or DTYPES),
             tuple(targets or claimed),
             own,
         )
 
+    @checked(description=a("a Description", Description))
     def have(self, description: Description) -> bool:
         """Whether a description is one of these."""
         return (

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import tilecopy_core as tc
-from tilecopy_core.expr import evaluate, only_symbol
-from tilecopy_core.plugin import Guard, Side, VectorPartition
+from tilecopy_core.expr import only_symbol
+from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate
 
 from . import oracle
 from .description import Description, Operand

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import TEXT, a, maybe, whole
 
 from .description import Description
+
+_DESCRIPTION = maybe(a("a Description", Description))
 
 
 class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
@@ -20,6 +23,14 @@ class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review h
     def __init__(
         self, rule: str, found: str, description: Description | None = None, *, line: int = 0, text: str = ""
     ) -> None:
+        for name, given, kind in (
+            ("rule", rule, TEXT),
+            ("found", found, TEXT),
+            ("description", description, _DESCRIPTION),
+            ("line", line, whole(0, 2**31)),
+            ("text", text, TEXT),
+        ):
+            kind.check(given, "Finding", name)
         self.rule, self.found, self.description, self.line, self.text = rule, found, description, line, text.strip()
         parts = [f"rule: {rule}", f"found: {found}"]
         if line:

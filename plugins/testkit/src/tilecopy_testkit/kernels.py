@@ -13,11 +13,14 @@ import attrs
 import numpy as np
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import TEXT, a, checked, maybe, one_of, shown, whole
 
 from .completion import COMPLETIONS, Step
 from .description import Description, Operand
-from .oracle import consistent, memory_shape, read_places
+from .kinds import NAMES, NATURAL
+from .oracle import check_memory, consistent, memory_shape, read_places
 
+DESCRIPTION = a("a Description", Description)
 OptionMaker = Callable[["Around"], Any]
 
 
@@ -95,6 +98,14 @@ class Around:
         *,
         unread: int = 0,
     ) -> None:
+        for name, given, kind in (
+            ("description", description, DESCRIPTION),
+            ("surroundings", surroundings, a("a Surroundings", Surroundings)),
+            ("skip", skip, maybe(TEXT)),
+            ("left_out", left_out, NAMES),
+            ("unread", unread, whole(0, 2**31)),
+        ):
+            kind.check(given, "Around", name)
         self.description, self._with, self._skip, self._left_out = description, surroundings, skip, left_out
         self.kernel = tc.KernelBuilder("around", threads=description.threads)
         k, d = self.kernel, description
@@ -121,7 +132,11 @@ class Around:
     @property
     def barrier(self) -> tc.Mbarrier:
         """The mbarrier that the copy's option ``mbar`` names."""
-        assert self._mbarrier is not None
+        if self._mbarrier is None:
+            raise tc.RequestError(
+                f"Around: the kernel has no mbarrier: {self._with.variant.name} has no option mbar, and its completion is "
+                f"{self._with.variant.completion!r}"
+            )
         return self._mbarrier
 
     @property
@@ -158,6 +173,7 @@ class Around:
 
     def region(self, side: str) -> tc.Region:
         """The box of ``dst`` or ``src``."""
+        one_of("dst", "src").check(side, "Around.region", "side")
         operand = getattr(self.description, side)
         return self._buffers[side][operand.box(self._values())]
 
@@ -390,6 +406,7 @@ class Around:
                 first += count
 
 
+@checked(description=DESCRIPTION, seed=NATURAL)
 def arrays_of(description: Description, seed: int = 0) -> tuple[Any, Any]:
     """Random bytes for the memories of source and destination (:mod:`.oracle` says in what shape)."""
     rng = np.random.default_rng(seed)
@@ -406,6 +423,7 @@ def unread_places(description: Description) -> Any:
     return np.flatnonzero(~np.repeat(read_places(description), words)).astype(np.int32)
 
 
+@checked(description=DESCRIPTION)
 def arguments_of(description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
     """The arguments of the kernel, over the memories themselves: a launch changes ``target``.
 
@@ -416,6 +434,11 @@ def arguments_of(description: Description, source: Any, target: Any, unread: Any
         unread: the places that one more CTA writes.
     """
     word, words = element_storage(description.dtype)
+    check_memory("arguments_of", "source", source, memory_shape(description, description.src))
+    check_memory("arguments_of", "target", target, memory_shape(description, description.dst))
+    fits = unread is None or (isinstance(unread, np.ndarray) and unread.dtype == np.int32 and unread.ndim == 1)
+    if not fits:
+        raise tc.RequestError(f"arguments_of: unread {shown(unread)} is not places (an array of int32), or None")
 
     def seen(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import shown
 
 from .description import Description, Operand
 
@@ -175,6 +176,17 @@ def fill_bytes(description: Description) -> Any:
     return np.frombuffer(element.tobytes(), np.uint8)
 
 
+def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> None:
+    """The bytes of a memory have its shape.
+
+    Raises:
+        RequestError: they are no such array.
+    """
+    fits = isinstance(memory, np.ndarray) and memory.dtype == np.uint8 and memory.shape == shape
+    if not fits or not memory.flags.c_contiguous:
+        raise tc.RequestError(f"{where}: {name} {shown(memory)} is not an array of bytes (uint8) of shape {shape}")
+
+
 def expected(description: Description, arrays: Sequence[Any]) -> Any:
     """The destination's memory after the kernel.
 
@@ -185,6 +197,16 @@ def expected(description: Description, arrays: Sequence[Any]) -> Any:
     Returns:
         The destination's bytes; the source does not change.
     """
+    if not isinstance(description, Description):
+        raise tc.RequestError(f"expected: description {shown(description)} is not a Description")
+    if not isinstance(arrays, (tuple, list)) or len(arrays) != 2:
+        raise tc.RequestError(
+            f"expected: arrays {shown(arrays)} is not the bytes of source and destination, two arrays"
+        )
+    for name, memory, operand in zip(
+        ("source", "destination"), arrays, (description.src, description.dst), strict=True
+    ):
+        check_memory("expected: arrays", name, memory, memory_shape(description, operand))
     source, result = arrays[0], arrays[1].copy()
     fill = fill_bytes(description)
     for values in description.values():

@@ -16,7 +16,8 @@ from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
 from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
-from tilecopy_core.expr import only_symbol, symbols_of
+from tilecopy_core.expr import only_symbol
+from tilecopy_core.plugin import symbols_of
 from tilecopy_core.request import check_request
 
 from . import oracle

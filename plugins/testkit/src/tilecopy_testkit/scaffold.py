@@ -6,6 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import TEXT, shown
+
+from .kinds import PATH
 
 PLAIN = {
     ("copy", "global", "shared"): "through_registers",
@@ -32,6 +35,10 @@ FILES = {
 """Files of the package, and the template of each."""
 
 
+_LONGEST_NAME = 100
+"""Characters: folders are named after it."""
+
+
 def write_package(folder: Path, name: str, op: str, source: str, destination: str) -> list[Path]:
     """Write the package of a new variant.
 
@@ -46,10 +53,31 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
         The files, in order.
 
     Raises:
-        RequestError: the folder holds something, or cannot be written.
+        RequestError: no such name or plain case, or the folder holds something, or cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RequestError(f"{folder} is there already and is not empty; give another --directory")
+    PATH.check(folder, "write_package", "folder")
+    fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
+    if not fits or len(name) > _LONGEST_NAME:
+        raise RequestError(
+            f"name {shown(name)} is not a name such as my_copy: lower-case letters, digits and underscores"
+        )
+    for called, word in (("op", op), ("source", source), ("destination", destination)):
+        TEXT.check(word, "write_package", called)
+    if (op, source, destination) not in PLAIN:
+        known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
+        raise RequestError(
+            f"there is no plain case to start from for op {shown(op)}, source {shown(source)}, destination "
+            f"{shown(destination)}; start from the nearest of: {known}"
+        )
+    folder = Path(folder)
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except (OSError, ValueError) as error:
+        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {_why(error)}") from error
+    if taken:
+        raise RequestError(
+            f"the folder {shown(str(folder))} is there already and is not empty; give another --directory"
+        )
     words = {
         "@NAME@": name,
         "@PACKAGE@": f"tilecopy_{name}",
@@ -68,10 +96,17 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise RequestError(f"{target} cannot be written: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:
+            raise RequestError(
+                f"the folder {shown(str(folder))}: {target.name} cannot be written: {_why(error)}"
+            ) from error
         written.append(target)
     return written
+
+
+def _why(error: Exception) -> str:
+    """What the system says, without the path."""
+    return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _template(name: str) -> str:

@@ -9,9 +9,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import checked, shown
 
 from .description import Description
 from .drawing import Ranges, describe
+from .kinds import DTYPES, SPACES, TARGETS
 from .subject import Subject
 
 T = TypeVar("T")
@@ -36,6 +38,7 @@ def _descriptions(draw: st.DrawFn, ranges: Ranges) -> Description:
     return found
 
 
+@checked(spaces=SPACES, dtypes=DTYPES, targets=TARGETS)
 def requests(
     variant: Any,
     *,
@@ -51,5 +54,11 @@ def requests(
         dtypes: element types.
         targets: architectures; by default every one that the record claims.
     """
-    record = variant if isinstance(variant, tc.Variant) else Subject.of(variant).record
+    if isinstance(variant, tc.Variant):
+        record = variant
+    else:
+        try:
+            record = Subject.of(variant).record
+        except tc.PluginError as error:
+            raise tc.PluginError(f"requests: variant {shown(variant)}: {error}") from error
     return _descriptions(Ranges.of(record, spaces, dtypes, targets))

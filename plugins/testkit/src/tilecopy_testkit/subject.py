@@ -13,12 +13,14 @@ import tilecopy_core as tc
 from tilecopy_core.hookcalls import Plugin
 from tilecopy_core.hookspecs import VARIANTS_GROUP
 from tilecopy_core.loading import Source, installed
+from tilecopy_core.plugin import a, checked, many, maybe, shown
 
 from .completion import COMPLETIONS, Step
 from .description import Description
 from .drawing import Draw, Ranges
 from .enumeration import Move
 from .kernels import OptionMaker, Surroundings
+from .kinds import DTYPES, FUNCTION, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS, by_name
 
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
 OwnDraws = Callable[[Draw, Ranges], "Description | None"]
@@ -34,11 +36,16 @@ def source_of(plugin: Any) -> Source:
     if isinstance(plugin, str):
         found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
         if not found:
-            raise tc.PluginError(f"no installed variant is named {plugin!r}; pip install the package that has it")
+            raise tc.PluginError(
+                f"plugin: no installed variant is named {shown(plugin)}; pip install the package that has it"
+            )
         return found[0]
-    name = getattr(getattr(plugin, "variant", None), "name", None)
+    try:
+        name = getattr(getattr(plugin, "variant", None), "name", None)
+    except Exception:  # an object's own
+        name = None
     if not isinstance(name, str):
-        raise tc.PluginError(f"{plugin!r} has no attribute 'variant' (a tilecopy_core.Variant with a name)")
+        raise tc.PluginError(f"plugin {shown(plugin)} has no attribute 'variant' (a tilecopy_core.Variant with a name)")
     return Source(name, "this process", "0", lambda: plugin)
 
 
@@ -83,15 +90,23 @@ class Subject:
     """
 
     plugin: Any
-    source: Source
-    record: tc.Variant
-    ranges: Ranges
-    surroundings: Surroundings
-    widths_bits: tuple[int, ...] = WIDTHS_BITS
-    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(factory=dict)
-    moves: Moves | None = None
+    source: Source = attrs.field(validator=a("where a plugin comes from", Source))
+    record: tc.Variant = attrs.field(validator=VARIANT)
+    ranges: Ranges = attrs.field(validator=a("a Ranges", Ranges))
+    surroundings: Surroundings = attrs.field(validator=a("a Surroundings", Surroundings))
+    widths_bits: tuple[int, ...] = attrs.field(default=WIDTHS_BITS, validator=WIDTHS)
+    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(factory=dict, validator=by_name(FUNCTION))
+    moves: Moves | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
+    @checked(
+        spaces=SPACES,
+        dtypes=DTYPES,
+        targets=TARGETS,
+        steps=maybe(many(a("a Step", Step))),
+        options=maybe(by_name(FUNCTION)),
+        draws=MAYBE_FUNCTION,
+    )
     def of(
         cls,
         plugin: Any,

@@ -11,17 +11,29 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
+from tilecopy_core.plugin import FLAG, a, checked, many, whole
+
 from . import proofs, rules
 from .completion import Step
 from .description import Description
 from .finding import Finding
 from .kernels import OptionMaker
+from .kinds import ANY, FUNCTION
 from .searching import drawn, smallest
 from .subject import WIDTHS_BITS, Moves, OwnDraws, Subject
 
 Rule = Callable[[Subject, Description], bool]
 
 
+@checked(
+    subject=a("a Subject", Subject),
+    rule=FUNCTION,
+    examples=whole(0, 10**7),
+    seeded_by=ANY,
+    strategies=many(a("a strategy of hypothesis", st.SearchStrategy)),
+    least=whole(0, 2**31),
+    shrink=FLAG,
+)
 def for_all(
     subject: Subject,
     rule: Rule,
@@ -208,7 +220,11 @@ class VariantSuite:
             moves=cls.moves,
         )
 
-    def _hold(self, rule: Rule, examples: int, *, least: int = 1) -> int:
+    def _hold(self, rule: Rule, share: float, *, least: int = 1) -> int:
+        """Hold a rule against so many times the examples."""
+        whole(1, 10**6).check(self.examples, "VariantSuite", "examples")
+        ANY.check(self.seed, "VariantSuite", "seed")
+        examples = int(self.examples * share)
         return for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies, least=least)
 
     def test_the_record_says_what_completes_a_copy(self) -> None:
@@ -221,28 +237,28 @@ class VariantSuite:
 
     def test_hooks_are_pure_and_quick_and_answer(self) -> None:
         """Predicate and partition: the same at every call, never raising, a reason with every decline."""
-        self._hold(rules.hooks_are_pure, self.examples * 2)
+        self._hold(rules.hooks_are_pure, 2)
 
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
         """Every element once, at its place, in vectors as wide as brute force finds."""
-        if not self._hold(rules.partition_agrees, self.examples * 2, least=0):
+        if not self._hold(rules.partition_agrees, 2, least=0):
             pytest.skip(
                 "widths alone: its partitions have no method moves(request, values), which says what goes where"
             )
 
     def test_the_text_is_the_same_at_every_build(self) -> None:
         """And has the copy's own operands alone."""
-        self._hold(rules.text_is_own, self.examples)
+        self._hold(rules.text_is_own, 1)
 
     def test_results_are_those_of_the_oracle(self) -> None:
         """On the strict emulator, where everything lands as late as it may; no other byte is touched."""
-        self._hold(rules.results_are_right, self.examples * 2)
+        self._hold(rules.results_are_right, 2)
 
     def test_only_elements_of_the_box_are_read(self) -> None:
         """Another CTA writes the others meanwhile."""
         if all(source != "global" for source, _ in self.subject().ranges.spaces):
             pytest.skip("its sources are not global: what is not read has no value there, in every test")
-        self._hold(rules.only_the_box_is_read, self.examples // 2)
+        self._hold(rules.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
         """As small ones are; they take no memory."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import attrs
 
+from ..demands import are_texts, demand, is_flag
+
 TYPES = frozenset(
     {f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64)}
     | {"b128", "b4", "f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "u16x2", "s16x2", "pred"}
@@ -50,6 +52,10 @@ class Mode:
     types: tuple[str, ...]
     modifiers: frozenset[str]
 
+    def __attrs_post_init__(self) -> None:
+        demand("Mode", "types", self.types, are_texts(self.types) and bool(self.types), "a tuple of texts")
+        demand("Mode", "modifiers", self.modifiers, are_texts(self.modifiers, frozenset), "a frozenset of texts")
+
     @property
     def type(self) -> str:
         """The last type: what most instructions compute on."""
@@ -57,10 +63,13 @@ class Mode:
 
     def has(self, modifier: str) -> bool:
         """Whether a modifier is there."""
+        demand("Mode.has", "modifier", modifier, isinstance(modifier, str), "a text")
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:
         """The one of some modifiers that is there."""
+        demand("Mode.one_of", "names", names, are_texts(names), "texts")
+        demand("Mode.one_of", "default", default, isinstance(default, str), "a text")
         return next((name for name in names if name in self.modifiers), default)
 
     @property
@@ -96,8 +105,24 @@ class Form:
     build: Callable[[Mode], Compute]
     approximate: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        demand("Form", "name", self.name, isinstance(self.name, str) and bool(self.name), "an opcode")
+        fits = isinstance(self.groups, tuple) and all(
+            isinstance(each, tuple) and len(each) == 2 and are_texts(each[0]) and is_flag(each[1])
+            for each in self.groups
+        )
+        demand("Form", "groups", self.groups, fits, "a tuple of (choices, required)")
+        fits = isinstance(self.types, frozenset) and all(map(are_texts, self.types))
+        demand("Form", "types", self.types, fits, "a frozenset of tuples of types")
+        demand("Form", "results", self.results, are_texts(self.results), "a tuple of roles")
+        demand("Form", "sources", self.sources, are_texts(self.sources), "a tuple of roles")
+        demand("Form", "build", self.build, callable(self.build), "a function of a Mode")
+        demand("Form", "approximate", self.approximate, is_flag(self.approximate), "True or False")
+
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
         """The mode when these types and modifiers are of this form, else None."""
+        demand("Form.match", "types", types, are_texts(types), "a tuple of texts")
+        demand("Form.match", "modifiers", modifiers, are_texts(modifiers), "a tuple of texts")
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         left = list(modifiers)
@@ -118,6 +143,8 @@ class Form:
 
     def type_of(self, operand: str, mode: Mode) -> str:
         """The PTX type of an operand's role."""
+        demand("Form.type_of", "operand", operand, isinstance(operand, str), "the role of an operand, such as t or u32")
+        demand("Form.type_of", "mode", mode, isinstance(mode, Mode), "a Mode")
         role = operand.rstrip("?!")
         if role == "t":
             return mode.types[-1]
@@ -141,7 +168,10 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
         build: see :class:`Form`.
         approximate: see :class:`Form`.
     """
+    for called, text in (("pattern", pattern), ("types", types), ("roles", roles)):
+        demand("form", called, text, isinstance(text, str), "a text")
     name = re.match(r"\w+", pattern)
+    demand("form", "pattern", pattern, name is not None, "an opcode and its modifiers, such as mul(.hi,.lo){.sat}")
     assert name is not None
     groups = []
     for optional, required, literal in _GROUP.findall(pattern[name.end() :]):

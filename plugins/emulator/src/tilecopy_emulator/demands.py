@@ -1,0 +1,44 @@
+"""What callers pass, held against what it may be; nothing here runs while a kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core import LaunchError, TilecopyError
+
+
+def shown(value: object) -> str:
+    """A value for a message, as the core writes it: its module is imported when the first message is."""
+    from tilecopy_core.plugin import shown as by_the_core
+
+    return by_the_core(value)
+
+
+def demand(
+    where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
+) -> None:
+    """Refuse a value that does not fit.
+
+    Raises:
+        TilecopyError: as ``error`` makes it; it says where, the name, the value and the rule.
+    """
+    if not fits:
+        raise error(f"{where}: {name} is {rule}, not {shown(value)}")
+
+
+def is_whole(value: Any, low: int, high: int) -> bool:
+    """Whether a value is a plain or NumPy integer of a range."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def is_flag(value: Any) -> bool:
+    """Whether a value is a truth."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def are_texts(value: Any, kind: type[Collection[Any]] = tuple) -> bool:
+    """Whether a value is a collection of texts alone."""
+    return isinstance(value, kind) and all(isinstance(each, str) for each in value)

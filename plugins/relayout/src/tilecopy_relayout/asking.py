@@ -1,0 +1,77 @@
+"""What callers pass, read once and checked; and a value for a message. Nothing of a call that is remembered comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NoReturn
+
+from tilecopy_core import RequestError
+
+MOST_DIMS = 64
+"""Of an array, as NumPy and torch have it."""
+PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
+"""What axes are."""
+_MOST = 2**62
+"""No memory has so many elements."""
+
+
+def shown(value: object) -> str:
+    """A value for a message, as the core writes it: its module is imported when the first message is."""
+    from tilecopy_core.plugin import shown as by_the_core
+
+    return by_the_core(value)
+
+
+def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a dimension") -> tuple[Any, ...]:
+    """What a sequence, an array of one dimension or an iterator has: an iterator is read once, a long one not to its end.
+
+    Raises:
+        RequestError: it is none of these, or has more than :data:`MOST_DIMS`.
+    """
+    listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
+    if listed and not isinstance(values, (str, bytes)):
+        try:
+            found = tuple(islice(values, MOST_DIMS + 1))
+        except Exception:  # an object's own
+            found = ()
+            listed = False
+        if len(found) > MOST_DIMS:
+            raise RequestError(f"{name} {shown(values)}: more than {MOST_DIMS}, the dimensions that an array may have")
+        if listed:
+            return found
+    raise RequestError(f"{name} {shown(values)}: {rule}")
+
+
+def integers_of(name: str, values: Any) -> tuple[int, ...]:
+    """A sequence of integers, one a dimension.
+
+    Raises:
+        RequestError: it is none, or one is larger than any memory.
+    """
+    from tilecopy_core.plugin import integer
+
+    given = items_of(name, values)
+    said = shown(given if isinstance(values, Iterator) else values)
+    found = [integer(value) for value in given]
+    if None in found:
+        raise RequestError(f"{name} {said}: integers, one a dimension")
+    known = tuple(value for value in found if value is not None)
+    if any(abs(value) >= _MOST for value in known):
+        raise RequestError(f"{name} {said}: no memory has so many elements")
+    return known
+
+
+def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dict[str, int]:
+    """Extents of the names of a pattern; ``refuse`` raises for one that is no extent."""
+    if not sizes:
+        return {}
+    from tilecopy_core.plugin import integer
+
+    found: dict[str, int] = {}
+    for name, size in sizes.items():
+        extent = integer(size)
+        if extent is None or not 0 <= extent < _MOST:
+            refuse(f"the size {name}={shown(size)} is no extent")
+        found[name] = extent
+    return found
