@@ -158,8 +158,7 @@ class Buffer:
         memory: Memory | None = None,
     ) -> None:
         check_identifier(name, "buffer name")
-        if type(space) is not str or space not in SPACES:
-            one_of(*SPACES).check(space, f"buffer {name}", "space")
+        one_of(*SPACES).check(space, f"buffer {name}", "space")
         extents = checked_shape(shape, f"buffer {name}, shape", space)
         if layout is None:
             layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
@@ -177,12 +176,9 @@ class Buffer:
             or align_bytes & (align_bytes - 1)
         ):
             raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
-        if type(elem_offset) is not int:
-            INT.check(elem_offset, f"buffer {name}", "elem_offset")
-        if memory is not None:
-            _MEMORY.check(memory, f"buffer {name}", "memory")
-        if allocated_addr is not None:
-            _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
+        INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        _MEMORY.check(memory, f"buffer {name}", "memory")
+        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
             shape=extents,
             dtype=dtype_of(dtype),

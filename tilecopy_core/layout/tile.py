@@ -74,14 +74,10 @@ class TileLayout:
         swizzle: Swizzle | None = None,
     ) -> TileLayout:
         """A layout from its parts."""
-        if type(shard) not in (tuple, list) or set(map(type, shard)) - {Iter}:
-            _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
-        if type(replica) is not tuple or replica:
-            _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
-        if type(offset) is not tuple or offset:
-            _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
-        if swizzle is not None and type(swizzle) is not Swizzle:
-            _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
+        _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
+        _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
+        _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
+        _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
         pairs = add_offsets((), tuple(offset.items())) if isinstance(offset, Mapping) else offset
         return cls._of(tuple(shard), tuple(replica), pairs, swizzle)
 
@@ -117,8 +113,7 @@ class TileLayout:
 
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters."""
-        if type(shard) not in (tuple, list) or set(map(type, shard)) - {Iter}:
-            _ITERS.check(shard, "with_iters", "shard", LayoutError)
+        _ITERS.check(shard, "with_iters", "shard", LayoutError)
         return TileLayout._of(shard, self.replica, self._offset, self.swizzle)
 
     @property
@@ -133,8 +128,7 @@ class TileLayout:
 
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
-        if type(axis) is not Axis:
-            _AXIS.check(axis, "offset_on", "axis", LayoutError)
+        _AXIS.check(axis, "offset_on", "axis", LayoutError)
         for on, value in self._offset:
             if on == axis:
                 return value
@@ -158,8 +152,7 @@ class TileLayout:
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
-        if type(what) is not str:
-            TEXT.check(what, "check_admits", "what", LayoutError)
+        TEXT.check(what, "check_admits", "what", LayoutError)
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -330,8 +323,7 @@ class TileLayout:
 
         A box may overhang the shape: coordinates outside have places too, at which there is nothing.
         """
-        if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
-            _COORDINATE.check(starts, "box", "starts", LayoutError)
+        _COORDINATE.check(starts, "box", "starts", LayoutError)
         shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
         if not len(shape) == len(starts) == len(extents):
             raise LayoutError(

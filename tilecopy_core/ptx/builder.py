@@ -71,8 +71,7 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "thread_index", "scope", PtxError)
+        _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -244,10 +243,8 @@ class PtxBuilder(IndexEmitter):
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
         address, predicate, _ = parts_of(source)
-        if type(nbytes) is not int:
-            _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
-        if ignore is not None:
-            _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
+        _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
+        _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
         self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)

@@ -160,9 +160,7 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        if type(opcode) is not str:
-            _text(opcode, "opcode")
-        found = instruction_of(opcode)
+        found = instruction_of(_text(opcode, "opcode"))
         if found.operands:
             found.check(opcode, operands)
             if _ignores_source(opcode, operands):
@@ -171,7 +169,7 @@ class Emitter:
             self._require(opcode)
         if str in map(type, operands):
             self.loose = True
-        self._write(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
+        self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
@@ -179,13 +177,12 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
-        if type(opcode) is not str:
-            _text(opcode, "opcode")
+        _text(opcode, "opcode")
         if operands and type(operands[0]) is str and operands[0].startswith("%"):
             self._require(f"{opcode} {operands[0]}")  # %cluster_ctarank: more than mov
         elif opcode not in self._allowed:
             self._require(opcode)
-        self._write(f"\t{opcode} {result.name}, {_listed(operands)};", block.head)
+        self.place_text(f"\t{opcode} {result.name}, {_listed(operands)};", block.head)
         return result
 
     def _require(self, instruction: str) -> None:
@@ -212,10 +209,6 @@ class Emitter:
             _text(line, "line")
         if lines is not None and type(lines) is not list:
             raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
-        self._write(line, lines)
-
-    def _write(self, line: str, lines: list[Line] | None = None) -> None:
-        """As :meth:`place_text`, of a line that is known to be good."""
         (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
         self.recent.append(line)
 
@@ -231,8 +224,7 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        if type(text) is not str:
-            TEXT.check(text, "comment", "text", PtxError)
+        TEXT.check(text, "comment", "text", PtxError)
         words = " ".join(text.split())
         self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 

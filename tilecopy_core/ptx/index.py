@@ -121,8 +121,7 @@ class IndexEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
-        if type(value) is not int and not isinstance(value, Expr):
-            INT.check(value, "value", "value", PtxError)
+        INT.check(value, "value", "value", PtxError)
         if type(bits) is not int or bits not in (32, 64):
             raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
@@ -240,12 +239,10 @@ class IndexEmitter(Emitter):
         """
         if type(buffer) is not Buffer:
             raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
-        if type(offset_elems) is not int and not isinstance(offset_elems, Expr):
-            INT.check(offset_elems, "address", "offset_elems", PtxError)
+        INT.check(offset_elems, "address", "offset_elems", PtxError)
         if swizzle is not None and type(swizzle) is not Swizzle:
             raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
-        if whole is not False and whole is not True:
-            FLAG.check(whole, "address", "whole", PtxError)
+        FLAG.check(whole, "address", "whole", PtxError)
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if buffer.space not in ("global", "shared"):

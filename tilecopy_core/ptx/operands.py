@@ -20,7 +20,7 @@ _TYPE = one_of(*TYPE_BITS)
 _NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
 _ALIGN = whole(1, 2**62)
 _IMMEDIATE = whole(-(2**31), 2**31 - 1)
-_SPACES = ("global", "shared", "shared::cluster", "param")
+_SPACE = one_of("global", "shared", "shared::cluster", "param")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -31,8 +31,7 @@ class Register:
     name: str
 
     def __attrs_post_init__(self) -> None:
-        if type(self.type) is not str or self.type not in TYPE_BITS:
-            _TYPE.check(self.type, "Register", "type", PtxError)
+        _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
 
@@ -76,8 +75,7 @@ class Address:
     align_bytes: int = 1
 
     def __attrs_post_init__(self) -> None:
-        if type(self.space) is not str or self.space not in _SPACES:
-            one_of(*_SPACES).check(self.space, "Address", "space", PtxError)
+        _SPACE.check(self.space, "Address", "space", PtxError)
         if type(self.base) is not Register and (type(self.base) is not str or not self.base.isascii() or not self.base):
             raise PtxError(f"Address: base is a register or the name of a variable, not {shown(self.base)}")
         if type(self.offset_bytes) is not int or not -(2**31) <= self.offset_bytes < 2**31:
