@@ -48,17 +48,12 @@ class Number:
         """Why a value cannot stand here, or None."""
         if isinstance(value, Register):
             return None
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if self.one_of:
-            return (
-                None
-                if whole and value in self.one_of
-                else f"{self.what} is one of {_either(self.one_of)}, not {shown(value)}"
-            )
-        if whole and self.low <= value <= self.high and value % self.multiple_of == 0:  # type: ignore[operator]
+        allowed = self.one_of or range(self.low, self.high + 1, self.multiple_of)
+        if isinstance(value, int) and not isinstance(value, bool) and int(value) in allowed:
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
-        return f"{self.what} is {self.low} to {self.high}{step}, not {shown(value)}"
+        rule = f"one of {_either(self.one_of)}" if self.one_of else f"{self.low} to {self.high}{step}"
+        return f"{self.what} is {rule}, not {shown(value)}"
 
 
 @attrs.frozen
@@ -97,12 +92,10 @@ class Instruction:
 
     def check(self, opcode: str, found: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""
-        sizes = [
-            v for spec, v in zip(self.operands, found, strict=False) if isinstance(spec, Number) and isinstance(v, int)
-        ]
-        for spec, value in zip(self.operands, found, strict=False):
-            why = spec.why_not(value, sizes[0] if sizes else 1) if spec is not None else None
-            if why is not None:
+        pairs = [(spec, value) for spec, value in zip(self.operands, found, strict=False) if spec is not None]
+        size = next((v for spec, v in pairs if isinstance(spec, Number) and isinstance(v, int)), 1)
+        for spec, value in pairs:
+            if why := spec.why_not(value, size):
                 raise PtxError(f"{opcode}: {why}")
 
 
@@ -111,90 +104,83 @@ _OWN_BARRIER = Place("the mbarrier", ("shared",), 8)
 _COLUMNS = Number("the number of tensor-memory columns", 32, 512, one_of=(32, 64, 128, 256, 512))
 _BULK = Number("the size in bytes", 16, MBARRIER_TX_LIMIT, 16)
 _LONG_BULK = Number("the size in bytes", 16, 2**32 - 16, 16)
-_BULK_SOURCE = Place("the source", ("global",), 16)
 _TX = Number("the byte count of one mbarrier phase", 1, MBARRIER_TX_LIMIT)
+_GROUPS = Number("the number of groups", 0, 2**31 - 1)
 
 _SM80, _SM90 = Needs(80, (7, 0)), Needs(90, (8, 0))
 _TCGEN05 = Needs(100, (8, 6), specific=True)
 
-_PLAIN = """
-    abs activemask add addc and atom bar bfe bfi bfind bfrev bra brev brkpt call clz cnot copysign cos cvt cvta div
-    dp2a dp4a ex2 exit fence fma fns isspacep ld ldu lg2 lop3 mad mad24 madc max membar min mov mul mul24 nanosleep
-    neg not or pmevent popc prefetch prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st
-    sub subc testp trap vote xor
-"""
-"""Opcodes that every target has, with operands that are not checked."""
 
-TABLE: dict[str, Instruction] = {
-    "bar.sync": Instruction(
-        operands=(Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32)),
-    ),
-    "bar.warp.sync": Instruction(),
-    "barrier.cluster": Instruction(_SM90),
-    "clusterlaunchcontrol": Instruction(Needs(100, (8, 6))),
-    "cp.async": Instruction(
+def _to(*spaces: str, align_bytes: int = 16) -> Place:
+    return Place("the destination", spaces, align_bytes)
+
+
+def _from(space: str, align_bytes: int = 16) -> Place:
+    return Place("the source", (space,), align_bytes)
+
+
+_UNCHECKED = {
+    Needs(): """
+        abs activemask add addc and atom bar bar.warp.sync bfe bfi bfind bfrev bra brev brkpt call clz cnot copysign cos
+        cvt cvta div dp2a dp4a ex2 exit fence fma fns isspacep ld ldu lg2 lop3 mad mad24 madc match max membar min mov mul
+        mul24 nanosleep neg not or pmevent popc prefetch prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin
+        slct sqrt st sub subc testp trap vote xor
+    """,
+    Needs(75, (6, 5)): "ldmatrix",
+    _SM80: "cp.async.commit_group cp.async.wait_all cp.async.mbarrier cvt.rn.bf16 mbarrier redux",
+    Needs(80, (7, 1)): "mbarrier.test_wait.parity",
+    Needs(89, (8, 1)): "cvt.rn.satfinite",
+    Needs(90, (7, 8)): "getctarank griddepcontrol mapa mbarrier.try_wait stmatrix",
+    _SM90: """
+        barrier.cluster cp.async.bulk cp.reduce.async.bulk elect.sync fence.mbarrier_init fence.proxy.async
+    """,
+    Needs(90, (8, 0), specific=True): "setmaxnreg wgmma",
+    Needs(90, (8, 1)): "red.async st.async",
+    Needs(100, (8, 6)): "clusterlaunchcontrol",
+    _TCGEN05: "tcgen05",
+}
+"""Needs -> opcode prefixes whose operands are not checked."""
+
+_CHECKED: dict[str, tuple[Needs, tuple[Operand, ...]]] = {
+    "bar.sync": (Needs(), (Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32))),
+    "cp.async": (
         _SM80,
         (
-            Place("the destination", ("shared",), 0),
-            Place("the source", ("global",), 0),
+            _to("shared", align_bytes=0),
+            _from("global", align_bytes=0),
             Number("the size in bytes", 4, 16, one_of=(4, 8, 16)),
         ),
     ),
-    "cp.async.commit_group": Instruction(_SM80),
-    "cp.async.wait_group": Instruction(_SM80, (Number("the number of groups", 0, 2**31 - 1),)),
-    "cp.async.wait_all": Instruction(_SM80),
-    "cp.async.bulk": Instruction(_SM90),
-    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes": Instruction(
+    "cp.async.wait_group": (_SM80, (_GROUPS,)),
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes": (
         _SM90,
-        (
-            Place("the destination", ("shared::cluster",), 16),
-            Place("the source", ("shared",), 16),
-            _BULK,
-            Place("the mbarrier", ("shared::cluster",), 8),
-        ),
+        (_to("shared::cluster"), _from("shared"), _BULK, Place("the mbarrier", ("shared::cluster",), 8)),
     ),
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": Instruction(
-        _SM90, (Place("the destination", ("shared", "shared::cluster"), 16), _BULK_SOURCE, _BULK, _BARRIER)
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": (
+        _SM90,
+        (_to("shared", "shared::cluster"), _from("global"), _BULK, _BARRIER),
     ),
-    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes": Instruction(
-        _SM90, (Place("the destination", ("shared",), 16), _BULK_SOURCE, _BULK, _OWN_BARRIER)
+    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes": (
+        _SM90,
+        (_to("shared"), _from("global"), _BULK, _OWN_BARRIER),
     ),
-    "cp.async.bulk.global.shared::cta.bulk_group": Instruction(
-        _SM90, (Place("the destination", ("global",), 16), Place("the source", ("shared",), 16), _LONG_BULK)
-    ),
-    "cp.async.bulk.prefetch.L2.global": Instruction(_SM90, (_BULK_SOURCE, _LONG_BULK)),
-    "cp.async.bulk.wait_group": Instruction(_SM90, (Number("the number of groups", 0, 2**31 - 1),)),
-    "cp.async.mbarrier": Instruction(_SM80),
-    "cp.reduce.async.bulk": Instruction(_SM90),
-    "cvt.rn.bf16": Instruction(_SM80),
-    "cvt.rn.satfinite": Instruction(Needs(89, (8, 1))),
-    "elect.sync": Instruction(_SM90),
-    "fence.mbarrier_init": Instruction(_SM90),
-    "fence.proxy.async": Instruction(_SM90),
-    "getctarank": Instruction(Needs(90, (7, 8))),
-    "griddepcontrol": Instruction(Needs(90, (7, 8))),
-    "ldmatrix": Instruction(Needs(75, (6, 5))),
-    "mapa": Instruction(Needs(90, (7, 8))),
-    "match": Instruction(Needs(75, (6, 3))),
-    "mbarrier": Instruction(_SM80),
-    "mbarrier.init": Instruction(_SM80, (_OWN_BARRIER, Number("the arrival count of a phase", 1, 2**20 - 1))),
-    "mbarrier.inval": Instruction(_SM80, (_OWN_BARRIER,)),
-    "mbarrier.arrive.expect_tx": Instruction(_SM90, (None, _BARRIER, _TX)),
-    "mbarrier.expect_tx": Instruction(_SM90, (_BARRIER, _TX)),
-    "mbarrier.complete_tx": Instruction(_SM90, (_BARRIER, _TX)),
-    "mbarrier.test_wait.parity": Instruction(Needs(80, (7, 1))),
-    "mbarrier.try_wait": Instruction(Needs(90, (7, 8))),
-    "red.async": Instruction(Needs(90, (8, 1))),
-    "redux": Instruction(_SM80),
-    "setmaxnreg": Instruction(Needs(90, (8, 0), specific=True)),
-    "st.async": Instruction(Needs(90, (8, 1))),
-    "stmatrix": Instruction(Needs(90, (7, 8))),
-    "tcgen05": Instruction(_TCGEN05),
-    "tcgen05.alloc": Instruction(_TCGEN05, (Place("the holder", ("shared",), 4), _COLUMNS)),
-    "tcgen05.dealloc": Instruction(_TCGEN05, (None, _COLUMNS)),
-    "tcgen05.commit": Instruction(_TCGEN05, (_BARRIER,)),
-    "wgmma": Instruction(Needs(90, (8, 0), specific=True)),
-    **dict.fromkeys(_PLAIN.split(), Instruction()),
+    "cp.async.bulk.global.shared::cta.bulk_group": (_SM90, (_to("global"), _from("shared"), _LONG_BULK)),
+    "cp.async.bulk.prefetch.L2.global": (_SM90, (_from("global"), _LONG_BULK)),
+    "cp.async.bulk.wait_group": (_SM90, (_GROUPS,)),
+    "mbarrier.init": (_SM80, (_OWN_BARRIER, Number("the arrival count of a phase", 1, 2**20 - 1))),
+    "mbarrier.inval": (_SM80, (_OWN_BARRIER,)),
+    "mbarrier.arrive.expect_tx": (_SM90, (None, _BARRIER, _TX)),
+    "mbarrier.expect_tx": (_SM90, (_BARRIER, _TX)),
+    "mbarrier.complete_tx": (_SM90, (_BARRIER, _TX)),
+    "tcgen05.alloc": (_TCGEN05, (Place("the holder", ("shared",), 4), _COLUMNS)),
+    "tcgen05.dealloc": (_TCGEN05, (None, _COLUMNS)),
+    "tcgen05.commit": (_TCGEN05, (_BARRIER,)),
+}
+"""Opcode prefix -> its needs and operands."""
+
+TABLE: dict[str, Instruction] = {
+    **{opcode: Instruction(needs) for needs, opcodes in _UNCHECKED.items() for opcode in opcodes.split()},
+    **{opcode: Instruction(needs, operands) for opcode, (needs, operands) in _CHECKED.items()},
 }
 """Opcode prefix -> what it needs and takes. An opcode with no entry is unknown: it needs the requested target."""
 
