@@ -358,11 +358,11 @@ def synthesize(
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
-    inside = _synthesized(_Split(request, leader, ragged), widths_bits, ())
+    inside = _synthesized(request, leader, ragged, widths_bits, ())
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
         return inside
-    edge = _synthesized(_Split(request, leader, ragged), WIDTHS_BITS, guards)
+    edge = _synthesized(request, leader, ragged, WIDTHS_BITS, guards)
     if isinstance(edge, Decline):
         return Decline(f"where the copy overhangs: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
@@ -370,67 +370,69 @@ def synthesize(
 
 @attrs.frozen(eq=False)
 class _Split:
-    """What is split: see :func:`synthesize`."""
+    """What is split: see :func:`synthesize`.
+
+    Attributes:
+        request: the copy.
+        regions: the leader, and the other operand.
+        layouts: of both.
+        guards: what the vectors keep to.
+        ragged: whether the threads need not divide the vectors.
+    """
 
     request: CopyRequest
-    leader: Region
+    regions: tuple[Region, Region]
+    layouts: tuple[TileLayout, TileLayout]
+    guards: tuple[Guard, ...]
     ragged: bool
 
-    @property
-    def regions(self) -> tuple[Region, Region]:
-        """The leader, and the other."""
-        return self.leader, self.request.src if self.leader is self.request.dst else self.request.dst
 
-
-def _synthesized(split: _Split, widths_bits: Sequence[int], guards: tuple[Guard, ...]) -> VectorPartition | Decline:
+def _synthesized(
+    request: CopyRequest, leader: Region, ragged: bool, widths_bits: Sequence[int], guards: tuple[Guard, ...]
+) -> VectorPartition | Decline:
     """The partition whose vectors keep to some guards."""
-    lead, follow = (sliced("destination" if r is split.request.dst else "source", r) for r in split.regions)
+    regions = (leader, request.src if leader is request.dst else request.dst)
+    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
     if isinstance(lead, Decline):
         return lead
     if isinstance(follow, Decline):
         return follow
+    split = _Split(request, regions, (lead, follow), guards, ragged)
     sides = (lead.shard, follow.shard, *(guard.coordinates.shard for guard in guards))
     pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    if split.ragged:
-        rounded = [_with_rest(split, (lead, follow), order, widths_bits, guards) for order in orders]
-        most = split.leader.size + 1
-        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else most)
-    found = [_vectors(split, (lead, follow), order, widths_bits, guards) for order in orders]
+    if ragged:
+        rounded = [_with_rest(split, order, widths_bits) for order in orders]
+        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else leader.size + 1)
+    found = [_vectors(split, order, widths_bits) for order in orders]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
 
 
-def _with_rest(
-    split: _Split,
-    layouts: tuple[TileLayout, TileLayout],
-    iters: list[list[Iter]],
-    widths_bits: Sequence[int],
-    guards: tuple[Guard, ...],
-) -> VectorPartition | Decline:
+def _with_rest(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
     """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
-    best = _vectors(split, layouts, iters, widths_bits, guards)
+    best = _vectors(split, iters, widths_bits)
     tail = iters[0][-1].extent if iters[0] else 1
     if any(not own or own[-1].extent != tail for own in iters):
         return best
     for place, bits in enumerate(widths_bits):
-        vec = bits // split.leader.buffer.dtype.bits
+        vec = bits // split.regions[0].buffer.dtype.bits
         left = tail % vec if vec > 1 else 0
         if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
             continue
-        body = _vectors(split, layouts, _with_tail(iters, tail - left), (bits,), guards)
+        body = _vectors(split, _with_tail(iters, tail - left), (bits,))
         if isinstance(body, Decline):
             continue
         moved = [mul(own[-1].stride, tail - left) for own in iters]
-        shifted = tuple(
+        lead, follow = (
             TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
-            for x, by in zip(layouts, moved, strict=False)
+            for x, by in zip(split.layouts, moved, strict=False)
         )
-        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(guards, moved[2:], strict=True))
-        short = _with_tail(iters, left)
-        rest = _with_rest(split, (shifted[0], shifted[1]), short, widths_bits[place + 1 :], later)
+        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(split.guards, moved[2:], strict=True))
+        shifted = attrs.evolve(split, layouts=(lead, follow), guards=later)
+        rest = _with_rest(shifted, _with_tail(iters, left), widths_bits[place + 1 :])
         if isinstance(rest, Decline):
             continue
         found = attrs.evolve(body, rest=rest)
@@ -444,17 +446,12 @@ def _with_tail(iters: list[list[Iter]], extent: int) -> list[list[Iter]]:
     return [[*own[:-1], attrs.evolve(own[-1], extent=extent)] for own in iters]
 
 
-def _vectors(
-    split: _Split,
-    layouts: tuple[TileLayout, TileLayout],
-    iters: list[list[Iter]],
-    widths_bits: Sequence[int],
-    guards: tuple[Guard, ...],
-) -> VectorPartition | Decline:
-    """The partition of one order: leader and follower as layouts, and their iters (then the guards') in that order."""
-    count, threads, regions = prod(it.extent for it in iters[0]), split.request.scope.threads, split.regions
-    runs = [Run(r, own, x.offset_on(m), x.swizzle) for r, own, x in zip(regions, iters[:2], layouts, strict=True)]
-    guarded = [guard.over(own) for guard, own in zip(guards, iters[2:], strict=True)]
+def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """The partition of one order: the iters of leader and follower (then the guards') in that order."""
+    count, threads = prod(it.extent for it in iters[0]), split.request.scope.threads
+    sides = list(zip(split.regions, split.layouts, iters, strict=False))
+    runs = [Run(region, own, layout.offset_on(m), layout.swizzle) for region, layout, own in sides]
+    guarded = [guard.over(own) for guard, own in zip(split.guards, iters[2:], strict=True)]
 
     def fits(vec: int) -> str | None:
         if count % (vec if split.ragged else threads * vec):
@@ -465,9 +462,9 @@ def _vectors(
     if isinstance(width, Decline):
         return width
     bits, narrowed = width
-    lead, follow = (Side(r, x.with_iters(own)) for r, x, own in zip(regions, layouts, iters[:2], strict=True))
-    dst, src = (lead, follow) if split.leader is split.request.dst else (follow, lead)
-    vec = bits // split.leader.buffer.dtype.bits
+    lead, follow = (Side(region, layout.with_iters(own)) for region, layout, own in sides)
+    dst, src = (lead, follow) if split.regions[0] is split.request.dst else (follow, lead)
+    vec = bits // split.regions[0].buffer.dtype.bits
     if count % (threads * vec):
         guarded.append(Guard.rest(split.request, count, vec))
     return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))

@@ -451,17 +451,14 @@ def why_aliasing(region: Region) -> str | None:
 def why_not_shared(request: CopyRequest) -> str | None:
     """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
     for region in (request.dst, request.src):
-        for part in region.buffer.placed_by():
-            if differs_within(part, request.scope):
-                return (
-                    f"{part} in the layout {region.buffer.layout} of {region} differs between the threads of a "
-                    f"{request.scope.kind}: each would copy other elements; copy at scope thread, or let the layout depend "
-                    "on nothing finer than the scope"
-                )
-        for start in region.starts:
-            if differs_within(start, request.scope):
-                return (
-                    f"the start {start} of {region} differs between the threads of a {request.scope.kind}: each would "
-                    "copy another box; copy at scope thread, or let the start depend on nothing finer than the scope"
-                )
+        for what, values in (("layout", region.buffer.placed_by()), ("start", region.starts)):
+            for value in values:
+                if differs_within(value, request.scope):
+                    where, other = f"{value} in the layout {region.buffer.layout}", "other elements"
+                    if what == "start":
+                        where, other = f"the start {value}", "another box"
+                    return (
+                        f"{where} of {region} differs between the threads of a {request.scope.kind}: each would copy "
+                        f"{other}; copy at scope thread, or let the {what} depend on nothing finer than the scope"
+                    )
     return None
