@@ -10,7 +10,7 @@ import attrs
 from ..errors import LayoutError
 from ..expr import Int, add, key_of, mul, same
 from .axes import Axis, m
-from .boxes import Iter, Offset, add_offsets
+from .boxes import Iter
 from .tile import TileLayout
 
 
@@ -63,16 +63,10 @@ class StridedLayout:
             raise LayoutError(f"{len(coordinate)} coordinates for {self}")
         return {m.name: self.offset_of(coordinate)}
 
-    def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """The layout of a box whose starts and extents are known to be good."""
-        self.check_admits(shape, "slice")
-        return self._box(self.shape, starts, extents)
-
     def _box(self, shape: tuple[Int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """As :meth:`box`, of a box of its own shape."""
+        """The layout of a box of its own shape, whose parts are known to be good."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
-        offset: Offset = ((m, self.offset_of(starts)),)
-        return TileLayout.of(iters, (), add_offsets((), offset))
+        return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 
     def permute(self, order: Sequence[int]) -> StridedLayout:
         """The layout with its dimensions in another order."""

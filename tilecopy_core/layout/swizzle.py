@@ -38,11 +38,7 @@ class Swizzle:
     atom_len: int
 
     def __attrs_post_init__(self) -> None:
-        for name, value in (
-            ("per_element", self.per_element),
-            ("swizzle_len", self.swizzle_len),
-            ("atom_len", self.atom_len),
-        ):
+        for name, value in attrs.asdict(self, recurse=False).items():
             if type(value) is not int or not 0 <= value <= 32:
                 raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {shown(value)}")
         if self.atom_len < self.swizzle_len:

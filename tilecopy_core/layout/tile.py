@@ -339,9 +339,8 @@ class TileLayout:
             if run is None:
                 return None
             if run[1] == 1:
-                at = self.unswizzled.apply(0 if surely_leaves(run[0], 1, self.size) else run[0])
-                offset = {axis: at[axis.name] for axis in self.axes if axis.name in at}
-                return TileLayout.of((), self.replica, offset, self.swizzle)
+                at = 0 if surely_leaves(run[0], 1, self.size) else run[0]
+                return TileLayout.of((), self.replica, {a: self.along(a, at) for a in self.axes}, self.swizzle)
             found = cut(fuse(self.shard), *run)
         if found is None:
             return None
@@ -479,8 +478,6 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
     if set(map(type, values)) == {int} and min(values) > 0 and prod(values) <= _MOST_ELEMS:
         return values
     for extent in values:
-        if type(extent) is int and extent > 0:
-            continue
         number = None if isinstance(extent, (Expr, np.ndarray)) else integer(extent)
         if number is None:
             raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
