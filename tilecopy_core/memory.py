@@ -114,7 +114,7 @@ class Memory:
         return 64 if self.dtype.bits == 64 else 32
 
 
-_STARTS, _EXTENTS = {int, Expr}, {int}
+_INTEGER = a("an integer", int)
 _ENDS = many(TWO_FLAGS)
 _MEMORY = maybe(a("a Memory, that of another buffer", Memory))
 
@@ -169,12 +169,7 @@ class Buffer:
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        if (
-            not isinstance(align_bytes, int)
-            or isinstance(align_bytes, bool)
-            or align_bytes < 1
-            or align_bytes & (align_bytes - 1)
-        ):
+        if not _INTEGER.fits(align_bytes) or align_bytes < 1 or align_bytes & (align_bytes - 1):
             raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
         INT.check(elem_offset, f"buffer {name}", "elem_offset")
         _MEMORY.check(memory, f"buffer {name}", "memory")
@@ -238,12 +233,12 @@ class Buffer:
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
                 region.append(part)
-            elif is_int(part):
-                region.append(slice(part, part + 1))
+                continue
+            first = part if is_int(part) else None if isinstance(part, np.ndarray) else integer(part)
+            if first is not None:
+                region.append(slice(first, first + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
-            elif not isinstance(part, np.ndarray) and (number := integer(part)) is not None:
-                region.append(slice(number, number + 1))
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
         region += [slice(0, extent) for extent in self.shape[len(parts) :]]
@@ -401,11 +396,15 @@ class Region:
         if type(self.buffer) is not Buffer:
             raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
         rank = len(self.buffer.shape)
-        for name, values, kind in (("starts", self.starts, _STARTS), ("extents", self.extents, _EXTENTS)):
-            if type(values) is not tuple or len(values) != rank or not kind.issuperset(map(type, values)):
-                self._refuse(name, values)
-        if rank and min(self.extents) < 1:
-            self._refuse("extents", self.extents)
+        for name, values, rule, types in (
+            ("starts", self.starts, "integers", {int, Expr}),
+            ("extents", self.extents, "plain integers of at least 1", {int}),
+        ):
+            right = type(values) is tuple and len(values) == rank and types.issuperset(map(type, values))
+            if not right or (name == "extents" and min(values, default=1) < 1):
+                raise LayoutError(
+                    f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+                )
         if type(self.inside) is not tuple or (
             self.inside and (len(self.inside) != rank or not _ENDS.fits(self.inside))
         ):
@@ -413,19 +412,10 @@ class Region:
                 f"Region of {self.buffer}: inside is two flags a dimension, or (), not {shown(self.inside)}"
             )
 
-    def _refuse(self, name: str, values: Any) -> None:
-        rule = "integers" if name == "starts" else "plain integers of at least 1"
-        raise LayoutError(
-            f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
-        )
-
     @property
     def size(self) -> int:
         """Number of elements."""
-        total = 1
-        for extent in self.extents:
-            total *= extent
-        return total
+        return prod(self.extents)
 
     @property
     def nbytes(self) -> int:
