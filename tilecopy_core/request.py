@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
-from .errors import Kind, LayoutError, PluginError, RequestError, checked, did_you_mean, one_of, shown
+from .errors import FLAG, TEXT, Kind, LayoutError, PluginError, RequestError, a, checked, did_you_mean, one_of, shown
 from .expr import Expr, Symbol, evaluate, of_atom
 from .layout import TileLayout
 from .memory import SPACES, Region, symbolic
@@ -54,18 +54,11 @@ UNDECLARED = "undeclared"
 THREADS = ("all", "one", "any")
 IN_A_KERNEL = "in a kernel"
 _REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
-
-
-def _is_word(value: object, words: Collection[str]) -> bool:
-    return isinstance(value, str) and value in words
+_INTEGER, _OP = a("an integer", int), one_of(*OPS)
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_tuple_of(value: object, fits: Callable[[Any], bool]) -> bool:
@@ -93,11 +86,11 @@ def _field(rule: str, fits: Callable[[Any], bool], **more: Any) -> Any:
 
 
 def _default_completion(variant: Variant) -> str:
-    return "barrier" if _is_word(variant.op, ("copy",)) else UNDECLARED
+    return "barrier" if one_of("copy").fits(variant.op) else UNDECLARED
 
 
 def _default_steps(variant: Variant) -> tuple[str, ...]:
-    if _is_word(variant.completion, (UNDECLARED,)):
+    if one_of(UNDECLARED).fits(variant.completion):
         return ("its record does not say; see the documentation of the package",)
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
 
@@ -153,13 +146,13 @@ class Option:
     name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
-        lambda value: _is_tuple_of(value, lambda one: isinstance(one, type)) and value != (),
+        lambda value: _is_tuple_of(value, a("a type", type).fits) and value != (),
         converter=_types,
     )
     meaning: str = _field("a text that says what the value is", _is_text)
     required: bool | str = _field(
         f"True, False or {IN_A_KERNEL!r}",
-        lambda value: isinstance(value, bool) or _is_word(value, (IN_A_KERNEL,)),
+        lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value),
         default=False,
     )
     default: Any = None
@@ -212,7 +205,7 @@ class Variant:
 
     name: str = _field("the name of the entry point", _is_text)
     op: str = _field(f"one of {', '.join(OPS)}", _is_text)
-    priority: int = _field("an integer", _is_number)
+    priority: int = _field("an integer", _INTEGER.fits)
     summary: str = _field("one line that says what it does", _is_text)
     spaces: tuple[tuple[str, str], ...] = _field(
         "pairs of names, (source, destination)",
@@ -220,11 +213,11 @@ class Variant:
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
     min_arch: int = _field(
-        "the number of an architecture, such as 90", lambda value: _is_number(value) and value >= 1, default=75
+        "the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1, default=75
     )
     options: tuple[Option, ...] = _field(
         "a tuple of Option records",
-        lambda value: _is_tuple_of(value, lambda one: isinstance(one, Option)),
+        lambda value: _is_tuple_of(value, a("an Option", Option).fits),
         default=(),
         converter=_tuple,
     )
@@ -237,10 +230,9 @@ class Variant:
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    threads: str = _field(f"one of {', '.join(THREADS)}", lambda value: _is_word(value, THREADS), default="all")
-    instructions: str = _field("a text", lambda value: isinstance(value, str), default="")
-
-    edges: bool = _field("True or False", lambda value: isinstance(value, bool), default=False)
+    threads: str = _field(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits, default="all")
+    instructions: str = _field("a text", TEXT.fits, default="")
+    edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
 
     def __attrs_post_init__(self) -> None:
         names = [option.name for option in self.options]
@@ -335,7 +327,7 @@ class CopyRequest:
     overhangs: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        if not _is_word(self.op, OPS):
+        if not _OP.fits(self.op):
             raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
         if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
             raise RequestError(f"scope {shown(self.scope)} does not copy; the scopes are {', '.join(SCOPES)}")
