@@ -147,10 +147,10 @@ def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
-    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = []
-    for register, memory, *guarded in threads:
-        entries.append((register, memory.stride, False, tuple(it.stride for it in guarded)))
-    entries += [(it, 0, True, ()) for it in layout.replica if it.axis != m]
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
+        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
+        *((it, 0, True, ()) for it in layout.replica if it.axis != m),
+    ]
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
     digits: list[Digit] = []

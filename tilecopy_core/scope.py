@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -92,6 +92,17 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
+_PLACES: dict[str, tuple[int, int | None]] = {
+    "laneid": (1, WARP_THREADS),
+    "warpid": (WARP_THREADS, None),
+    "wid_in_wg": (WARP_THREADS, 4),
+    "wgid": (WARPGROUP_THREADS, None),
+    "tid_in_wg": (1, WARPGROUP_THREADS),
+    "tx": (1, None),
+}
+"""Thread axis -> threads from one place to the next, and how many places there are before they begin again."""
+
+
 @checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
@@ -99,17 +110,10 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
     """
-    table: dict[str, Callable[[], Int]] = {
-        "laneid": lambda: tid % WARP_THREADS,
-        "warpid": lambda: tid // WARP_THREADS,
-        "wid_in_wg": lambda: tid // WARP_THREADS % 4,
-        "wgid": lambda: tid // WARPGROUP_THREADS,
-        "tid_in_wg": lambda: tid % WARPGROUP_THREADS,
-        "tx": lambda: tid,
-    }
-    if axis.name not in table:
+    if axis.name not in _PLACES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
-    return table[axis.name]()
+    threads, modulus = _PLACES[axis.name]
+    return tid // threads if modulus is None else tid // threads % modulus
 
 
 @checked(
