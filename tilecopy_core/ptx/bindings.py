@@ -15,7 +15,7 @@ from ..errors import PtxError
 from ..expr import Symbol
 from ..memory import Buffer, Memory
 from ..target import STATIC_SHARED_LIMIT_BYTES, Target
-from .emitter import Emitter
+from .emitter import Emitter, pure_once
 from .operands import Register
 
 POOL = "smem_pool"
@@ -111,24 +111,16 @@ class KernelBindings:
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A parameter, converted to a global address once."""
-
-        def load() -> Register:
-            loaded = emitter.pure(root, "ld.param.u64", emitter.reg("b64"), f"[param_{buffer.name}]")
-            return emitter.pure(root, "cvta.to.global.u64", emitter.reg("b64"), loaded)
-
         root = emitter.blocks[0]
-        return root.once(("pointer", buffer.memory), load)
+        loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", f"[param_{buffer.name}]")
+        return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A shared variable, or its place in the dynamic pool."""
         variable, start = self.shared.place_of(buffer)
         root = emitter.blocks[0]
-
-        def compute() -> Register:
-            base = emitter.pure(root, "mov.u32", emitter.reg("b32"), variable)
-            return emitter.pure(root, "add.s32", emitter.reg("b32"), base, start) if start else base
-
-        return root.once(("shared", buffer.memory), compute)
+        base = pure_once(emitter, root, ("variable", buffer.memory), "mov.u32", "b32", variable)
+        return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
         """A special register or a scalar parameter.
@@ -138,14 +130,10 @@ class KernelBindings:
         """
         root = emitter.blocks[0]
         if found.register:
-            special = found.register
-            return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
+            return pure_once(emitter, root, ("special", found.register), "mov.u32", "b32", found.register)
         if found in self._scalars:
             name, type = self._scalars[found]
-            return root.once(
-                ("scalar", found),
-                lambda: emitter.pure(root, f"ld.param.{type}", emitter.reg(type), f"[param_{name}]"),
-            )
+            return pure_once(emitter, root, ("scalar", found), f"ld.param.{type}", type, f"[param_{name}]")
         raise PtxError(f"the symbol {found.name} has no value here: it belongs to a loop or kernel that is closed")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:

@@ -15,7 +15,7 @@ from ..memory import Buffer
 from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Written
+from .emitter import Written, pure_once
 from .index import IndexEmitter
 from .operands import ADDRESS, REGISTER, TYPE_BITS, Access, Address, Register, parts_of
 
@@ -115,11 +115,8 @@ class PtxBuilder(IndexEmitter):
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
         words = (words,) if isinstance(words, int) else words
-        return [self._word(words[n % len(words)]) for n in range(self._check_width(bits))]
-
-    def _word(self, word: int) -> Register:
-        block = self._at(0)
-        return block.once(("word", word), lambda: self.pure(block, "mov.b32", self.reg("b32"), word))
+        repeated = [words[n % len(words)] for n in range(self._check_width(bits))]
+        return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
         if type(bits) is not int or bits not in _WIDTHS:

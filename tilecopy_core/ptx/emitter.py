@@ -261,6 +261,13 @@ class Emitter:
         self.place(end)
 
 
+def pure_once(
+    emitter: Emitter, block: Block, key: tuple[Hashable, ...], opcode: str, type: str, *operands: object
+) -> Register:
+    """As ``emitter.pure``, into a new register of a type and once for each key of the block."""
+    return block.once(key, lambda: emitter.pure(block, opcode, emitter.reg(type), *operands))
+
+
 class Written(str):
     """An operand that is text of our own making: registers in braces, a label."""
 

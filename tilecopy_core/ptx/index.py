@@ -44,7 +44,7 @@ from ..memory import Buffer, Region
 from ..target import Target
 from ..views import reach
 from .bindings import Bindings
-from .emitter import Block, Emitter, Sunk
+from .emitter import Block, Emitter, Sunk, pure_once
 from .operands import Address, Register, address_of
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -324,10 +324,7 @@ class IndexEmitter(Emitter):
             if most // factor < 2**31:
                 index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
                 narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
-                product = block.once(
-                    ("wide", key_of(index), factor),
-                    lambda: self.pure(block, "mul.wide.u32", self.reg("b64"), narrow, factor),
-                )
+                product = pure_once(self, block, ("wide", key_of(index), factor), "mul.wide.u32", "b64", narrow, factor)
                 return self.pure(block, "add.s64", self.reg("b64"), start, product)
         return self._sum(block, part, 64, start)
 
@@ -387,11 +384,8 @@ class IndexEmitter(Emitter):
         )
 
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
-        block, bits = self._home(form.symbols), int(comparison[-2:])
-        return block.once(
-            ("against", key_of(form), comparison, bound),
-            lambda: self.pure(block, f"setp.{comparison}", self.reg("pred"), self.value(form, bits), bound),
-        )
+        block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
+        return pure_once(self, block, key, f"setp.{comparison}", "pred", self.value(form, int(comparison[-2:])), bound)
 
     @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
@@ -403,11 +397,8 @@ class IndexEmitter(Emitter):
             return True
         block, total = self.blocks[-1], found[0]
         for more in found[1:]:
-            total = block.once(("both", total, more), self._and, block, total, more)
+            total = pure_once(self, block, ("both", total, more), "and.pred", "pred", total, more)
         return total
-
-    def _and(self, block: Block, left: Register, right: Register) -> Register:
-        return self.pure(block, "and.pred", self.reg("pred"), left, right)
 
     @overload
     def opposite(self, predicate: Register) -> Register: ...
@@ -420,8 +411,7 @@ class IndexEmitter(Emitter):
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
             return not predicate
-        block = self.blocks[-1]
-        return block.once(("not", predicate), lambda: self.pure(block, "not.pred", self.reg("pred"), predicate))
+        return pure_once(self, self.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)
 
     @checked(PtxError, predicate=_DECIDED, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
