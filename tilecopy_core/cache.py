@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from .deprecation import warn_outside
 from .errors import CacheError
 from .version import __version__
 
@@ -271,11 +270,8 @@ class ModuleCache:
         if self._warned:
             return
         self._warned = True
-        level, frame = 1, sys._getframe()
-        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("tilecopy_core"):
-            frame, level = frame.f_back, level + 1
         line = f"the module cache {what} (TILECOPY_CACHE=0 turns it off)"
-        warnings.warn(" ".join(line.split()), CacheWarning, stacklevel=level)
+        warn_outside(" ".join(line.split()), CacheWarning)
 
 
 def _files(settings: CacheSettings, *, bounded: bool = True) -> Any:

@@ -352,6 +352,11 @@ class CopyRequest:
         """Source and destination space."""
         return self.src.buffer.space, self.dst.buffer.space
 
+    @property
+    def fill(self) -> tuple[int, ...] | None:
+        """The repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
+        return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
+
     @checked(space=one_of(*SPACES))
     def side_in(self, space: str) -> Region:
         """The operand that lies in a space (the destination when both do)."""

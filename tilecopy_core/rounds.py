@@ -197,23 +197,21 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
 
 def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk) -> None:
     """The rounds of a partition with guards."""
-    bits, outside = partition.vec_bits, request.outside
+    bits, fill = partition.vec_bits, request.fill
     masks = Masks(ptx, partition, ptx.thread_index(request.scope))
-    keep = outside is None or outside.kind == "keep"
     for batch in batches(ptx, partition.outer, bits // 32):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
             write = masks.target(turn)
             read = ptx.all_of([masks.source(turn), write])
-            if keep:
+            if fill is None:
                 write = read
             if write is False:
                 continue
             if read is False:
-                assert outside is not None
-                registers = ptx.constant(outside.words, bits)
+                assert fill is not None
+                registers = ptx.constant(fill, bits)
             else:
-                fill = None if keep or outside is None else outside.words
                 registers = ptx.load(masked(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
@@ -232,14 +230,14 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
     thread, nbytes = ptx.thread_index(request.scope), partition.vec_bytes
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     masks = Masks(ptx, partition, thread)
-    fill = None if request.outside is None or request.outside.kind == "keep" else request.outside
+    outside, fill = request.outside, request.fill
     for batch in batches(ptx, partition.outer, words_per_round=1):
         for turn in batch:
             read, write = masks.source(turn), masks.target(turn)
             if write is False:
                 continue
             address = dst.address(turn)
-            if fill is not None and fill.is_zero and isinstance(read, Register):
+            if outside is not None and outside.is_zero and isinstance(read, Register):
                 ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
                 continue
             both = ptx.all_of([read, write])
@@ -247,7 +245,7 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
                 ptx.cp_async(address, masked(src.address(turn), both), nbytes)
             if fill is not None and read is not True:
                 rest = ptx.all_of([ptx.opposite(read), write])
-                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill.words, nbytes * 8))
+                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.rest is not None:
         asynchronously(ptx, request, partition.rest)
 

@@ -21,9 +21,10 @@ from .axes import (
     wid_in_wg,
 )
 from .boxes import Iter, Offset, box, fuse, leaving, surely_leaves
+from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
-from .tile import Layout, R, S, SwizzledLayout, TileLayout, checked_extents, row_major
+from .tile import Layout, SwizzledLayout, TileLayout, checked_extents, row_major
 
 __all__ = [
     "AXES",

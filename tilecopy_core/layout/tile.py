@@ -74,13 +74,10 @@ class TileLayout:
         swizzle: Swizzle | None = None,
     ) -> TileLayout:
         """A layout from its parts."""
-        for name, value, kind in (
-            ("shard", shard, _ITERS),
-            ("replica", replica, _ITERS),
-            ("offset", offset, _OFFSET),
-            ("swizzle", swizzle, _SWIZZLE),
-        ):
-            kind.check(value, "TileLayout.of", name, LayoutError)
+        _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
+        _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
+        _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
+        _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
         pairs = add_offsets((), tuple(offset.items())) if isinstance(offset, Mapping) else offset
         return cls._of(tuple(shard), tuple(replica), pairs, swizzle)
 
@@ -421,9 +418,6 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
     return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
-# --------------------------------------------------------------------------------------------- S[...] and R[...]
-
-
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
     extents = tuple(it.extent for it in iters)
     if letter == "S" and [it.stride for it in iters if is_plain(it)] == list(row_major(extents)):
@@ -437,38 +431,6 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 def is_plain(it: Iter) -> bool:
     """Whether an iter steps along memory by a constant."""
     return it.axis == m and not isinstance(it.stride, Expr)
-
-
-class _Bracket:
-    """The objects ``S`` and ``R``: ``S[32, 8]``, ``S[(32, 8) : (1 @ laneid, 1)]``, ``R[4 : 32 @ TLane]``."""
-
-    def __init__(self, letter: str) -> None:
-        self._letter = letter
-
-    def __repr__(self) -> str:
-        return self._letter
-
-    def __getitem__(self, key: Any) -> TileLayout:
-        if isinstance(key, slice):
-            if key.step is not None:
-                raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
-            given, strides = _as_tuple(key.start), _as_tuple(key.stop)
-            if len(given) != len(strides):
-                raise LayoutError(
-                    f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
-                )
-            extents = checked_extents(given, f"{self._letter}[...]")
-        elif self._letter == "R":
-            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
-        else:
-            extents = checked_extents(key, f"{self._letter}[...]")
-            strides = row_major(extents)
-        iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
-        return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
@@ -489,26 +451,6 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
     if prod(map(int, values)) > _MOST_ELEMS:
         raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
     return tuple(map(int, values))
-
-
-def _iter(letter: str, extent: int, stride: Any) -> Iter:
-    axis = m
-    if isinstance(stride, OnAxis):
-        stride, axis = stride.value, stride.axis
-    if not is_int(stride):
-        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
-    if type(stride) is int and stride >= 2**60:
-        raise LayoutError(f"a stride is less than 2**60; found {shown(stride)} for extent {extent}")
-    lower, _ = bounds_of(stride)
-    if lower is not None and lower < 0:
-        raise LayoutError(f"a stride is not negative; found {shown(stride)} for extent {extent}")
-    return Iter(extent, stride, axis)
-
-
-S = _Bracket("S")
-"""Shard iters: ``S[32, 8]`` (row-major over memory) or ``S[(extents) : (strides)]``."""
-R = _Bracket("R")
-"""Replica iters: ``R[extent : stride @ axis]``."""
 
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:

@@ -1,4 +1,4 @@
-"""Index arithmetic: symbolic integers become registers, element offsets become addresses."""
+"""Index arithmetic: element offsets become addresses, conditions on integers predicates and branches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, s
 from ..expr import (
     CONDITION,
     INT,
-    Atom,
     Condition,
     Expr,
-    FloorDiv,
     Int,
-    Mod,
-    Product,
     Symbol,
     Term,
-    Xor,
     add,
     bounds_of,
     constant_of,
@@ -29,23 +24,21 @@ from ..expr import (
     key_of,
     made_of,
     mul,
-    of_atom,
-    possible_bits,
     same,
     sub,
-    substitute,
     sum_of,
     symbols_of,
     terms_of,
-    xor,
 )
 from ..layout import Swizzle, m
 from ..memory import Buffer, Region
 from ..target import Target
 from ..views import reach
 from .bindings import Bindings
-from .emitter import Block, Emitter, Sunk, pure_once
+from .emitter import Block, pure_once
 from .operands import Address, Register, address_of
+from .swizzled import SwizzledTerms
+from .values import ValueEmitter
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -57,169 +50,17 @@ _PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.
 _WAY = Kind("a function of no argument", callable)
 
 
-class IndexEmitter(Emitter):
-    """Lowers integers and addresses, each computed once in the outermost block that it can live in.
+class IndexEmitter(ValueEmitter):
+    """Lowers addresses and conditions on top of integers.
 
     Args:
         target: the architecture.
         bindings: where buffers, symbols and fragments come from.
-
-    Attributes:
-        tighter: symbols with the closer bounds that they have in this kernel, such as a block id's with a known grid.
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
-        super().__init__(target, bindings.mark)
-        self.bindings = bindings
-        self.tighter: dict[Symbol, Int] = {}
-        self._bound: dict[Symbol, tuple[Register, int]] = {}
+        super().__init__(target, bindings)
         self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
-        self._floor = 0
-
-    # ------------------------------------------------------------------------------------------- symbols
-
-    def bind(self, found: Symbol, register: Register) -> None:
-        """Let a symbol be a register that has just been computed at the current place."""
-        if not isinstance(found, Symbol):
-            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
-        if not isinstance(register, Register) or register.bits not in (32, 64):
-            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
-        block = self.blocks[-1]
-        block.settle()  # what depends on the symbol goes after its computation
-        self._bound[found] = (register, block.depth)
-
-    @contextmanager
-    def block(self) -> Iterator[Block]:
-        """A nested block; the symbols that were bound in it end with it."""
-        with super().block() as opened:
-            yield opened
-        self._bound = {
-            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
-        }
-
-    def _home(self, symbols: frozenset[Symbol]) -> Block:
-        """The outermost block in which all symbols exist."""
-        bound = [self._bound[s][1] for s in symbols if s in self._bound] if self._bound else ()
-        return self._at(max(bound, default=0))
-
-    def _at(self, depth: int) -> Block:
-        """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
-        return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
-
-    def _symbol(self, found: Symbol) -> Register:
-        return self._bound[found][0] if found in self._bound else self.bindings.symbol(self, found)
-
-    # ------------------------------------------------------------------------------------------- values
-
-    def _fits(self, value: Int) -> bool:
-        """Whether a value is proved to fit 32 bits in this kernel."""
-        return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
-
-    def value(self, value: Int, bits: int = 32) -> Register:
-        """A symbolic integer in a register of 32 or 64 bits.
-
-        Raises:
-            PtxError: 32 bits are asked for and the value is not proved to fit.
-        """
-        INT.check(value, "value", "value", PtxError)
-        if type(bits) is not int or bits not in (32, 64):
-            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
-        if bits == 32 and not self._fits(value):
-            raise PtxError(
-                f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
-                "for the scalars in it (upper=, lower=)"
-            )
-        block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
-
-    def operand(self, value: Int, bits: int = 32) -> Register | int:
-        """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
-        return value if type(value) is int else self.value(value, bits)
-
-    def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
-        """``total + value`` in a block's head, modulo ``2**bits``."""
-        for atom, coefficient in terms_of(value):
-            total = self._term(block, atom, coefficient, bits, total)
-        const = constant_of(value)
-        if total is None:
-            return self.pure(block, f"mov.b{bits}", self.reg(f"b{bits}"), const)
-        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, const) if const else total
-
-    def _term(self, block: Block, atom: Atom, coefficient: int, bits: int, total: Register | None) -> Register:
-        type = f"b{bits}"
-        if bits == 64 and atom.lower is not None and atom.upper is not None and atom.upper < 2**31:
-            wide = ""
-            if atom.lower >= 0 and 0 < coefficient < 2**32:
-                wide = "u32"
-            elif atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31:
-                wide = "s32"
-            if wide:
-                factor = self._atom(atom, 32)
-                if total is None:
-                    return self.pure(block, f"mul.wide.{wide}", self.reg(type), factor, coefficient)
-                return self.pure(block, f"mad.wide.{wide}", self.reg(type), factor, coefficient, total)
-        factor = self._atom(atom, bits)
-        if bits == 32:  # a coefficient past the register's width wraps as the sum does
-            coefficient = (coefficient + 2**31) % 2**32 - 2**31
-        if coefficient == 1:
-            return factor if total is None else self.pure(block, f"add.s{bits}", self.reg(type), total, factor)
-        if total is None:
-            if coefficient & (coefficient - 1) == 0 and coefficient > 0:
-                return self.pure(block, f"shl.{type}", self.reg(type), factor, coefficient.bit_length() - 1)
-            return self.pure(block, f"mul.lo.s{bits}", self.reg(type), factor, coefficient)
-        return self.pure(block, f"mad.lo.s{bits}", self.reg(type), factor, coefficient, total)
-
-    def _atom(self, atom: Atom, bits: int) -> Register:
-        block = self._home(atom.symbols)
-
-        def compute() -> Register:
-            natural = self._symbol(atom) if isinstance(atom, Symbol) else self._operation(block, atom)
-            if natural.bits < bits:
-                sign = "s" if atom.lower is None or atom.lower < 0 else "u"
-                return self.pure(block, f"cvt.{sign}64.{sign}32", self.reg("b64"), natural)
-            if natural.bits > bits:
-                return self.pure(block, "cvt.u32.u64", self.reg("b32"), natural)
-            return natural
-
-        return block.once(("atom", atom, bits), compute)
-
-    def _operation(self, block: Block, atom: Atom) -> Register:
-        if isinstance(atom, (FloorDiv, Mod)):
-            return self._division(block, atom)
-        assert isinstance(atom, (Product, Xor))
-        narrow = all(self._fits(part) for part in (atom.left, atom.right))
-        bits = 32 if narrow and self._fits(of_atom(atom)) else 64
-        if bits == 64 and narrow and isinstance(atom, Product):
-            lowest = min(-1 if (low := bounds_of(part)[0]) is None else low for part in (atom.left, atom.right))
-            sign = "u" if lowest >= 0 else "s"
-            factors = self.value(atom.left), self.value(atom.right)
-            return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
-        left, right = self.value(atom.left, bits), self.value(atom.right, bits)
-        opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
-        return self.pure(block, opcode, self.reg(f"b{bits}"), left, right)
-
-    def _division(self, block: Block, atom: FloorDiv | Mod) -> Register:
-        dividend: Int = atom.dividend
-        modulo, by = isinstance(atom, Mod), atom.by
-        lower, _ = bounds_of(dividend)
-        blocks_below = 0
-        if by & (by - 1):  # only powers of two round toward minus infinity by themselves
-            if lower is None:
-                raise PtxError(f"{atom}: the dividend has no lower bound and the divisor is not a power of two")
-            blocks_below = max(0, -(lower // by))
-            dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
-        bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
-        divided = self.value(dividend, bits)
-        result = self.reg(f"b{bits}")
-        if by & (by - 1) == 0:
-            if modulo:
-                return self.pure(block, f"and.b{bits}", result, divided, by - 1)
-            sign = "u" if lower is not None and lower >= 0 else "s"
-            return self.pure(block, f"shr.{sign}{bits}", result, divided, by.bit_length() - 1)
-        found = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", result, divided, by)
-        if modulo or not blocks_below:
-            return found
-        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), found, -blocks_below)
 
     # ------------------------------------------------------------------------------------------- addresses
 
@@ -490,37 +331,3 @@ def _span_bytes(buffer: Buffer) -> int | None:
     """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
     _, most = bounds_of(reach(buffer.memory.layout, m))
     return None if most is None else -(-most * buffer.memory.dtype.bits // 8)
-
-
-class SwizzledTerms:
-    """The varying part of an element offset under a swizzle, taken apart so that little is computed again in each round.
-
-    Multiples of the swizzle's period pass it unchanged. A constant that has no bit in common with the varying part
-    is XOR-ed in rather than added, and the XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``, so that rounds whose
-    constants differ above the swizzled bits share one register and differ in the immediate alone.
-    """
-
-    def __init__(self, terms: tuple[Term, ...], swizzle: Swizzle) -> None:
-        period = swizzle.period_elems
-        self._swizzle = swizzle
-        self._outside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period == 0))
-        self._inside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period))
-        self._bits = possible_bits(self._inside)
-        self._pattern: Int = swizzle.apply(self._inside)
-        self._reach = possible_bits(self._pattern)
-        self._period = period
-        self._mixed: dict[int, Int] = {}
-
-    def plus(self, const: int) -> Int:
-        """The swizzled offset of the terms and a constant."""
-        low = const % self._period
-        if self._bits is None or self._bits & low:
-            varying = self._swizzle.apply(add(self._inside, low))
-            return add(add(varying, self._outside), const - low)
-        constant = int(self._swizzle.apply(low))
-        movable = constant if self._reach is None else constant & self._reach
-        mixed = self._mixed.get(movable)
-        if mixed is None:
-            pattern = xor(self._pattern, movable) if movable else self._pattern
-            mixed = self._mixed[movable] = add(pattern, self._outside)
-        return add(mixed, const - low + constant - movable)

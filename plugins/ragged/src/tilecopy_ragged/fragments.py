@@ -33,7 +33,7 @@ from tilecopy_core.plugin import (
     why_no_owners,
 )
 
-from .places import place_of, tile_layout, why_not_memory
+from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @attrs.frozen
@@ -77,10 +77,7 @@ class FragmentElements:
             The moves of all threads of the scope; None stands for what is filled.
         """
         fragment, other, tid = self.fragment, self.other, request.scope.tid
-        store, fills = (
-            request.src.buffer.space == "local",
-            request.outside is not None and request.outside.kind == "fill",
-        )
+        store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = np.ones(self.threads, bool), np.zeros(self.threads, np.int64)
         for condition in owners(self.digits, tid, self.threads, store=store):
             owns = owns & by_thread(condition, self.threads)
@@ -137,11 +134,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
         return f"{fragment} or {other} has replicas in memory"
     if why := why_not_memory("the other operand", other.buffer):
         return why
-    if other.buffer.align_bytes % other.buffer.dtype.bytes:
-        return (
-            f"{other.buffer.name}: aligned to {other.buffer.align_bytes} bytes, {other.buffer.dtype.bytes} are needed"
-        )
-    return why_no_owners(request, layout)
+    return why_unaligned(other.buffer) or why_no_owners(request, layout)
 
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
@@ -174,9 +167,9 @@ def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBui
 
 def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
     """The destination's elements that face a place outside the fragment: no thread owns those, so all share them out."""
-    source, target, outside, bits = partition.fragment, partition.other, request.outside, partition.vec_bits
+    source, target, fill, bits = partition.fragment, partition.other, request.fill, partition.vec_bits
     leaving = [d for d in range(len(source.starts)) if request.overhangs and any(source.overhang(d))]
-    if not leaving or outside is None or outside.kind == "keep":
+    if not leaving or fill is None:
         return
     count, threads = target.size, partition.threads
     for batch in batches(ptx, -(-count // threads), 1):
@@ -196,7 +189,7 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
             if mask is not False:
                 address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
                 access = Access(address, mask if isinstance(mask, Register) else None)
-                ptx.store(access, bits, ptx.constant(outside.words, bits))
+                ptx.store(access, bits, ptx.constant(fill, bits))
 
 
 def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:
@@ -241,9 +234,8 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
                 ptx.store(Access(address, mask), bits, ptx.read_local(fragment.buffer, register, bits))
                 continue
             into = ptx.regs("b64", 1) if bits == 64 else ptx.regs("b32", max(1, bits // 32))
-            fill = request.outside.words if request.outside is not None and request.outside.kind == "fill" else None
-            if fill is not None and there is not True:
-                ptx.fill(into, fill)
+            if request.fill is not None and there is not True:
+                ptx.fill(into, request.fill)
                 both = mine
             if ptx.all_of([mine, there]) is not False:
                 ptx.load(Access(address, mask), bits, into)

@@ -15,7 +15,7 @@ from tilecopy_core.plugin import (
     synthesize,
 )
 
-from .places import place_of, tile_layout, why_not_memory
+from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @attrs.frozen
@@ -46,10 +46,8 @@ def _scattered(request: CopyRequest) -> VectorPartition | Decline:
     """Element ``i`` goes to thread ``i % threads`` in round ``i // threads``."""
     count, threads, buffer = request.dst.size, request.scope.threads, request.dst.buffer
     for region in (request.dst, request.src):
-        if region.buffer.align_bytes % buffer.dtype.bytes:
-            return Decline(
-                f"{region.buffer.name}: aligned to {region.buffer.align_bytes} bytes, {buffer.dtype.bytes} are needed"
-            )
+        if why := why_unaligned(region.buffer):
+            return Decline(why)
     dst, src = (Scattered(region, tile_layout(region.buffer)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.overhangs else ()
     rest = () if count % threads == 0 else (Guard.rest(request, count, 1),)

@@ -10,10 +10,7 @@ from tilecopy_core.plugin import Buffer, Int, TileLayout, m
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
     """Element offset (before the swizzle) of an element; of no meaning for coordinates outside the shape."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride a dimension
-        along: Int = 0
-        for coordinate, stride in zip(coordinates, buffer.layout.strides, strict=True):
-            along = along + coordinate * stride
-        return along
+        return buffer.layout.offset_of(coordinates)
     index: Int = 0
     for coordinate, size in zip(coordinates, buffer.shape, strict=True):
         index = index * size + coordinate
@@ -31,6 +28,16 @@ def why_not_memory(operand: str, buffer: Buffer) -> str | None:
     others = [axis.name for axis in buffer.layout.axes if axis != m]
     named = ", ".join(others)
     return f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}" if others else None
+
+
+def why_unaligned(buffer: Buffer) -> str | None:
+    """Why an element of a buffer may not be accessed by itself, or None."""
+    needed = buffer.dtype.bytes
+    return (
+        f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {needed} are needed"
+        if buffer.align_bytes % needed
+        else None
+    )
 
 
 def tile_layout(buffer: Buffer) -> TileLayout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import Address, CopyRequest, Outside, PtxBuilder, Register, choose, masked
+from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, choose, masked
 
 from .partition import FragmentPartition
 
@@ -38,7 +38,7 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
         )
         address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
         if request.src.buffer.space != "local":
-            _load(ptx, partition, register, address, mask, request.outside)
+            _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
             ptx.store(masked(address, mask), partition.vec_bits, values)
@@ -50,11 +50,10 @@ def _load(
     register: int,
     address: Address,
     mask: Register | bool,
-    outside: Outside | None,
+    fill: tuple[int, ...] | None,
 ) -> None:
     """A vector into the fragment; where it lies outside, what the request says."""
     fragment, bits = partition.fragment.buffer, partition.vec_bits
-    fill = outside.words if outside is not None and outside.kind == "fill" else None
     whole = ptx.local_words(fragment, register, bits)
     if mask is False:
         if fill is not None and whole is not None:

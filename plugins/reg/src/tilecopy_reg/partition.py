@@ -118,7 +118,7 @@ class FragmentPartition:
             + [by_thread(c, self.threads) for c in self.guards_of_threads(tid, self.threads, store=store)]
         )
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
-        fills = not store and request.outside is not None and request.outside.kind == "fill"
+        fills = not store and request.fill is not None
         threads = {symbol: np.arange(self.threads) for symbol in symbols_of(tid)}
         for turn in range(self.outer):
             offset = self.memory.unswizzled.apply(turn, 0, shape=shape)["m"]
@@ -170,7 +170,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
     dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
     if dims and any(any(operands(clipped(request))[0].overhang(dim)) for dim in dims):
         return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
-    if dims and request.src is fragment and request.outside is not None and request.outside.kind == "fill":
+    if dims and request.src is fragment and request.fill is not None:
         return (
             f"{fragment} overhangs dimension {dims[0]} of the register operand, and no thread owns what is to be filled; copy "
             'with outside="keep", from a fragment of the whole box, or with ragged'

@@ -64,7 +64,6 @@ class _Lanes:
     def __init__(self, ptx: PtxBuilder) -> None:
         self.ptx = ptx
         self._lane = ptx.value(ptx.tid % WARP_THREADS)
-        assert isinstance(self._lane, Register)
         self._numbers: dict[ByLane, int | Register] = {}
         self._bits: dict[int, Register] = {}
         self._masks: dict[int, Register] = {}

@@ -72,11 +72,7 @@ def holdings(request: CopyRequest, region: Region) -> Holdings:
     owner, wanted = np.zeros(request.scope.threads, np.int64), np.zeros_like(place["m"])
     for axis, own, extent in zip(axes, coordinates, extents, strict=True):
         owner, wanted = owner * extent + own, wanted * extent + place.get(axis.name, 0)
-    by_owner = np.argsort(owner, kind="stable")
-    first = np.searchsorted(owner, wanted, "left", sorter=by_owner)
-    last = np.searchsorted(owner, wanted, "right", sorter=by_owner)
-    row, nth = _numbered(last - first)
-    thread = by_owner[first[row] + nth]
+    row, thread = _matches(owner, wanted)
     register, element = place["m"][row], row % layout.size
     order = np.lexsort((register, thread))
     return Holdings(thread[order], register[order], element[order])
@@ -123,11 +119,7 @@ def movement(request: CopyRequest) -> Movement:
     dst, src = holdings(request, request.dst), holdings(request, request.src)
     count = request.dst.size
     held, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
-    by_key = np.argsort(held, kind="stable")
-    first = np.searchsorted(held, wanted, "left", sorter=by_key)
-    last = np.searchsorted(held, wanted, "right", sorter=by_key)
-    row, nth = _numbered(last - first)
-    candidate = by_key[first[row] + nth]
+    row, candidate = _matches(held, wanted)
     best = np.lexsort((src.register[candidate], src.thread[candidate] ^ dst.thread[row], row))
     rows, at = np.unique(row[best], return_index=True)
     holder, out_of = np.full(len(wanted), -1, np.int64), np.zeros(len(wanted), np.int64)
@@ -135,10 +127,13 @@ def movement(request: CopyRequest) -> Movement:
     return Movement(dst.thread, dst.register, dst.element, holder, out_of)
 
 
-def _numbered(counts: Array) -> tuple[Array, Array]:
-    """Each index as often as its count says, and which time it is."""
-    row = np.repeat(np.arange(len(counts)), counts)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _matches(held: Array, wanted: Array) -> tuple[Array, Array]:
+    """Every pair of a row of ``wanted`` and one of ``held`` with the same value, by the former and then by the latter."""
+    by_value = np.argsort(held, kind="stable")
+    first, last = (np.searchsorted(held, wanted, side, sorter=by_value) for side in ("left", "right"))
+    row = np.repeat(np.arange(len(wanted)), last - first)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+    return row, by_value[first[row] + nth]
 
 
 def _same_threads(request: CopyRequest) -> dict[int, int] | None:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import sys
-<<<<<<< HEAD
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-=======
-from collections.abc import Callable
->>>>>>> fronts
 from typing import Any
 
 import attrs

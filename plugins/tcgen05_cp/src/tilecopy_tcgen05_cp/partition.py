@@ -174,8 +174,8 @@ def _atoms(
 ) -> AtomPartition | Decline:
     buffer = request.src.buffer
     size, per_unit = buffer.dtype.bytes, UNIT_BYTES // buffer.dtype.bytes
-    if not columns or any(not same(it.stride, 1) for it in columns[-1]) or columns[-1][0].extent % per_unit:
-        run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
+    run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
+    if run % per_unit:
         return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
     strides = _row_strides(rows)
     if isinstance(strides, str):

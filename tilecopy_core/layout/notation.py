@@ -1,0 +1,63 @@
+"""How layouts are written: the objects ``S`` and ``R``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import LayoutError, shown
+from ..expr import bounds_of, is_int
+from .axes import OnAxis, m
+from .boxes import Iter
+from .tile import TileLayout, checked_extents, row_major
+
+
+class _Bracket:
+    """The objects ``S`` and ``R``: ``S[32, 8]``, ``S[(32, 8) : (1 @ laneid, 1)]``, ``R[4 : 32 @ TLane]``."""
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+
+    def __repr__(self) -> str:
+        return self._letter
+
+    def __getitem__(self, key: Any) -> TileLayout:
+        if isinstance(key, slice):
+            if key.step is not None:
+                raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
+            given, strides = _as_tuple(key.start), _as_tuple(key.stop)
+            if len(given) != len(strides):
+                raise LayoutError(
+                    f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
+                )
+            extents = checked_extents(given, f"{self._letter}[...]")
+        elif self._letter == "R":
+            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
+        else:
+            extents = checked_extents(key, f"{self._letter}[...]")
+            strides = row_major(extents)
+        iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
+        return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _iter(letter: str, extent: int, stride: Any) -> Iter:
+    axis = m
+    if isinstance(stride, OnAxis):
+        stride, axis = stride.value, stride.axis
+    if not is_int(stride):
+        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
+    if type(stride) is int and stride >= 2**60:
+        raise LayoutError(f"a stride is less than 2**60; found {shown(stride)} for extent {extent}")
+    lower, _ = bounds_of(stride)
+    if lower is not None and lower < 0:
+        raise LayoutError(f"a stride is not negative; found {shown(stride)} for extent {extent}")
+    return Iter(extent, stride, axis)
+
+
+S = _Bracket("S")
+"""Shard iters: ``S[32, 8]`` (row-major over memory) or ``S[(extents) : (strides)]``."""
+R = _Bracket("R")
+"""Replica iters: ``R[extent : stride @ axis]``."""
