@@ -1,9 +1,11 @@
 """Every candidate of the relayout planner on the fifteen large cases of bench_relayout.py, measured on one GPU.
 
     python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep.json [CASE...]
+    python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep_narrow.json --narrow [CASE...]
 
-With names of cases only those are measured again; the file keeps the others. What it writes is what the planner's cost model is held against (plugins/relayout/tests/test_planner.py). Kernels are built
-by many processes; each result is compared with torch's.
+``--narrow`` takes arrays whose elements of one and two bytes begin anywhere. With names of cases only those are measured
+again; the file keeps the others. What it writes is what the planner's cost model is held against
+(plugins/relayout/tests/test_planner.py). Kernels are built by many processes; each result is compared with torch's.
 """
 
 from __future__ import annotations
@@ -19,6 +21,18 @@ from typing import Any
 from bench_relayout import BYTES, CASES, seconds
 
 SIZES = {"float32": 4, "float16": 2, "uint8": 1}
+NARROW = {
+    "odd transpose u8": ((32749, 32749), (1, 0), "uint8"),
+    "odd rows u8": ((32749, 32768), (1, 0), "uint8"),
+    "odd columns u8": ((32768, 32749), (1, 0), "uint8"),
+    "odd transpose f16": ((16381, 32749), (1, 0), "float16"),
+    "even transpose f16": ((16382, 32750), (1, 0), "float16"),
+    "odd 210 f16": ((511, 1023, 1021), (2, 1, 0), "float16"),
+    "odd NCHW to NHWC f16": ((64, 255, 253, 129), (0, 2, 3, 1), "float16"),
+    "odd NHWC to NCHW f16": ((64, 129, 255, 253), (0, 3, 1, 2), "float16"),
+    "transpose f32 of fours": ((16380, 16388), (1, 0), "float32"),
+}
+"""About 1 GiB each; the last one's rows begin at 16 bytes and not at sectors."""
 
 
 def problem_of_case(name: str) -> Any:
@@ -27,7 +41,7 @@ def problem_of_case(name: str) -> Any:
 
     from tilecopy_core.layout import row_major
 
-    shape, axes, dtype = CASES[name]
+    shape, axes, dtype = (CASES | NARROW)[name]
     out = row_major([shape[a] for a in axes])
     by_source = dict(zip(axes, out, strict=True))
     return problem_of(shape, row_major(shape), [by_source[n] for n in range(len(shape))], SIZES[dtype])[0]
@@ -53,14 +67,16 @@ def main() -> int:
     into = torch.empty_like(memory)
     copy = 2 * BYTES / seconds(torch, lambda: into.copy_(memory)) / 1e12
     report: dict[str, Any] = {"GPU": torch.cuda.get_device_name(0), "copy_": round(copy, 3), "cases": []}
-    path, names = Path(sys.argv[1]), sys.argv[2:] or list(CASES)
-    kept = {case["name"]: case for case in json.loads(path.read_text())["cases"]} if sys.argv[2:] else {}
+    path, chosen = Path(sys.argv[1]), [word for word in sys.argv[2:] if word != "--narrow"]
+    cases = NARROW if "--narrow" in sys.argv else CASES
+    names = chosen or list(cases)
+    kept = {case["name"]: case for case in json.loads(path.read_text())["cases"]} if chosen else {}
     wrong = 0
     with ProcessPoolExecutor(max(1, (os.cpu_count() or 2) - 1)) as pool:
         jobs = {name: [(name, tiling) for tiling in candidates(problem_of_case(name))] for name in names}
         kernels = {name: [pool.submit(built, job) for job in found] for name, found in jobs.items()}
         for name in names:
-            shape, axes, dtype = CASES[name]
+            shape, axes, dtype = cases[name]
             asked = problem_of_case(name)
             nbytes = asked.size_bytes
             source = memory[:nbytes].view(getattr(torch, dtype)).view(shape)
@@ -83,7 +99,7 @@ def main() -> int:
             measured.sort(key=lambda row: -float(row[0]))
             kept[name] = {"name": name, "shape": shape, "axes": axes, "elem_bytes": SIZES[dtype], "measured": measured}
             print(f"{name:28s} {len(measured)} candidates, best {measured[0]}", flush=True)
-    report["cases"] = [kept[name] for name in CASES if name in kept]
+    report["cases"] = [kept[name] for name in cases if name in kept]
     print(
         f"{sum(len(c['measured']) for c in report['cases'])} kernels, {wrong} wrong; geometric mean of the best:",
         round(math.prod(c["measured"][0][0] / copy for c in report["cases"]) ** (1 / len(report["cases"])), 3),

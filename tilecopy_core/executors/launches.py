@@ -85,13 +85,15 @@ class ReadyLaunch:
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             # This is the whole path of a launch by address: a call within it would cost as much as a check.
+            if not isinstance(addresses, (tuple, list)):  # of a set, no order is known
+                self.check_addresses(addresses)
             bits = 0
             try:
                 for address in addresses:
                     bits |= address
             except TypeError:
                 bits = -1
-            if bits & mask or not isinstance(addresses, (tuple, list)):  # of a set, no order is known
+            if bits & mask:
                 self.check_addresses(addresses)
             handle = handle_of(stream)
             try:

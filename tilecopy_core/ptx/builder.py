@@ -129,7 +129,7 @@ class PtxBuilder(IndexEmitter):
             _REGISTERS.check(registers, name, "registers", PtxError)
         widths = {TYPE_BITS[type] for type in set(map(_TYPE_OF, registers))}
         if widths not in ({32}, {64}):
-            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {list(registers)}")
+            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
         if len(registers) * widths.pop() != max(bits, 32):
             raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
         return registers

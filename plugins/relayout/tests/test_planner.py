@@ -25,6 +25,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.cache import ModuleCache
 
 SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())
+NARROW = json.loads((Path(__file__).parent / "sweep_narrow.json").read_text())
 NUMPY = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 REDZONE = 0xAB
 
@@ -42,15 +43,27 @@ def problem(shape: Any, axes: Any, elem_bytes: int) -> Problem:
 # ------------------------------------------------------------------------------------------------------ the choice
 
 
-@pytest.mark.parametrize("case", SWEEP["cases"], ids=lambda case: str(case["name"]))
-def test_the_choice_is_within_3_percent_of_the_best_that_was_measured(case: dict[str, Any]) -> None:
+def chosen(case: dict[str, Any]) -> tuple[float, float, float]:
+    """TB/s of the tiling that is chosen for a case, and of the best that was measured; the share of a plain copy that is expected."""
     tiling, cost = choose(problem(case["shape"], case["axes"], case["elem_bytes"]))
     measured = {
         (kind, tuple(tile), threads, tuple(order)): rate for rate, kind, tile, threads, order in case["measured"]
     }
-    chosen = measured[tiling.kind, tiling.tile, tiling.threads, tiling.order]
-    assert chosen >= 0.97 * max(measured.values()), (tiling, chosen, max(measured.values()))
-    assert chosen / SWEEP["copy_"] == pytest.approx(cost.share, rel=0.12)
+    return measured[tiling.kind, tiling.tile, tiling.threads, tiling.order], max(measured.values()), cost.share
+
+
+@pytest.mark.parametrize("case", SWEEP["cases"], ids=lambda case: str(case["name"]))
+def test_the_choice_is_within_3_percent_of_the_best_that_was_measured(case: dict[str, Any]) -> None:
+    rate, best, share = chosen(case)
+    assert rate >= 0.97 * best
+    assert rate / SWEEP["copy_"] == pytest.approx(share, rel=0.12)
+
+
+@pytest.mark.parametrize("case", NARROW["cases"], ids=lambda case: str(case["name"]))
+def test_the_choice_for_elements_at_odd_places_is_within_13_percent(case: dict[str, Any]) -> None:
+    rate, best, share = chosen(case)
+    assert rate >= 0.87 * best
+    assert rate / NARROW["copy_"] == pytest.approx(share, rel=0.3)
 
 
 def test_choosing_looks_at_every_candidate_that_could_be_the_best() -> None:

@@ -1,8 +1,9 @@
 """What a tiling is expected to cost: counted sectors, wavefronts and CTAs, weighed by what an H200 was seen to pay.
 
 Every factor is one or more; a plain copy's throughput over their product is what is expected. The weights are those
-that agree with a sweep of all candidates over fifteen large relayouts (the repository's plugins/relayout/tests/sweep.json,
-made by tests/benchmarks/sweep_relayout.py); a test holds every choice against it.
+that agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
+repository's plugins/relayout/tests/sweep.json and sweep_narrow.json, made by tests/benchmarks/sweep_relayout.py); a test
+holds every choice against them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,18 @@ PACE = 8.1
 """Bytes that an SM copies in a cycle when DRAM is the limit; L1 and shared memory take one wavefront in it."""
 L2_PACE = 1.6
 """Sectors that L2 takes in the time in which DRAM takes one."""
-EXTRA, EDGE = 0.7, 2.0
+MOST_REGISTERS, SM_REGISTERS = 255, 1 << 16
+OTHER_REGISTERS, ON_THE_WAY = 24, 64
+"""What addresses and guards take of a thread's registers, and what a copy to or from shared memory holds at once."""
+SPILLED = 4.0
+"""The factor of registers that do not fit and go to local memory."""
+MOST_ACTIVE, IDLE = 1.25, 0.1
+"""Threads for each that has something to do that cost nothing, and what each further one costs."""
+NARROW_THREADS, NARROW_CTA = 128, 0.02
+"""Threads of a CTA from which accesses narrower than a word lose, and what twice as many cost."""
+NARROW_BYTES, NARROW_BOX = 1 << 15, 0.1
+"""The same of the bytes of a box, where both sides are so."""
+EXTRA, EDGE = 0.3, 0.2
 """What an element outside costs, and a box that overhangs, of one inside."""
 LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
 """What a CTA waits for its loads, stores and start; CTAs of more than so many waves hide it from each other."""
@@ -73,7 +85,7 @@ class Cost:
     Attributes:
         sectors: sectors in which runs begin and end.
         runs: short contiguous runs, which leave the pages of DRAM early.
-        threads: bytes of a thread.
+        threads: bytes of a thread, its registers, and threads with nothing to do.
         accesses: instructions that keep L1, shared memory or L2 longer than DRAM.
         edges: boxes that overhang, and elements of boxes that lie outside.
         tail: CTAs too few to hide what one of them waits for.
@@ -113,7 +125,7 @@ def least_cost_of(problem: Problem, tiling: Tiling) -> Cost:
     runs = 1 + ALONG[follows] * box.short[follows] + ACROSS[facing] * box.short[facing]
     partial = PARTIAL if follows == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
     sectors = 1 + sum(partial[side] * share for side, share in box.partial.items())
-    threads = _threads(tiling, box.nbytes)
+    threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
     busy = sectors * runs * threads * box.edges
     return Cost(sectors, runs, threads, 1.0, box.edges, max(1.0, _tail(problem, tiling, box) / busy))
 
@@ -192,6 +204,37 @@ def _threads(tiling: Tiling, nbytes: int) -> float:
     if tiling.threads >= FULL_CTA:
         weight = min(weight, DOUBLED["direct"])
     return 1 + weight * log2(ratio) + (0.001 if tiling.kind == "gather" else 0)
+
+
+def _crowding(problem: Problem, tiling: Tiling) -> float:
+    """The factor of threads that have nothing to do, and of registers that a thread needs and has not.
+
+    Elements narrower than a word that are read or written one by one take a register each: all that a thread has of a
+    box in its fragment, and on the other side as many as are on their way at once.
+    """
+    narrow = _narrow(problem)
+    even = not any(extent & (extent - 1) for extent in tiling.tile)
+    if tiling.kind == "direct" or (even and not any(narrow.values())):
+        return 1.0
+    elems, idle = prod(tiling.tile) / tiling.threads, 0.0
+    if not even:
+        active = prod(digit.extent for digit in split_of(problem, tiling).digits if digit.thread)
+        elems, idle = prod(tiling.tile) / active, max(0.0, tiling.threads / active - MOST_ACTIVE)
+    own: Side = "src" if tiling.kind in SCATTERS else "dst"
+    words = elems * problem.elem_bytes / BANK_BYTES
+    held = {side: elems if is_narrow else words for side, is_narrow in narrow.items()}
+    needed = max(amount if side == own else min(amount, ON_THE_WAY) for side, amount in held.items())
+    fits = needed + OTHER_REGISTERS < min(MOST_REGISTERS, SM_REGISTERS // tiling.threads)
+    many = NARROW_CTA * log2(max(1, tiling.threads / NARROW_THREADS)) if any(narrow.values()) else 0.0
+    large = NARROW_BOX * log2(max(1, tiling.nbytes(problem) / NARROW_BYTES)) if all(narrow.values()) else 0.0
+    return (1 + IDLE * idle + many + large) * (1.0 if fits else SPILLED)
+
+
+@lru_cache(maxsize=512)
+def _narrow(problem: Problem) -> dict[Side, bool]:
+    """Whether a side is read or written by less than a word a thread."""
+    sides: tuple[Side, Side] = ("src", "dst")
+    return {side: vector(problem, along(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES for side in sides}
 
 
 def _accesses(problem: Problem, tiling: Tiling) -> float:
