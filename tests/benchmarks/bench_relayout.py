@@ -1,11 +1,11 @@
 """Whole-array relayouts: tilecopy-relayout beside torch, torch.compile, JAX and cuTENSOR, in one run on one GPU.
 
-    python tests/benchmarks/bench_relayout.py [--quick] [--json FILE] [--no-compile] [--no-jax]
+    python tests/benchmarks/bench_relayout.py [--quick] [--narrow] [--json FILE] [--no-compile] [--no-jax]
     python tests/benchmarks/bench_relayout.py --table FILE
 
 2 GiB in and 2 GiB out (1.5 to 2 where the shape asks) of random bytes, the result compared with torch's; ten launches a
 measurement, medians of five. Then small float16 transposes by CUDA graph, the host's time of one call, and the first call
-of a new plan. cuTENSOR is measured where ``CUTENSOR_SO`` names its shared library.
+of a new plan. ``--narrow`` takes 1 GiB each of elements that begin anywhere instead. cuTENSOR is measured where ``CUTENSOR_SO`` names its shared library.
 """
 
 from __future__ import annotations
@@ -41,6 +41,18 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
     "210 u8": ((1024, 1024, 2048), (2, 1, 0), "uint8"),
     "021 u8": ((1024, 1024, 2048), (0, 2, 1), "uint8"),
 }
+NARROW: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
+    "odd transpose u8": ((32749, 32749), (1, 0), "uint8"),
+    "odd rows u8": ((32749, 32768), (1, 0), "uint8"),
+    "odd columns u8": ((32768, 32749), (1, 0), "uint8"),
+    "odd transpose f16": ((16381, 32749), (1, 0), "float16"),
+    "even transpose f16": ((16382, 32750), (1, 0), "float16"),
+    "odd 210 f16": ((511, 1023, 1021), (2, 1, 0), "float16"),
+    "odd NCHW to NHWC f16": ((64, 255, 253, 129), (0, 2, 3, 1), "float16"),
+    "odd NHWC to NCHW f16": ((64, 129, 255, 253), (0, 3, 1, 2), "float16"),
+    "transpose f32 of fours": ((16380, 16388), (1, 0), "float32"),
+}
+"""About 1 GiB each; the last one's rows begin at 16 bytes and not at sectors."""
 SMALL = {"64 KiB": 128, "1 MiB": 704, "4 MiB": 1408, "16 MiB": 2880, "64 MiB": 5760}
 """Sides of square float16 arrays."""
 BYTES = 2 << 30
@@ -147,7 +159,7 @@ def large(torch: Any, names: list[str], cutensor: CuTensor | None, *, compiled: 
     }
     print(f"plain copy: {table['copy_']['torch']} TB/s", flush=True)
     for name in names:
-        shape, axes, dtype = CASES[name]
+        shape, axes, dtype = (CASES | NARROW)[name]
         kind = getattr(torch, dtype)
         count = math.prod(shape)
         nbytes = count * kind.itemsize
@@ -280,7 +292,9 @@ def markdown(report: dict[str, Any]) -> str:
         f"| case | shape, axes | {' | '.join(PEERS)} | tilecopy | over the best | of `copy_` |",
         "|---|---|" + "---|" * (len(PEERS) + 3),
     ]
-    for name, (shape, axes, _) in CASES.items():
+    for name, (shape, axes, _) in (CASES | NARROW).items():
+        if name not in large:
+            continue
         row = large[name]
         peers = " | ".join(f"{row[p]:.2f}" if p in row else "-" for p in PEERS)
         lines.append(
@@ -304,6 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run and print; 1 where a result differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three cases of the table")
+    parser.add_argument("--narrow", action="store_true", help="elements of one and two bytes that begin anywhere")
     parser.add_argument("--only", default="", help="parts of names of cases, by commas")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path, help="print the tables of an earlier --json, and run nothing")
@@ -323,7 +338,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     library = os.environ.get("CUTENSOR_SO")
     cutensor = CuTensor(library) if library else None
-    names = [n for n in CASES if not chosen.only or any(part in n for part in chosen.only.split(","))]
+    cases = NARROW if chosen.narrow else CASES
+    names = [n for n in cases if not chosen.only or any(part in n for part in chosen.only.split(","))]
     names = names[:3] if chosen.quick else names
     report = {
         "GPU": torch.cuda.get_device_name(0),

@@ -18,21 +18,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench_relayout import BYTES, CASES, seconds
+from bench_relayout import BYTES, CASES, NARROW, seconds
 
 SIZES = {"float32": 4, "float16": 2, "uint8": 1}
-NARROW = {
-    "odd transpose u8": ((32749, 32749), (1, 0), "uint8"),
-    "odd rows u8": ((32749, 32768), (1, 0), "uint8"),
-    "odd columns u8": ((32768, 32749), (1, 0), "uint8"),
-    "odd transpose f16": ((16381, 32749), (1, 0), "float16"),
-    "even transpose f16": ((16382, 32750), (1, 0), "float16"),
-    "odd 210 f16": ((511, 1023, 1021), (2, 1, 0), "float16"),
-    "odd NCHW to NHWC f16": ((64, 255, 253, 129), (0, 2, 3, 1), "float16"),
-    "odd NHWC to NCHW f16": ((64, 129, 255, 253), (0, 3, 1, 2), "float16"),
-    "transpose f32 of fours": ((16380, 16388), (1, 0), "float32"),
-}
-"""About 1 GiB each; the last one's rows begin at 16 bytes and not at sectors."""
 
 
 def problem_of_case(name: str) -> Any:

@@ -213,7 +213,7 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
     box in its fragment, and on the other side as many as are on their way at once.
     """
     narrow = _narrow(problem)
-    even = not any(extent & (extent - 1) for extent in tiling.tile)
+    even = tiling.kind == "shifted" or not any(extent & (extent - 1) for extent in tiling.tile)
     if tiling.kind == "direct" or (even and not any(narrow.values())):
         return 1.0
     elems, idle = prod(tiling.tile) / tiling.threads, 0.0
