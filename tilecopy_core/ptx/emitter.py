@@ -274,7 +274,17 @@ class Written(str):
     __slots__ = ()
 
 
-_TEXT_OF: dict[type, Callable[[Any], str]] = {Register: attrgetter("name"), Address: str, Written: str}
+def _number(operand: int) -> str:
+    """A plain integer: the common case of :func:`_operand`."""
+    return str(operand) if -(2**63) <= operand < 2**64 else _operand(operand)
+
+
+_TEXT_OF: dict[type, Callable[[Any], str]] = {
+    Register: attrgetter("name"),
+    Address: str,
+    Written: str,
+    int: _number,
+}
 
 
 def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
