@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -143,8 +143,7 @@ def _launch(movement: Movement, device: int) -> OnDevice:
         out_strides=movement.out_strides,
         target=target_of_gpu(device),
     )
-    bound: OnDevice = plan.bind("cuda")
-    return bound
+    return cast("OnDevice", plan.bind("cuda"))
 
 
 # --------------------------------------------------------------------------------------- calls that were checked
