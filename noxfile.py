@@ -68,11 +68,16 @@ def wheels(session: nox.Session, *more: str) -> Path:
 
 
 def environment(session: nox.Session, name: str, *packages: str, wheels: list[Path]) -> str:
-    """The interpreter of a fresh environment with some packages; ours come from folders of wheels alone."""
+    """The interpreter of a fresh environment with some packages; ours come from folders of wheels alone, as they are now.
+
+    What was built before under the same version and path is still in uv's cache.
+    """
     folder = fresh_folder(session, f"environment-{name}")
     session.run_install("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), external=True)
     python = str(folder / "bin" / "python")
     links = [option for each in wheels for option in ("--find-links", str(each))]
+    ours = {wheel.name.split("-")[0].replace("_", "-") for each in wheels for wheel in each.glob("*.whl")}
+    links += [option for each in sorted(ours) for option in ("--refresh-package", each)]
     session.run_install("uv", "pip", "install", "--quiet", "--python", python, *links, *packages, external=True)
     return python
 
