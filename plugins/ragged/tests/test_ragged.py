@@ -81,6 +81,28 @@ def test_a_box_may_cut_inside_an_iter(start: int, op: str) -> None:
     assert np.array_equal(y, np.concatenate([np.full(start, -1), x, np.full(24 - start, -1)]))
 
 
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("outside", ["zero", "keep"])
+def test_a_box_that_cuts_inside_an_iter_may_overhang(outside: str, op: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (37,), "float32"), k.param("B", (64,), "float32")
+    s = k.shared((64,), "float32", layout=TileLayout(S[(8, 8) : (9, 1)]), name="s")
+    k.cta.copy(s[:], b[:])
+    k.cta_sync()
+    getattr(k.cta, op)(s[13:53], a[-2:38], outside=outside)
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[:], s[:])
+    kernel = k.build(target="sm_80", grid=1)
+    assert kernel.plans[1].variant in ("ragged", "ragged_async")
+    x, y = np.arange(1, 38, dtype=np.float32), np.full(64, -1, np.float32)
+    kernel(x, y, executor="emulator")
+    gap = 0 if outside == "zero" else -1
+    wanted = np.concatenate([np.full(13, -1), np.full(2, gap), x, np.full(1, gap), np.full(11, -1)])
+    assert np.array_equal(y, wanted)
+
+
 def test_fewer_than_four_bytes_are_copied_asynchronously_too() -> None:
     kernel = there_and_back((32, 3), "float16", 32, op="copy_async")
     assert kernel.plans[0].variant == "ragged_async" and kernel.plans[0].completion == "cp_async_group"
@@ -111,14 +133,15 @@ def test_rows_are_wide_vectors_and_a_rest() -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
 @pytest.mark.parametrize(("rows", "columns"), [((3, 9), (1, 5)), ((0, 16), (0, 8)), ((5, 12), (3, 4))])
+@pytest.mark.parametrize("first_register", [0, 4])
 def test_a_box_of_a_fragment_may_cut_inside_its_threads(
-    rows: tuple[int, int], columns: tuple[int, int], dtype: str
+    rows: tuple[int, int], columns: tuple[int, int], dtype: str, first_register: int
 ) -> None:
     k = tc.KernelBuilder("k", threads=64)
     extents = rows[1] - rows[0], columns[1] - columns[0]
     a, b = k.param("A", extents, dtype), k.param("B", extents, dtype)
     first, last = k.param("first", (16, 8), dtype), k.param("last", (16, 8), dtype)
-    layout = TileLayout(S[(2, 8, 2, 4) : (1 @ warpid, 4 @ laneid, 2 @ laneid, 1)] + R[2 : 1 @ laneid])
+    layout = TileLayout(S[(2, 8, 2, 4) : (1 @ warpid, 4 @ laneid, 2 @ laneid, 1)] + R[2 : 1 @ laneid]) + first_register
     frag = k.local((16, 8), dtype, layout=layout)
     s = k.shared((16, 8), dtype, layout=TileLayout(S[(16, 8) : (9, 1)]), name="s")
     box = frag[rows[0] : rows[1], columns[0] : columns[1]]
