@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy_emulator import EmulatorExecutor
-from tilecopy_relayout import plan_relayout, tilings
+from tilecopy_relayout import plan_relayout, relayout, tilings
 from tilecopy_relayout.candidates import candidates, orders
 from tilecopy_relayout.cost import cost_of
 from tilecopy_relayout.kernels import build
@@ -278,3 +279,28 @@ def test_a_plan_is_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest
     ModuleCache().put(kept.key_of(asked, "sm_90a"), b"[1]\n{}")
     assert kept.recall(asked, "sm_90a") is None
     planner._planned.cache_clear()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_shape_has_a_plan(seed: int) -> None:
+    drawn = random.Random(seed)
+    for _ in range(25):
+        shape: list[int] = []
+        for _ in range(drawn.randint(1, 6)):
+            left = max(1, (1 << drawn.choice((12, 20))) // prod(shape))
+            shape.append(drawn.randint(1, min(left, drawn.choice((3, 17, 300, 2000)))))
+        axes = drawn.sample(range(len(shape)), len(shape))
+        padded = [extent + drawn.choice((0, 0, 0, 5)) for extent in shape]
+        dtype = drawn.choice(("uint8", "float16", "float32", "float64", "complex128"))
+        plan = plan_relayout(shape, dtype, axes, strides=row_major(padded), target="sm_90a")
+        assert prod(plan.kernel.grid or ()) > 0, (shape, padded, axes, dtype)
+
+
+@pytest.mark.parametrize(
+    ("extent", "dtype"), [(67, "f8"), (739, "u1"), (1741, "u1"), (241, "f4"), (1022, "u1"), (467, "f2")]
+)
+def test_extents_without_divisors_are_moved(extent: int, dtype: str) -> None:
+    x = np.frombuffer(np.random.default_rng(extent).bytes(extent * np.dtype(dtype).itemsize), dtype)
+    assert relayout(x, (0,), executor="emulator").tobytes() == x.tobytes()
+    pair = np.stack([x, x[::-1]])
+    assert relayout(pair, (1, 0), executor="emulator").tobytes() == pair.T.tobytes()

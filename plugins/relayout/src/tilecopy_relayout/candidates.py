@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from .problem import Problem
-from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, vector
+from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, split_of, vector
 
 SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
 """Contiguous bytes that a box has on a side; the short ones for small arrays."""
@@ -25,13 +25,24 @@ SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 10
 LEAST_BYTES = LANES * CHUNK_BYTES
 """Of a box with work for a warp; below it an element a thread does as well."""
 ELEMENT_THREADS = 256
+MOST_IDLE = 8
+"""Threads of a CTA for each that has something to do; where there are more, an element a thread does better."""
 
 
 def candidates(problem: Problem) -> list[Tiling]:
     """Every tiling that is worth a thought; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
     found = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
+    found = [tiling for tiling in found if _is_shared_out(problem, tiling)]
     return found or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
+
+
+def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
+    """Whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
+    if tiling.kind == "shifted" or not any(extent & (extent - 1) for extent in tiling.tile):
+        return True
+    active = prod(digit.extent for digit in split_of(problem, tiling).digits if digit.thread)
+    return active * MOST_IDLE >= tiling.threads
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:

@@ -214,12 +214,14 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
     """
     narrow = _narrow(problem)
     even = tiling.kind == "shifted" or not any(extent & (extent - 1) for extent in tiling.tile)
-    if tiling.kind == "direct" or (even and not any(narrow.values())):
+    if even and (tiling.kind == "direct" or not any(narrow.values())):
         return 1.0
     elems, idle = prod(tiling.tile) / tiling.threads, 0.0
     if not even:
         active = prod(digit.extent for digit in split_of(problem, tiling).digits if digit.thread)
         elems, idle = prod(tiling.tile) / active, max(0.0, tiling.threads / active - MOST_ACTIVE)
+    if tiling.kind == "direct":
+        return 1 + IDLE * idle
     own: Side = "src" if tiling.kind in SCATTERS else "dst"
     words = elems * problem.elem_bytes / BANK_BYTES
     held = {side: elems if is_narrow else words for side, is_narrow in narrow.items()}
