@@ -39,10 +39,7 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
     """Whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
-    if tiling.kind == "shifted" or not any(extent & (extent - 1) for extent in tiling.tile):
-        return True
-    active = prod(digit.extent for digit in split_of(problem, tiling).digits if digit.thread)
-    return active * MOST_IDLE >= tiling.threads
+    return tiling.divides or split_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:

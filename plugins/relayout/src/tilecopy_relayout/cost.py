@@ -213,12 +213,11 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
     box in its fragment, and on the other side as many as are on their way at once.
     """
     narrow = _narrow(problem)
-    even = tiling.kind == "shifted" or not any(extent & (extent - 1) for extent in tiling.tile)
-    if even and (tiling.kind == "direct" or not any(narrow.values())):
+    if tiling.divides and (tiling.kind == "direct" or not any(narrow.values())):
         return 1.0
     elems, idle = prod(tiling.tile) / tiling.threads, 0.0
-    if not even:
-        active = prod(digit.extent for digit in split_of(problem, tiling).digits if digit.thread)
+    if not tiling.divides:
+        active = split_of(problem, tiling).threads
         elems, idle = prod(tiling.tile) / active, max(0.0, tiling.threads / active - MOST_ACTIVE)
     if tiling.kind == "direct":
         return 1 + IDLE * idle

@@ -11,6 +11,7 @@ a sector begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Literal
 
@@ -55,6 +56,11 @@ class Tiling:
     def nbytes(self, problem: Problem) -> int:
         """Bytes of one box."""
         return prod(self.tile) * problem.elem_bytes
+
+    @property
+    def divides(self) -> bool:
+        """Whether every extent of the box can be halved until each thread has its part; ``shifted`` leaves warps idle by design."""
+        return self.kind == "shifted" or not any(extent & (extent - 1) for extent in self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
         """From one box to the next along each dimension: its extent, less the margin."""
@@ -130,6 +136,11 @@ class Split:
     word: int
 
     @property
+    def threads(self) -> int:
+        """Those of a CTA that have something to do."""
+        return prod(digit.extent for digit in self.digits if digit.thread)
+
+    @property
     def turns(self) -> bool:
         """Whether a thread's elements change places between its vectors and its words."""
         return self.vec > 1 and self.word > 1
@@ -195,6 +206,7 @@ class _Digits:
             self.take(dim, self.left[dim], thread=False)
 
 
+@lru_cache(maxsize=1024)
 def split_of(problem: Problem, tiling: Tiling) -> Split:
     """The split of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
 
