@@ -26,7 +26,7 @@ from . import rules
 from .description import Description
 from .drawing import seeded
 from .finding import Finding
-from .kinds import ANY, FUNCTION, NATURAL, PATH, by_name
+from .kinds import ANY, FUNCTION, NATURAL, PATH, by_name, said_by_system
 from .subject import Subject
 
 CHUNK_REQUESTS = 250
@@ -261,11 +261,6 @@ _RECORD = {"chunk", "variant", "keys", "lowered", "covered", "failures"}
 """What a line of a state file has."""
 
 
-def _why(error: Exception) -> str:
-    """What the system says, without the path."""
-    return getattr(error, "strerror", None) or type(error).__name__
-
-
 def _lines(name: str, path: Path) -> list[str]:
     """The lines of a file; none where there is no file.
 
@@ -277,7 +272,7 @@ def _lines(name: str, path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise tc.RequestError(f"{name}: the file {shown(str(path))} cannot be read: {_why(error)}") from error
+        raise tc.RequestError(f"{name}: the file {shown(str(path))} cannot be read: {said_by_system(error)}") from error
 
 
 def _appending(name: str, path: Path) -> TextIO:
@@ -289,7 +284,9 @@ def _appending(name: str, path: Path) -> TextIO:
     try:
         return Path(path).open("a", encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise tc.RequestError(f"{name}: the file {shown(str(path))} cannot be written: {_why(error)}") from error
+        raise tc.RequestError(
+            f"{name}: the file {shown(str(path))} cannot be written: {said_by_system(error)}"
+        ) from error
 
 
 @checked(campaign=a("a Campaign", Campaign), state=PATH, run_all=FUNCTION, say=FUNCTION)

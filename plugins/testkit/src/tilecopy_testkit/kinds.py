@@ -1,4 +1,4 @@
-"""What the arguments of the kit's public names may be."""
+"""What the arguments of the kit's public names may be, and why a file that they name is refused."""
 
 from __future__ import annotations
 
@@ -101,3 +101,8 @@ NAMES = Kind(
         isinstance(value, (tuple, list, set, frozenset, dict)) and all(isinstance(each, str) for each in value)
     ),
 )
+
+
+def said_by_system(error: Exception) -> str:
+    """Why a file was refused, without its path."""
+    return getattr(error, "strerror", None) or type(error).__name__

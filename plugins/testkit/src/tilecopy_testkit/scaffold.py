@@ -8,7 +8,7 @@ from pathlib import Path
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import TEXT, shown
 
-from .kinds import PATH
+from .kinds import PATH, said_by_system
 
 PLAIN = {
     ("copy", "global", "shared"): "through_registers",
@@ -73,7 +73,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {_why(error)}") from error
+        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {said_by_system(error)}") from error
     if taken:
         raise RequestError(
             f"the folder {shown(str(folder))} is there already and is not empty; give another --directory"
@@ -98,15 +98,10 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
             target.write_text(text, encoding="utf-8")
         except (OSError, ValueError) as error:
             raise RequestError(
-                f"the folder {shown(str(folder))}: {target.name} cannot be written: {_why(error)}"
+                f"the folder {shown(str(folder))}: {target.name} cannot be written: {said_by_system(error)}"
             ) from error
         written.append(target)
     return written
-
-
-def _why(error: Exception) -> str:
-    """What the system says, without the path."""
-    return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _template(name: str) -> str:
