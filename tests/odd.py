@@ -160,6 +160,25 @@ def parameters_of(function: Callable[..., Any], arguments: tuple[Any, ...], keyw
     return names[: len(arguments)]
 
 
+Bound = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""A function and good arguments of it."""
+
+
+def places_of(good: Bound) -> list[tuple[str, int | str]]:
+    """Every argument of a good call: its parameter, and where it is put."""
+    function, arguments, keywords = good
+    names = parameters_of(function, arguments, keywords)
+    return [*((parameter, place) for place, parameter in enumerate(names)), *((key, key) for key in keywords)]
+
+
+def replaced(good: Bound, place: int | str, value: object) -> Bound:
+    """A good call with another value at a place."""
+    function, given, keywords = good
+    if isinstance(place, str):
+        return function, given, {**keywords, place: value}
+    return function, (*given[:place], value, *given[place + 1 :]), keywords
+
+
 def flat(text: object) -> str:
     return " ".join(str(text).split())
 

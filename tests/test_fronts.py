@@ -19,7 +19,7 @@ import tilecopy_emulator
 import tilecopy_gmem_smem
 import tilecopy_relayout
 import tilecopy_testkit
-from odd import ODD, flat, little_memory, outcome, parameters_of, shows
+from odd import ODD, Bound, flat, little_memory, outcome, places_of, replaced, shows
 from tilecopy_emulator import extending
 from tilecopy_emulator.memory import GlobalMemory
 from tilecopy_testkit import (
@@ -66,8 +66,6 @@ ARRAY = Operand(
 )
 COPY = Description(op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", dst=TILE, src=ARRAY, blocks=2)
 VARIANT = tilecopy_gmem_smem.variant
-
-Bound = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Bound:
@@ -463,30 +461,18 @@ def small_and_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         yield
 
 
-def arguments_of(name: str) -> list[tuple[str, int | str]]:
-    """Every argument of a good call: its parameter, and where it is put."""
-    function, arguments, keywords = GOOD[name]()
-    names = parameters_of(function, arguments, keywords)
-    return [*((parameter, place) for place, parameter in enumerate(names)), *((key, key) for key in keywords)]
-
-
 @pytest.mark.parametrize("name", GOOD)
 def test_good_calls_work(name: str) -> None:
     function, arguments, keywords = GOOD[name]()
     function(*arguments, **keywords)
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if arguments_of(name)])
+@pytest.mark.parametrize("name", [name for name, good in GOOD.items() if places_of(good())])
 def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> None:
     wrong = []
-    for parameter, place in arguments_of(name):
+    for parameter, place in places_of(GOOD[name]()):
         for label, value in ODD.items():
-            function, given, keywords = GOOD[name]()
-            arguments = list(given)
-            if isinstance(place, int):
-                arguments[place] = value
-            else:
-                keywords[place] = value
+            function, arguments, keywords = replaced(GOOD[name](), place, value)
             if parameter in CALLBACKS and callable(value):
                 continue
             if why := judge(parameter, value, lambda: function(*arguments, **keywords)):

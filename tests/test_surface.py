@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
-from odd import ODD, Raising, flat, little_memory, outcome, parameters_of, said, shows
+from odd import ODD, Bound, Raising, flat, little_memory, outcome, places_of, replaced, said, shows
 
 import tilecopy_core as tc
 from tilecopy_core import R, S, TileLayout, plugin, running
@@ -153,9 +153,6 @@ class World:
             self.far = self.ptx.mapa(self.at, 1)
             return self.far
         raise AttributeError(name)
-
-
-Bound = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Bound:
@@ -769,31 +766,19 @@ def judge(name: str, parameter: str, value: Any, w: World, act: Callable[[], Any
     return f"{why}: {str(error)[:300]}" if why else ""
 
 
-def arguments_of(name: str) -> list[tuple[str, int | str]]:
-    """Every argument of a good call: its parameter, and where it is put."""
-    function, arguments, keywords = GOOD[name](World())
-    names = parameters_of(function, arguments, keywords)
-    return [*((parameter, place) for place, parameter in enumerate(names)), *((key, key) for key in keywords)]
-
-
 @pytest.mark.parametrize("name", GOOD)
 def test_good_calls_work(name: str) -> None:
     function, arguments, keywords = GOOD[name](World())
     function(*arguments, **keywords)
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if arguments_of(name)])
+@pytest.mark.parametrize("name", [name for name, good in GOOD.items() if places_of(good(World()))])
 def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> None:
     wrong = []
-    for parameter, place in arguments_of(name):
+    for parameter, place in places_of(GOOD[name](World())):
         for label, value in ODD.items():
             w = World()
-            function, given, keywords = GOOD[name](w)
-            arguments = list(given)
-            if isinstance(place, int):
-                arguments[place] = value
-            else:
-                keywords[place] = value
+            function, arguments, keywords = replaced(GOOD[name](w), place, value)
             if parameter in CALLBACKS and callable(value):
                 continue
             if parameter in ITERATED and isinstance(value, Raising):

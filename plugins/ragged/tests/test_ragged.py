@@ -62,20 +62,25 @@ def test_rounds_past_the_unroll_limit_roll() -> None:
     check(there_and_back((131, 67), "uint8", 32), (131, 67), "uint8")
 
 
-@pytest.mark.parametrize("op", ["copy", "copy_async"])
-@pytest.mark.parametrize("start", [0, 3, 4, 13])
-def test_a_box_may_cut_inside_an_iter(start: int, op: str) -> None:
+def through_padded_rows(a_elems: int, into: slice, source: slice, op: str, **options: Any) -> tc.BuiltKernel:
+    """B to 64 elements in rows of eight with a gap, a box of A into some of them, and all of them back to B."""
     k = tc.KernelBuilder("k", threads=32)
-    a, b = k.param("A", (40,), "float32"), k.param("B", (64,), "float32")
+    a, b = k.param("A", (a_elems,), "float32"), k.param("B", (64,), "float32")
     s = k.shared((64,), "float32", layout=TileLayout(S[(8, 8) : (9, 1)]), name="s")
     k.cta.copy(s[:], b[:])
     k.cta_sync()
-    getattr(k.cta, op)(s[start : start + 40], a[:])
+    getattr(k.cta, op)(s[into], a[source], **options)
     k.cp_async_commit()
     k.cp_async_wait(0)
     k.cta_sync()
     k.cta.copy(b[:], s[:])
-    kernel = k.build(target="sm_80", grid=1)
+    return k.build(target="sm_80", grid=1)
+
+
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+@pytest.mark.parametrize("start", [0, 3, 4, 13])
+def test_a_box_may_cut_inside_an_iter(start: int, op: str) -> None:
+    kernel = through_padded_rows(40, slice(start, start + 40), slice(0, 40), op)
     x, y = np.arange(40, dtype=np.float32), np.full(64, -1, np.float32)
     kernel(x, y, executor="emulator")
     assert np.array_equal(y, np.concatenate([np.full(start, -1), x, np.full(24 - start, -1)]))
@@ -84,17 +89,7 @@ def test_a_box_may_cut_inside_an_iter(start: int, op: str) -> None:
 @pytest.mark.parametrize("op", ["copy", "copy_async"])
 @pytest.mark.parametrize("outside", ["zero", "keep"])
 def test_a_box_that_cuts_inside_an_iter_may_overhang(outside: str, op: str) -> None:
-    k = tc.KernelBuilder("k", threads=32)
-    a, b = k.param("A", (37,), "float32"), k.param("B", (64,), "float32")
-    s = k.shared((64,), "float32", layout=TileLayout(S[(8, 8) : (9, 1)]), name="s")
-    k.cta.copy(s[:], b[:])
-    k.cta_sync()
-    getattr(k.cta, op)(s[13:53], a[-2:38], outside=outside)
-    k.cp_async_commit()
-    k.cp_async_wait(0)
-    k.cta_sync()
-    k.cta.copy(b[:], s[:])
-    kernel = k.build(target="sm_80", grid=1)
+    kernel = through_padded_rows(37, slice(13, 53), slice(-2, 38), op, outside=outside)
     assert kernel.plans[1].variant in ("ragged", "ragged_async")
     x, y = np.arange(1, 38, dtype=np.float32), np.full(64, -1, np.float32)
     kernel(x, y, executor="emulator")
