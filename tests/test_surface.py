@@ -255,7 +255,9 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "KernelBuilder.mbarrier": lambda w: call(w.k.mbarrier, "mine", count=2),
     "KernelBuilder.named_barrier": lambda w: call(w.k.named_barrier, 1, 32),
     "KernelBuilder.param": lambda w: call(w.k.param, "mine", (8, 8), "float16", strides=(w.n, 1), align_bytes=16),
-    "KernelBuilder.range": lambda w: call(lambda count, start: using(w.k.range(count, start=start)), w.n, 0),
+    "KernelBuilder.range": lambda w: call(
+        lambda count, start, unroll: using(w.k.range(count, start=start, unroll=unroll)), w.n, 0, False
+    ),
     "KernelBuilder.record": lambda w: call(w.k.record, w.k._stack[0].body[0].statement),
     "KernelBuilder.registers": lambda w: call(w.k.registers, w.frag),
     "KernelBuilder.scalar": lambda w: call(w.k.scalar, "mine", "int32", multiple_of=2, lower=0, upper=64),
@@ -413,6 +415,8 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Masks": lambda w: call(plugin.Masks, w.ptx, w.edge, w.ptx.tid),
     "Masks.source": lambda w: call(plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).source, 1),
     "Masks.target": lambda w: call(plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).target, 1),
+    "Places": lambda w: call(plugin.Places, w.ptx, w.s, w.ptx.tid, tc.Swizzle(3, 3, 3), whole=True),
+    "Places.at": lambda w: call(plugin.Places(w.ptx, w.s, w.ptx.tid).at, 8),
     "Outside": lambda w: call(plugin.Outside, "fill", (0, 1), "zero"),
     "Option": lambda w: call(plugin.Option, "size", (int,), "how many", False, 3),
     "Option.fits": lambda w: call(w.option.fits, 3),
@@ -465,7 +469,11 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "whole": lambda w: call(plugin.whole, 1, 8),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(
-        lambda ptx, outer, words_per_round: list(plugin.batches(ptx, outer, words_per_round)), w.ptx, 65, 4
+        lambda ptx, outer, words_per_round, limit: list(plugin.batches(ptx, outer, words_per_round, limit=limit)),
+        w.ptx,
+        65,
+        4,
+        16,
     ),
     "bounds_of": lambda w: call(plugin.bounds_of, w.n),
     "by_descending_stride": lambda w: call(plugin.by_descending_stride, [w.pair], broadcasts_first=True),
@@ -523,7 +531,11 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.load": lambda w: call(w.ptx.load, w.at, 32, [w.r32]),
     "PtxBuilder.local_words": lambda w: call(w.ptx.local_words, w.frag, 1, 32),
     "PtxBuilder.loop": lambda w: call(
-        lambda index, count, start: using(w.ptx.loop(index, count, start)), next(iter(tc.symbol("i").symbols)), 4, 0
+        lambda index, count, start, unroll: using(w.ptx.loop(index, count, start, unroll=unroll)),
+        next(iter(tc.symbol("i").symbols)),
+        4,
+        0,
+        False,
     ),
     "PtxBuilder.mapa": lambda w: call(w.ptx.mapa, w.at, 1),
     "PtxBuilder.mbarrier_arrive": lambda w: call(w.ptx.mbarrier_arrive, w.bar),

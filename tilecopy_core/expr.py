@@ -12,6 +12,7 @@ what to put into a dict.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -613,7 +614,7 @@ def floordiv(left: Int, right: Int) -> Int:
     whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
     rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
     quotient: Int = made_of(left.const // divisor, whole) if whole else left.const // divisor
-    return add(quotient, _block(made_of(left.const % divisor, rest), divisor, quotient=True)) if rest else quotient
+    return add(quotient, _block(left.const % divisor, rest, divisor, True)) if rest else quotient
 
 
 def mod(left: Int, right: Int) -> Int:
@@ -623,11 +624,16 @@ def mod(left: Int, right: Int) -> Int:
         return left % divisor
     rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
     const = left.const % divisor
-    return _block(made_of(const, rest), divisor, quotient=False) if rest else const
+    return _block(const, rest, divisor, False) if rest else const
 
 
-def _block(rest: Expr, divisor: int, *, quotient: bool) -> Int:
-    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
+@lru_cache(maxsize=4096)
+def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
+    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor.
+
+    Remembered, since the places of threads are the same few quotients in every copy.
+    """
+    rest = made_of(const, terms)
     lower, upper = rest.bounds
     if lower is not None and upper is not None and lower // divisor == upper // divisor:
         first = lower // divisor

@@ -116,6 +116,7 @@ class Memory:
 
 _INTEGER = a("an integer", int)
 _ENDS = many(TWO_FLAGS)
+_SPACE = one_of(*SPACES)
 _MEMORY = maybe(a("a Memory, that of another buffer", Memory))
 
 
@@ -158,8 +159,8 @@ class Buffer:
         memory: Memory | None = None,
     ) -> None:
         check_identifier(name, "buffer name")
-        one_of(*SPACES).check(space, f"buffer {name}", "space")
-        extents = checked_shape(shape, f"buffer {name}, shape", space)
+        _SPACE.check(space, f"buffer {name}", "space")
+        extents, found = checked_shape(shape, f"buffer {name}, shape", space), dtype_of(dtype)
         if layout is None:
             layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
         elif isinstance(layout, (TileLayout, StridedLayout)):
@@ -176,9 +177,9 @@ class Buffer:
         _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
             shape=extents,
-            dtype=dtype_of(dtype),
+            dtype=found,
             layout=layout,
-            memory=memory or Memory(name, space, layout, dtype_of(dtype)),
+            memory=memory or Memory(name, space, layout, found),
             align_bytes=align_bytes,
             elem_offset=elem_offset,
             allocated_addr=allocated_addr,

@@ -40,7 +40,7 @@ from .outside import Outside
 from .partition import WIDTHS_BITS, Guard, Pair, Run, Side, VectorPartition
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
 from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .rounds import Masks, Walk, batches
+from .rounds import Masks, Places, Walk, batches
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
 
@@ -193,6 +193,7 @@ __all__ = [
     "Option",
     "Outside",
     "Pair",
+    "Places",
     "PtxBuilder",
     "Region",
     "Register",

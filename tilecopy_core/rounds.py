@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .errors import FLAG, Kind, RequestError, a, checked, shown, whole
+from .errors import FLAG, Kind, RequestError, a, checked, maybe, shown, whole
 from .expr import (
     INT,
     Expr,
@@ -20,7 +20,8 @@ from .expr import (
     sum_of,
     terms_of,
 )
-from .layout import surely_leaves
+from .layout import Iter, Swizzle, TileLayout, along, fuse, m, surely_leaves
+from .memory import Buffer
 from .partition import Guard, Side, VectorPartition
 from .ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
 from .ptx.builder import BUILDER
@@ -29,6 +30,8 @@ from .scope import Scope, differs_within, warp
 
 UNROLL_LIMIT = 64
 """Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
+EDGE_UNROLL_LIMIT = 16
+"""The same where a box overhangs: few boxes do, and each of its rounds costs predicates beside the access."""
 FEW_ROUNDS = 4
 """Rounds up to which guards cost an inlined copy less than a branch (2 to 4 percent of the GEMM of bench_export.py)."""
 REGISTER_BUDGET = 64
@@ -37,27 +40,35 @@ REGISTER_BUDGET = 64
 
 _COUNT = whole(0, 2**31 - 1)
 _PARTITION = a("a VectorPartition", VectorPartition)
+_PLACE = Kind(
+    "an integer of at most 56 bits, plain or symbolic",
+    lambda value: isinstance(value, Expr) or (INT.fits(value) and -(2**56) < value < 2**56),
+)
 _THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
 
-@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT)
-def batches(ptx: PtxBuilder, outer: int, words_per_round: int) -> Iterator[list[Int]]:
+@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=whole(1, UNROLL_LIMIT))
+def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
     Args:
-        ptx: where a rolled loop is opened when ``outer`` passes :data:`UNROLL_LIMIT`; its index is then symbolic.
+        ptx: where a rolled loop is opened when ``outer`` passes the limit; its index is then symbolic.
         outer: number of rounds.
         words_per_round: 32-bit registers that one round holds.
+        limit: rounds that are written out, :data:`UNROLL_LIMIT` or fewer.
     """
     in_flight = max(1, REGISTER_BUDGET // max(1, words_per_round))
-    if outer <= UNROLL_LIMIT:
-        for first in range(0, outer, in_flight):
-            yield list(range(first, min(first + in_flight, outer)))
-        return
-    turn = max(size for size in range(1, min(in_flight, UNROLL_LIMIT) + 1) if outer % size == 0)
-    index = Symbol("round", 0, outer // turn - 1, varies="cta")
-    with ptx.loop(index, outer // turn):
-        yield [of_atom(index) * turn + step for step in range(turn)]
+    first = 0
+    if outer > limit:
+        most = min(in_flight, limit)
+        turn = max(size for size in range(1, most + 1) if outer % size == 0)
+        turn = turn if 2 * turn > most else most  # a few rounds after the loop cost less than many short turns
+        index = Symbol("round", 0, outer // turn - 1, varies="cta")
+        with ptx.loop(index, outer // turn, unroll=limit == UNROLL_LIMIT):
+            yield [of_atom(index) * turn + step for step in range(turn)]
+        first = outer // turn * turn
+    for start in range(first, outer, in_flight):
+        yield list(range(start, min(start + in_flight, outer)))
 
 
 def at_edges(
@@ -98,37 +109,69 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
 
 
 class ByRound:
-    """An integer that depends on the round: in each one what does not, and what the round adds.
+    """Where a thread's vectors lie along memory: in each round what does not depend on it, and what the round adds.
 
     Args:
-        value_of: the integer in a round.
-        outer: number of rounds.
+        layout: of the elements in the partition's order.
+        shape: the partition's ``(outer, threads, vec)``.
+        thread: index of the running thread in the scope.
+        start: where element 0 of the layout lies.
 
     Attributes:
         fixed: what does not depend on the round; None where that cannot be told apart.
     """
 
-    def __init__(self, value_of: Callable[[Int], Int], outer: int) -> None:
-        self._turn = Symbol("turn", 0, outer - 1)
-        self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
+    def __init__(self, layout: TileLayout, shape: tuple[int, int, int], thread: Int, start: Int = 0) -> None:
+        outer, threads, vec = shape
+        parts = _taken_apart(layout.shard, threads * vec)
         self.fixed: Int | None
-        self._step: Int
-        self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
-        terms = terms_of(self._step)
-        self._rise = terms[0][1] if len(terms) == 1 and terms[0][0] is self._turn else None
+        self._step: Int = 0
+        self._rounds: tuple[Iter, ...] | None = None
+        if parts is not None:
+            self._rounds = fuse(parts[0])
+            self.fixed = along(parts[1], m, thread * vec, add(start, layout.offset_on(m)))
+        else:
+            self._turn = Symbol("turn", 0, outer - 1)
+            turn = of_atom(self._turn) if outer > 1 else 0
+            self._whole = add(start, layout.along(m, (turn * threads + thread) * vec))
+            self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
 
     def step(self, turn: Int) -> Int:
         """What a round adds to ``fixed``."""
-        if self._rise is not None:
-            return turn * self._rise
-        step: Int = evaluate(self._step, {self._turn: turn})
-        return step
+        if self._rounds is None:
+            step: Int = evaluate(self._step, {self._turn: turn})
+            return step
+        if len(self._rounds) == 1:
+            return turn * self._rounds[0].stride
+        return along(self._rounds, m, turn)
 
     def at(self, turn: Int) -> Int:
-        """The integer in a round."""
+        """The place in a round."""
         if self.fixed is None:
             return substitute(self._whole, {self._turn: turn})
         return add(self.fixed, self.step(turn))
+
+
+def _taken_apart(iters: Sequence[Iter], inner: int) -> tuple[Sequence[Iter], Sequence[Iter]] | None:
+    """The iters of rounds and those of one round's ``inner`` elements; None where one straddles the two."""
+    left = inner
+    for position in range(len(iters) - 1, -1, -1):
+        if left == 1:
+            return iters[: position + 1], iters[position + 1 :]
+        it = iters[position]
+        if left % it.extent == 0:
+            left //= it.extent
+        elif it.extent % left == 0:
+            outer = Iter(it.extent // left, it.stride * left, it.axis)
+            return (*iters[:position], outer), (Iter(left, it.stride, it.axis), *iters[position + 1 :])
+        else:
+            return None
+    return ((), iters) if left == 1 else None
+
+
+def _limit(partition: VectorPartition) -> int:
+    """Rounds that are written out: fewer where they are those of boxes that overhang."""
+    return EDGE_UNROLL_LIMIT if any(guard.dim is not None for guard in partition.guards) else UNROLL_LIMIT
 
 
 def _check_round(turn: Int, rounds: int, what: str) -> None:
@@ -148,9 +191,7 @@ class Masks:
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
-            return guard, ByRound(
-                lambda turn: guard.position((turn * partition.threads + thread) * partition.vec), partition.outer
-            )
+            return guard, ByRound(guard.coordinates, partition.shape, thread, guard.start)
 
         self._ptx, self._rounds = ptx, partition.outer
         source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
@@ -199,7 +240,7 @@ def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, 
     """The rounds of a partition with guards."""
     bits, fill = partition.vec_bits, request.fill
     masks = Masks(ptx, partition, ptx.thread_index(request.scope))
-    for batch in batches(ptx, partition.outer, bits // 32):
+    for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
             write = masks.target(turn)
@@ -231,7 +272,7 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     masks = Masks(ptx, partition, thread)
     outside, fill = request.outside, request.fill
-    for batch in batches(ptx, partition.outer, words_per_round=1):
+    for batch in batches(ptx, partition.outer, words_per_round=1, limit=_limit(partition)):
         for turn in batch:
             read, write = masks.source(turn), masks.target(turn)
             if write is False:
@@ -248,6 +289,41 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
                 ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.rest is not None:
         asynchronously(ptx, request, partition.rest)
+
+
+class Places:
+    """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
+
+    Args:
+        ptx: computes the addresses.
+        buffer: a global or shared buffer.
+        varying: element offset of the place 0.
+        swizzle: applied to each offset.
+        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
+    """
+
+    @checked(ptx=BUILDER, buffer=a("a Buffer", Buffer), varying=INT, swizzle=maybe(a("a Swizzle", Swizzle)), whole=FLAG)
+    def __init__(
+        self, ptx: PtxBuilder, buffer: Buffer, varying: Int, swizzle: Swizzle | None = None, *, whole: bool = False
+    ) -> None:
+        self._ptx, self._buffer, self._varying, self._swizzle, self._whole = ptx, buffer, varying, swizzle, whole
+        self._elem_bytes = buffer.dtype.bits // 8
+        self._first: Address | None = None
+        self._origin = self._reach_bytes = 0
+
+    def at(self, place_elems: Int) -> Address:
+        """The address of an element so many elements on."""
+        first = self._first
+        if first is not None and place_elems.__class__ is int:
+            moved = (place_elems - self._origin) * self._elem_bytes
+            if 0 <= moved < self._reach_bytes:
+                return first + moved
+        _PLACE.check(place_elems, "Places.at", "place_elems")
+        found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
+        if first is None and type(place_elems) is int and self._swizzle is None and not self._whole:
+            self._first, self._origin = found, place_elems
+            self._reach_bytes = IMMEDIATE_REACH_BYTES - found.offset_bytes
+        return found
 
 
 class Walk:
@@ -271,27 +347,22 @@ class Walk:
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
-        self._ptx, self._side, self._whole = ptx, side, whole
-        self._rounds, self._elem_bytes = partition.outer, side.region.buffer.dtype.bits // 8
-        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition.outer)
-        self._apart = side.swizzle is not None or whole
-        self._first: dict[tuple[Term, ...], Address] = {}
+        self._ptx, self._side, self._whole, self._rounds = ptx, side, whole, partition.outer
+        self._offset = ByRound(side.layout, partition.shape, thread)
+        self._places: dict[tuple[Term, ...], Places] = {}
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
         if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
             _check_round(round_index, self._rounds, "Walk.address: round_index")
-        fixed = self._offset.fixed
-        if fixed is None or self._apart:
-            return self._address(self._offset.at(round_index))
+        if self._offset.fixed is None:
+            return self._of(self._offset.at(round_index)).at(0)
         step = self._offset.step(round_index)
-        moved, varying = (step, ()) if step.__class__ is int else (constant_of(step), terms_of(step))
-        moved *= self._elem_bytes
-        first = self._first.get(varying)
-        if first is None:
-            first = self._first[varying] = self._address(add(fixed, sum_of(0, varying)))
-        near = 0 <= moved < IMMEDIATE_REACH_BYTES - first.offset_bytes
-        return first + moved if near else self._address(add(fixed, step))
+        varying = () if step.__class__ is int else terms_of(step)
+        places = self._places.get(varying)
+        if places is None:
+            places = self._places[varying] = self._of(add(self._offset.fixed, sum_of(0, varying)))
+        return places.at(constant_of(step) if varying else step)
 
-    def _address(self, offset: Int) -> Address:
-        return self._ptx.address(self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)
+    def _of(self, offset: Int) -> Places:
+        return Places(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import attrs
@@ -142,15 +142,23 @@ def is_thread_id(found: Symbol) -> bool:
     return found.register == "%tid.x"
 
 
+@cache
+def _lane_of(size: int | None) -> tuple[Symbol, Int]:
+    """The lane of a group of so many threads (None: of the CTA), and the thread's index by it.
+
+    The index is ``group * size + lane``: what the lane leaves untouched is the group's alone.
+    """
+    lane = Symbol("lane", 0, (size or MAX_CTA_THREADS) - 1, varies="thread")
+    if size is None:
+        return lane, of_atom(lane)
+    return lane, of_atom(Symbol("group", 0, MAX_CTA_THREADS // size - 1)) * size + of_atom(lane)
+
+
 def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
     if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
         return False
-    size = _SIZES.get(scope.kind)
-    lane = Symbol("lane", 0, (size or MAX_CTA_THREADS) - 1, varies="thread")
-    place: Int = of_atom(lane)
-    if size is not None:  # tid is group * size + lane: what the lane leaves untouched is the group's alone
-        place = of_atom(Symbol("group", 0, MAX_CTA_THREADS // size - 1)) * size + place
+    lane, place = _lane_of(_SIZES.get(scope.kind))
     found = symbols_of(value)
     split = substitute(value, {s: place for s in found if is_thread_id(s)})
     left = symbols_of(split)

@@ -271,8 +271,16 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- control
 
     @checked(count=INT, start=INT)
-    def range(self, count: Int, *, start: Int = 0) -> Block:
-        """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls."""
+    def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> Block:
+        """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls.
+
+        Args:
+            count: of turns.
+            start: the first turn's number.
+            unroll: whether the assembler may unroll it; a loop that it leaves rolled is assembled sooner (PTX ISA,
+                pragma "nounroll").
+        """
+        FLAG.check(unroll, "range", "unroll")
         self._own(count, "range: count")
         self._own(start, "range: start")
         stop = start + count
@@ -284,7 +292,7 @@ class KernelBuilder(Recorder):
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
         index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
-        loop, turn = Loop(index, count, start), of_atom(index)
+        loop, turn = Loop(index, count, start, unroll), of_atom(index)
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(loop.describe(), turns)

@@ -253,6 +253,7 @@ class Loop:
     index: Symbol
     count: Int
     start: Int
+    unroll: bool
     body: list[Placed] = attrs.field(factory=list)
 
     def describe(self) -> str:
@@ -261,7 +262,7 @@ class Loop:
 
     def lower(self, context: Lowering) -> None:
         """The loop and its body."""
-        with context.ptx.loop(self.index, self.count, self.start):
+        with context.ptx.loop(self.index, self.count, self.start, unroll=self.unroll):
             context.run(self.body)
 
 

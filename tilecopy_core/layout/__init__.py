@@ -24,7 +24,7 @@ from .boxes import Iter, Offset, box, fuse, leaving, surely_leaves
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
-from .tile import Layout, SwizzledLayout, TileLayout, checked_extents, row_major
+from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, row_major
 
 __all__ = [
     "AXES",
@@ -41,6 +41,7 @@ __all__ = [
     "TCol",
     "TLane",
     "TileLayout",
+    "along",
     "box",
     "bx",
     "by",

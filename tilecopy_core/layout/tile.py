@@ -207,13 +207,7 @@ class TileLayout:
         """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
         if type(index) is not int and not isinstance(index, Expr):
             raise LayoutError(f"along: index is an integer, plain or symbolic, not {shown(index)}")
-        place, inner = self.offset_on(axis), self.size
-        for position, it in enumerate(self.shard):
-            inner //= it.extent
-            if it.axis == axis:
-                digit = index // inner
-                place = place + (digit % it.extent if position else digit) * it.stride
-        return place
+        return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
@@ -431,6 +425,17 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 def is_plain(it: Iter) -> bool:
     """Whether an iter steps along memory by a constant."""
     return it.axis == m and not isinstance(it.stride, Expr)
+
+
+def along(iters: Sequence[Iter], axis: Axis, index: Int, start: Int = 0) -> Int:
+    """Where a flat index lies along an axis, from ``start``; the index is known to be inside."""
+    place, inner = start, prod([it.extent for it in iters])
+    for position, it in enumerate(iters):
+        inner //= it.extent
+        if it.axis == axis:
+            digit = index // inner
+            place = place + (digit % it.extent if position else digit) * it.stride
+    return place
 
 
 def checked_extents(extents: Any, what: str) -> tuple[int, ...]:

@@ -106,6 +106,7 @@ class Emitter:
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: dict[str, Needs] = {}
+        self._plain: set[str] = set()  # opcodes that the target has and whose operands are not looked at
 
     @property
     def needs(self) -> Needs:
@@ -134,10 +135,12 @@ class Emitter:
             )
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
-        first = self.register_counts.get(type, 0)
+        first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
+        if count == 1:
+            self.register_counts[type] = first + 1
+            return [register_of(type, f"{stem}{first}")]
         if count:
             self.register_counts[type] = first + count
-        stem = self.mark + STEM[type]
         return [register_of(type, f"{stem}{number}") for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
@@ -160,13 +163,16 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        found = instruction_of(_text(opcode, "opcode"))
-        if found.operands:
-            found.check(opcode, operands)
-            if _ignores_source(opcode, operands):
-                self._require(f"{opcode}, %p0")
-        if opcode not in self._allowed:
-            self._require(opcode)
+        if opcode.__class__ is not str or opcode not in self._plain:
+            found = instruction_of(_text(opcode, "opcode"))
+            if found.operands:
+                found.check(opcode, operands)
+                if _ignores_source(opcode, operands):
+                    self._require(f"{opcode}, %p0")
+            if opcode not in self._allowed:
+                self._require(opcode)
+            if not found.operands:
+                self._plain.add(opcode)
         if str in map(type, operands):
             self.loose = True
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
@@ -177,10 +183,9 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
-        _text(opcode, "opcode")
         if operands and type(operands[0]) is str and operands[0].startswith("%"):
-            self._require(f"{opcode} {operands[0]}")  # %cluster_ctarank: more than mov
-        elif opcode not in self._allowed:
+            self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
+        elif opcode.__class__ is not str or opcode not in self._allowed:
             self._require(opcode)
         self.place_text(f"\t{opcode} {result.name}, {_listed(operands)};", block.head)
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import overload
+from typing import TypeAlias, overload
 
 from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
 from ..expr import (
@@ -45,6 +45,9 @@ SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 IMMEDIATE_REACH_BYTES = 2**23
 """Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
 
+HalfLine: TypeAlias = "tuple[Expr, str, int]"
+"""A sum without constant and common factor, ``ge`` or ``le``, and the number that it is compared with."""
+
 _DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
 _PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
 _WAY = Kind("a function of no argument", callable)
@@ -61,6 +64,7 @@ class IndexEmitter(ValueEmitter):
     def __init__(self, target: Target, bindings: Bindings) -> None:
         super().__init__(target, bindings)
         self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
+        self._lines: dict[tuple[Term, ...], tuple[Expr, int, int]] = {}
 
     # ------------------------------------------------------------------------------------------- addresses
 
@@ -209,23 +213,53 @@ class IndexEmitter(ValueEmitter):
             size: first value that is too large.
             ends: whether it can be below 0, and whether it can reach ``size``; only those are looked at.
         """
-        wanted = [_half_line(place)] if ends[0] else []
-        wanted += [_half_line(sub(add(size, -1), place))] if ends[1] else []
-        if any(half is False for half in wanted):
+        low = self._half_line(terms_of(place), constant_of(place)) if ends[0] else True
+        if not ends[1]:
+            high: HalfLine | bool = True
+        elif isinstance(size, Expr):
+            room = sub(add(size, -1), place)
+            high = self._half_line(terms_of(room), constant_of(room))
+        else:
+            high = self._half_line(terms_of(place), size - 1 - constant_of(place), falling=True)
+        if low is False or high is False:
             return False
-        halves = [half for half in wanted if isinstance(half, tuple)]
+        halves = [half for half in (low, high) if isinstance(half, tuple)]
         if len(halves) == 2 and same(halves[0][0], halves[1][0]):
-            (low,) = [bound for _, op, bound in halves if op == "ge"] or [1]
-            (high,) = [bound for _, op, bound in halves if op == "le"] or [-1]
-            if low == 0 <= high < 2**31 and fits(halves[0][0], 32):
-                return self._against(halves[0][0], "le.u32", high)
+            (least,) = [bound for _, op, bound in halves if op == "ge"] or [1]
+            (most,) = [bound for _, op, bound in halves if op == "le"] or [-1]
+            if least == 0 <= most < 2**31 and fits(halves[0][0], 32):
+                return self._against(halves[0][0], "le.u32", most)
         bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
         return self.all_of(
             [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
         )
 
+    def _half_line(self, terms: tuple[Term, ...], const: int, *, falling: bool = False) -> HalfLine | bool:
+        """``const + terms >= 0``, or ``const - terms >= 0``: decided, or as a comparison of a sum with a number."""
+        if not terms:
+            return const >= 0
+        line = self._lines.get(terms)
+        if line is None:
+            factor = gcd(*(coefficient for _, coefficient in terms))
+            sign = 1 if terms[0][1] > 0 else -1
+            form = made_of(0, tuple([(atom, sign * coefficient // factor) for atom, coefficient in terms]))
+            line = self._lines[terms] = form, factor, sign
+        form, factor, sign = line
+        rises = (sign > 0) != falling
+        most = const // factor
+        lower, upper = form.bounds if rises else form.bounds[::-1]
+        worst, best = (lower, upper) if rises else (lower and -lower, upper and -upper)
+        if worst is not None and worst + most >= 0:
+            return True
+        if best is not None and best + most < 0:
+            return False
+        return (form, "ge", -most) if rises else (form, "le", most)
+
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
         block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
+        found = block.known(key)
+        if found is not None:
+            return found
         return pure_once(self, block, key, f"setp.{comparison}", "pred", self.value(form, int(comparison[-2:])), bound)
 
     @checked(PtxError, predicates=many(_PREDICATE))
@@ -286,9 +320,16 @@ class IndexEmitter(ValueEmitter):
         self.place(end)
 
     @contextmanager
-    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT)
-    def loop(self, index: Symbol, count: Int, start: Int = 0) -> Iterator[None]:
-        """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1."""
+    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
+    def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
+        """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1.
+
+        Args:
+            index: bound to the turn inside.
+            count: of turns.
+            start: of the first turn.
+            unroll: whether the assembler may unroll it (PTX ISA, pragma "nounroll").
+        """
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
             raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
@@ -302,6 +343,8 @@ class IndexEmitter(ValueEmitter):
             self.instr(f"setp.ge.s{bits}", done, counter, self.operand(stop, bits))
             self.instr("bra", end, guard=done)
         self.place(head)
+        if not unroll:
+            self.place_text('\t.pragma "nounroll";')
         with self.block():
             self.bind(index, counter)
             yield
@@ -311,20 +354,6 @@ class IndexEmitter(ValueEmitter):
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
-
-
-def _half_line(value: Int) -> tuple[Expr, str, int] | bool:
-    """``value >= 0``: decided, or as a comparison of a sum without constant and common factor with a number."""
-    lower, upper = bounds_of(value)
-    if lower is not None and lower >= 0:
-        return True
-    if (upper is not None and upper < 0) or not isinstance(value, Expr):
-        return False
-    factor = gcd(*(coefficient for _, coefficient in value.terms))
-    sign = 1 if value.terms[0][1] > 0 else -1
-    form = made_of(0, tuple((atom, sign * coefficient // factor) for atom, coefficient in value.terms))
-    most = value.const // factor
-    return (form, "ge", -most) if sign > 0 else (form, "le", most)
 
 
 def _span_bytes(buffer: Buffer) -> int | None:

@@ -281,6 +281,24 @@ def test_more_rounds_than_are_unrolled_become_a_loop() -> None:
     assert oracle.same_bytes(a, b)
 
 
+@pytest.mark.parametrize(("rows", "threads"), [(48, 1), (50, 1), (67, 2), (96, 32)])
+def test_rounds_where_a_box_overhangs_become_a_loop_sooner(rows: int, threads: int) -> None:
+    """At the edge few boxes pass; the assembler keeps the loop rolled, and a rest of rounds comes after it."""
+    k = tc.KernelBuilder("edge", threads=threads)
+    a, b = k.param("a", (rows - 3, 5), "uint8"), k.param("b", (rows - 3, 5), "uint8")
+    tile = k.shared((rows, 8), "uint8", name="tile")
+    k.cta.copy(tile[:, :], a[0:rows, 0:8], outside="zero")
+    k.cta_sync()
+    k.cta.copy(b[0:rows, 0:8], tile[:, :], outside="keep")
+    kernel = k.build(target="sm_90a", grid=1)
+    rolled = rows * 8 // threads > 16
+    assert ('.pragma "nounroll"' in kernel.ptx) == rolled and kernel.ptx.count("ld.global.u8") <= 33
+    source = oracle.random_array((rows - 3, 5), np.uint8)
+    result = np.zeros_like(source)
+    kernel(source, result, executor="emulator")
+    assert oracle.same_bytes(source, result)
+
+
 def test_a_shared_tile_past_48_kib_is_dynamic() -> None:
     kernel = round_trip((256, 256), (128, 256), "float16")
     assert kernel.dynamic_shared and ".extern .shared" in kernel.ptx

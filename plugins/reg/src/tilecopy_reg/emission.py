@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, choose, masked
+from tilecopy_core.plugin import Address, CopyRequest, Places, PtxBuilder, Register, choose, m, masked
 
 from .partition import FragmentPartition
 
@@ -24,19 +24,12 @@ def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) ->
 
 
 def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    base = partition.offset(ptx.tid)
-    other = partition.other.buffer
-    shape = (partition.outer, partition.vec)
-    memory = partition.memory.unswizzled
-    for turn in range(partition.outer):
-        register = int(partition.registers.apply(turn, 0, shape=shape)["m"])
-        mask = ptx.all_of(
-            [
-                ptx.inside(partition.position(number, ptx.tid, turn), guard.size, guard.ends)
-                for number, guard in enumerate(partition.guards)
-            ]
-        )
-        address = ptx.address(other, memory.apply(turn, 0, shape=shape)["m"] + base, partition.swizzle)
+    places = Places(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
+    guards = [(guard, partition.along(number, ptx.tid)) for number, guard in enumerate(partition.guards)]
+    for first in range(0, partition.outer * partition.vec, partition.vec):
+        register = int(partition.registers.along(m, first))
+        mask = ptx.all_of([ptx.inside(guard.position(first) + own, guard.size, guard.ends) for guard, own in guards])
+        address = places.at(partition.memory.along(m, first))
         if request.src.buffer.space != "local":
             _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:

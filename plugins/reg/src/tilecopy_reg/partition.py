@@ -94,9 +94,9 @@ class FragmentPartition:
                 total = total + digit.value(tid) * digit.step
         return total
 
-    def position(self, number: int, tid: Int, turn: int) -> Int:
-        """Coordinate of a thread's vector along a guarded dimension of the other side."""
-        total = self.guards[number].position(turn * self.vec)
+    def along(self, number: int, tid: Int) -> Int:
+        """What a thread's id adds to the coordinates along a guarded dimension of the other side."""
+        total: Int = 0
         for digit in self.digits:
             if digit.along:
                 total = total + digit.value(tid) * digit.along[number]
@@ -126,7 +126,8 @@ class FragmentPartition:
             place = (place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset
             inside = np.ones(self.threads, bool)
             for number, guard in enumerate(self.guards):
-                at = evaluate(self.position(number, tid, turn), {**values, **threads})
+                own = evaluate(self.along(number, tid), {**values, **threads})
+                at = own + evaluate(guard.position(turn * self.vec), values)
                 inside = inside & (at >= 0) & (at < evaluate(guard.size, values))
             register = int(self.registers.apply(turn, 0, shape=shape)["m"])
             for thread in np.flatnonzero(owns & (inside | fills)).tolist():
