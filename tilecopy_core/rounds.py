@@ -109,31 +109,31 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
 
 
 class ByRound:
-    """Where a thread's vectors lie along memory: in each round what does not depend on it, and what the round adds.
+    """An integer that depends on the round: in each one what does not, and what the round adds.
 
     Args:
-        layout: of the elements in the partition's order.
-        shape: the partition's ``(outer, threads, vec)``.
-        thread: index of the running thread in the scope.
-        start: where element 0 of the layout lies.
+        value_of: the integer in a round.
+        outer: number of rounds.
+        layout: where the integer is the place along memory of an element in this layout, that; each round goes on by
+            ``step_elems`` elements of it.
+        step_elems: elements of one round.
 
     Attributes:
         fixed: what does not depend on the round; None where that cannot be told apart.
     """
 
-    def __init__(self, layout: TileLayout, shape: tuple[int, int, int], thread: Int, start: Int = 0) -> None:
-        outer, threads, vec = shape
-        parts = _taken_apart(layout.shard, threads * vec)
+    def __init__(
+        self, value_of: Callable[[Int], Int], outer: int, layout: TileLayout | None = None, step_elems: int = 1
+    ) -> None:
+        apart = None if layout is None else _rounds_of(layout.shard, step_elems)
         self.fixed: Int | None
         self._step: Int = 0
-        self._rounds: tuple[Iter, ...] | None = None
-        if parts is not None:
-            self._rounds = fuse(parts[0])
-            self.fixed = along(parts[1], m, thread * vec, add(start, layout.offset_on(m)))
+        self._rounds = apart
+        if apart is not None:
+            self.fixed = value_of(0)
         else:
             self._turn = Symbol("turn", 0, outer - 1)
-            turn = of_atom(self._turn) if outer > 1 else 0
-            self._whole = add(start, layout.along(m, (turn * threads + thread) * vec))
+            self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
             self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
 
     def step(self, turn: Int) -> Int:
@@ -152,21 +152,17 @@ class ByRound:
         return add(self.fixed, self.step(turn))
 
 
-def _taken_apart(iters: Sequence[Iter], inner: int) -> tuple[Sequence[Iter], Sequence[Iter]] | None:
-    """The iters of rounds and those of one round's ``inner`` elements; None where one straddles the two."""
-    left = inner
+def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | None:
+    """The iters of rounds of so many elements; None where an iter straddles a round and the next."""
+    left = step_elems
     for position in range(len(iters) - 1, -1, -1):
-        if left == 1:
-            return iters[: position + 1], iters[position + 1 :]
         it = iters[position]
-        if left % it.extent == 0:
-            left //= it.extent
-        elif it.extent % left == 0:
-            outer = Iter(it.extent // left, it.stride * left, it.axis)
-            return (*iters[:position], outer), (Iter(left, it.stride, it.axis), *iters[position + 1 :])
-        else:
+        if it.extent % left == 0:
+            return fuse((*iters[:position], Iter(it.extent // left, it.stride * left, it.axis)))
+        if left % it.extent:
             return None
-    return ((), iters) if left == 1 else None
+        left //= it.extent
+    return () if left == 1 else None
 
 
 def _limit(partition: VectorPartition) -> int:
@@ -191,7 +187,12 @@ class Masks:
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
-            return guard, ByRound(guard.coordinates, partition.shape, thread, guard.start)
+            return guard, ByRound(
+                lambda turn: guard.position((turn * partition.threads + thread) * partition.vec),
+                partition.outer,
+                guard.coordinates,
+                partition.threads * partition.vec,
+            )
 
         self._ptx, self._rounds = ptx, partition.outer
         source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
@@ -348,7 +349,13 @@ class Walk:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._whole, self._rounds = ptx, side, whole, partition.outer
-        self._offset = ByRound(side.layout, partition.shape, thread)
+        layout = side.layout if type(side) is Side else None  # another class says itself where its elements lie
+        self._offset = ByRound(
+            lambda turn: side.offset(turn, thread, partition.shape),
+            partition.outer,
+            layout,
+            partition.threads * partition.vec,
+        )
         self._places: dict[tuple[Term, ...], Places] = {}
 
     def address(self, round_index: Int) -> Address:

@@ -306,7 +306,7 @@ def test_a_word_costs_no_more_than_its_sources_less_one(order: list[int]) -> Non
     from tilecopy_regperm.network import network
 
     wanted = [tuple(divmod(byte, 4) for byte in order[word : word + 4]) for word in range(0, 16, 4)]
-    found = network(wanted)
+    found = network(tuple(wanted))
     alone = sum(
         max(1, len({s for s, _ in word}) - 1) for word in wanted if word != tuple((word[0][0], i) for i in range(4))
     )

@@ -148,4 +148,4 @@ def _network(origin: Mapping[int, int], registers: list[int]) -> Network:
         tuple(byte(word << _FIRST_WORD_BIT | place << LANE_BITS) for place in range(WORD_BYTES))
         for word in range(len(registers))
     )
-    return network(list(contents))
+    return network(tuple(contents))

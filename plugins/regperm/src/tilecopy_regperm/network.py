@@ -9,6 +9,7 @@ levels of four (PTX ISA, "prmt").
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
 
@@ -53,8 +54,9 @@ class Network:
     values: tuple[Value, ...]
 
 
-def network(wanted: Sequence[Content]) -> Network:
-    """Steps that make every content."""
+@lru_cache(maxsize=256)
+def network(wanted: tuple[Content, ...]) -> Network:
+    """Steps that make every content; remembered, since tiles of one shape are permuted alike wherever they lie."""
     return _Maker().make(wanted)
 
 

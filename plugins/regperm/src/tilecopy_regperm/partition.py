@@ -71,7 +71,7 @@ def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
         found = [(field, content) for field, content in found if not _stays(field, content)]
     fields = tuple(field for field, _ in found)
     if word_bytes(dst) == WORD_BYTES:
-        made = network([content for _, content in found])
+        made = network(tuple(content for _, content in found))
     else:  # one element a register
         made = Network((), tuple(Value(pairs[field.register]) for field in fields))
     return RegisterPermutation(request.dst, request.src, request.scope.threads, digits, fields, made)
