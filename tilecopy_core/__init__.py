@@ -23,7 +23,7 @@ from .errors import (
     TargetError,
     TilecopyError,
 )
-from .expr import Expr, Int, same, symbol
+from .expr import Expr, Int, maximum, minimum, same, symbol
 from .layout import (
     Axis,
     Iter,
@@ -154,6 +154,8 @@ __all__ = [
     "laneid",
     "load_kernel",
     "m",
+    "maximum",
+    "minimum",
     "plan",
     "same",
     "swizzle",

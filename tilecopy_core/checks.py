@@ -135,6 +135,13 @@ def no_replica(request: CopyRequest) -> str | None:
     return None
 
 
+def relaxed_to_global(request: CopyRequest) -> str | None:
+    """Option ``relaxed`` is given for stores to global memory alone."""
+    if request.options.get("relaxed") and request.dst.buffer.space != "global":
+        return f"option relaxed is about stores to global memory; the destination {request.dst} is in {request.dst.buffer.space}"
+    return None
+
+
 def mbarrier_of(request: CopyRequest) -> Region | None:
     """The mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
     mbar = request.options.get("mbar")

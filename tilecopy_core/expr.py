@@ -1,7 +1,7 @@
 """Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
 
 An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
-term. An atom is a :class:`Symbol`, or a quotient, remainder, product or exclusive or of integers. What can be proved of
+term. An atom is a :class:`Symbol`, or a quotient, remainder, product, exclusive or or minimum of integers. What can be proved of
 an atom (its bounds, a divisor, its symbols) is found once, when it is made; nothing is assumed that does not follow
 from what the symbols declare. The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
 
@@ -239,6 +239,27 @@ class Xor(Atom):
 
     def _find_bits(self) -> int | None:
         return None if self.lower is None or self.lower < 0 else self.upper
+
+
+class Minimum(Atom):
+    """The lesser of two integers."""
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Expr, right: Int) -> None:
+        self.left, self.right = left, right
+        (a, b), (c, d) = left.bounds, bounds_of(right)
+        lower = None if a is None or c is None else min(a, c)
+        upper = min((edge for edge in (b, d) if edge is not None), default=None)
+        divisor = gcd(divisor_of(left), divisor_of(right))
+        self._made((left, right), (lower, upper), divisor, left.symbols | symbols_of(right))
+
+    def __repr__(self) -> str:
+        return f"min({self.left}, {_told(self.right)})"
+
+    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
+        left, right = value_of(self.left), value_of(self.right)
+        return minimum(left, right) if is_int(left) and is_int(right) else np.minimum(left, right)
 
 
 def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
@@ -665,6 +686,36 @@ def xor(left: Int, right: Int) -> Int:
     if left_bits is not None and right_bits is not None and not left_bits & right_bits:
         return add(left, right)
     return of_atom(Xor(left, right))
+
+
+def minimum(left: Int, right: Int) -> Int:
+    """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
+
+    Raises:
+        RequestError: one of them is no integer.
+    """
+    for name, value in (("left", left), ("right", right)):
+        INT.check(value, "minimum", name)
+    low, high = bounds_of(sub(left, right))
+    if high is not None and high <= 0:
+        return left
+    if low is not None and low >= 0:
+        return right
+    if not isinstance(left, Expr) or (isinstance(right, Expr) and repr(right) < repr(left)):
+        left, right = right, left
+    assert isinstance(left, Expr)
+    return of_atom(Minimum(left, right))
+
+
+def maximum(left: Int, right: Int) -> Int:
+    """The greater of two integers; see :func:`minimum`.
+
+    Raises:
+        RequestError: one of them is no integer.
+    """
+    for name, value in (("left", left), ("right", right)):
+        INT.check(value, "maximum", name)
+    return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
 # --------------------------------------------------------------------------------------------- what can be proved

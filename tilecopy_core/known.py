@@ -23,7 +23,9 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "bulk": KnownVariant("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
     "bulk_store": KnownVariant("tilecopy-bulk", "copy_async", (("shared", "global"),)),
     "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
-    "gmem_smem": KnownVariant("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
+    "gmem_smem": KnownVariant(
+        "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
+    ),
     "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
     "ragged": KnownVariant(
         "tilecopy-ragged",
@@ -36,6 +38,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
             ("global", "local"),
             ("local", "global"),
         ),
+        ("relaxed",),
         edges=True,
     ),
     "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
@@ -43,6 +46,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
         "tilecopy-reg",
         "copy",
         (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
+        ("relaxed",),
         edges=True,
     ),
     "regperm": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),

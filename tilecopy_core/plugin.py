@@ -39,7 +39,7 @@ from .memory import Buffer, Region
 from .outside import Outside
 from .partition import WIDTHS_BITS, Guard, Pair, Run, Side, VectorPartition
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
-from .request import COMPLETIONS, Accept, CopyRequest, Decline, Option, Variant, Verdict
+from .request import COMPLETIONS, RELAXED, Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .rounds import Masks, Places, Walk, batches
 from .scope import ActiveThreads, Scope, axis_index, by_thread
 from .target import Target
@@ -112,6 +112,7 @@ first_failure = _door(checks.first_failure)
 fits_one_phase = _door(checks.fits_one_phase)
 mbarrier_of = _door(checks.mbarrier_of)
 no_replica = _door(checks.no_replica)
+relaxed_to_global = _door(checks.relaxed_to_global)
 one_mbarrier = _door(checks.one_mbarrier)
 scope_in = _door(checks.scope_in)
 valid_copy = _door(checks.valid_copy)
@@ -169,6 +170,7 @@ __all__ = [
     "COMPLETIONS",
     "FLAG",
     "MBARRIER_TX_LIMIT",
+    "RELAXED",
     "TEXT",
     "WIDTHS_BITS",
     "Accept",
@@ -247,6 +249,7 @@ __all__ = [
     "orders_of",
     "owners",
     "refine",
+    "relaxed_to_global",
     "same",
     "scope_in",
     "shown",

@@ -177,6 +177,16 @@ class Option:
         return self.required is True or request.active.cta_threads is not None
 
 
+RELAXED = Option(
+    "relaxed",
+    (bool,),
+    "True where other CTAs may write the same elements of global memory with the same values, so that stores are st.relaxed.gpu",
+    default=False,
+)
+"""For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
+those (PTX ISA, memory consistency model: morally strong operations)."""
+
+
 @attrs.frozen
 class Variant:
     """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.

@@ -224,13 +224,13 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
         request: the copy.
         partition: its partition, or that of its edge.
     """
-    thread, bits = ptx.thread_index(request.scope), partition.vec_bits
+    thread, bits, relaxed = ptx.thread_index(request.scope), partition.vec_bits, bool(request.options.get("relaxed"))
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     if not partition.guards:
         for batch in batches(ptx, partition.outer, bits // 32):
             values = [ptx.load(src.address(turn), bits) for turn in batch]
             for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.address(turn), bits, registers)
+                ptx.store(dst.address(turn), bits, registers, relaxed=relaxed)
     else:
         _guarded(ptx, request, partition, src, dst)
     if partition.rest is not None:
@@ -239,7 +239,7 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
 
 def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk) -> None:
     """The rounds of a partition with guards."""
-    bits, fill = partition.vec_bits, request.fill
+    bits, fill, relaxed = partition.vec_bits, request.fill, bool(request.options.get("relaxed"))
     masks = Masks(ptx, partition, ptx.thread_index(request.scope))
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
@@ -257,7 +257,7 @@ def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, 
                 registers = ptx.load(masked(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            ptx.store(masked(dst.address(turn), write), bits, registers)
+            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:

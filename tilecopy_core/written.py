@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import RequestError
-from .expr import Atom, FloorDiv, Int, Mod, Product, Symbol, Xor, constant_of, is_int, terms_of
+from .expr import Atom, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, constant_of, is_int, minimum, terms_of
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
     """C++ of 64 bits: quotients and remainders by ``tilecopy::quotient`` and ``tilecopy::remainder``, which round down.
+
+    The lesser of two is ``tilecopy::lesser``.
 
     Args:
         value: what is written.
@@ -23,20 +25,23 @@ def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
         lambda found: f"(int64_t){name_of(found)}",
         "tilecopy::quotient({}, {})",
         "tilecopy::remainder({}, {})",
+        "tilecopy::lesser({}, {})",
     )
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
     """Python, in which ``//`` and ``%`` round down; :func:`read` reads it."""
-    return _written(value, name_of, "({} // {})", "({} % {})")
+    return _written(value, name_of, "({} // {})", "({} % {})", "min({}, {})")
 
 
-def _written(value: Int, symbol: Callable[[Symbol], str], quotient: str, remainder: str) -> str:
+def _written(value: Int, symbol: Callable[[Symbol], str], quotient: str, remainder: str, lesser: str) -> str:
     def atom(found: Atom) -> str:
         if isinstance(found, Symbol):
             return symbol(found)
         if isinstance(found, (FloorDiv, Mod)):
             return (quotient if isinstance(found, FloorDiv) else remainder).format(total(found.dividend), found.by)
+        if isinstance(found, Minimum):
+            return lesser.format(total(found.left), total(found.right))
         assert isinstance(found, (Product, Xor))
         sign = "*" if isinstance(found, Product) else "^"
         return f"({total(found.left)} {sign} {total(found.right)})"
@@ -93,4 +98,7 @@ def _value(node: ast.AST, names: Mapping[str, Int]) -> Int:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         found: Int = _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
         return found
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min" and not node.keywords:
+        left, right = (_value(argument, names) for argument in node.args)
+        return minimum(left, right)
     raise ValueError(ast.dump(node))

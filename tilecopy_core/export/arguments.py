@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from ..errors import RequestError, shown
-from ..expr import Atom, Expr, FloorDiv, Int, Mod, Product, Symbol, Xor, terms_of
+from ..expr import Atom, Expr, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, terms_of
 from ..layout import StridedLayout
 from ..memory import Buffer, Memory, Region
 from ..ptx import PtxBuilder
@@ -246,7 +246,7 @@ def _of_atom(atom: Atom) -> Iterator[Symbol]:
     elif isinstance(atom, (FloorDiv, Mod)):
         yield from _in_order(atom.dividend)
     else:
-        assert isinstance(atom, (Product, Xor))
+        assert isinstance(atom, (Product, Xor, Minimum))
         yield from _in_order(atom.left)
         yield from _in_order(atom.right)
 

@@ -139,6 +139,10 @@ __device__ inline int64_t remainder(int64_t value, int64_t by)
 {{
     return value - quotient(value, by) * by;
 }}
+__device__ inline int64_t lesser(int64_t one, int64_t other)
+{{
+    return one < other ? one : other;
+}}
 
 {_ALL}
 }}  // namespace tilecopy

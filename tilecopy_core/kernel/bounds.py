@@ -18,6 +18,7 @@ from ..expr import (
     Expr,
     FloorDiv,
     Int,
+    Minimum,
     Symbol,
     add,
     bounds_of,
@@ -147,11 +148,17 @@ def contradict(facts: Sequence[Int]) -> bool:
     )
 
 
-def of_quotients(values: Sequence[Int]) -> list[Int]:
-    """What quotients are: ``e - d * (e // d)`` lies in ``[0, d - 1]``."""
-    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if isinstance(atom, FloorDiv))
-    rests = [(sub(atom.dividend, mul(of_atom(atom), atom.by)), atom.by) for atom in found]
-    return [fact for rest, by in rests for fact in (rest, sub(by - 1, rest))]
+def of_atoms(values: Sequence[Int]) -> list[Int]:
+    """What quotients and minima are: ``e - d * (e // d)`` lies in ``[0, d - 1]``, a minimum is no more than either."""
+    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value))
+    facts: list[Int] = []
+    for atom in found:
+        if isinstance(atom, FloorDiv):
+            rest = sub(atom.dividend, mul(of_atom(atom), atom.by))
+            facts += [rest, sub(atom.by - 1, rest)]
+        elif isinstance(atom, Minimum):
+            facts += [sub(atom.left, of_atom(atom)), sub(atom.right, of_atom(atom))]
+    return facts
 
 
 def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
@@ -181,7 +188,7 @@ def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
     bounds = narrowed(facts)
     near = [substitute(value, bounds) for value in values]
     left = [substitute(fact, bounds) for fact in facts]
-    return [*left, *of_quotients([*left, *near])], near
+    return [*left, *of_atoms([*left, *near])], near
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:

@@ -94,11 +94,23 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, _braced(registers), address, guard=predicate)
         return list(registers)
 
-    def store(self, destination: Access | Address, bits: int, registers: Sequence[Register]) -> None:
-        """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`."""
+    def store(
+        self, destination: Access | Address, bits: int, registers: Sequence[Register], *, relaxed: bool = False
+    ) -> None:
+        """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`.
+
+        Args:
+            destination: where.
+            bits: how much.
+            registers: what.
+            relaxed: by a strong operation of the scope of the GPU (``st.relaxed.gpu``), which may meet others like it.
+        """
         address, predicate, _ = parts_of(destination)
         self._check_width(bits)
-        opcode = self._opcode("st", address, bits, self._fitting("st", bits, registers))
+        if relaxed is not False:
+            FLAG.check(relaxed, "store", "relaxed", PtxError)
+        name = "st.relaxed.gpu" if relaxed else "st"
+        opcode = self._opcode(name, address, bits, self._fitting("st", bits, registers))
         self.instr(opcode, address, _braced(registers), guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)

@@ -11,6 +11,7 @@ from ..expr import (
     Atom,
     FloorDiv,
     Int,
+    Minimum,
     Mod,
     Product,
     Symbol,
@@ -28,6 +29,9 @@ from ..target import Target
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
 from .operands import Register
+
+_OPCODES = {Product: "mul.lo.s", Xor: "xor.b", Minimum: "min.s"}
+"""Atom of two integers -> its instruction, without the width."""
 
 
 class ValueEmitter(Emitter):
@@ -158,7 +162,7 @@ class ValueEmitter(Emitter):
     def _operation(self, block: Block, atom: Atom) -> Register:
         if isinstance(atom, (FloorDiv, Mod)):
             return self._division(block, atom)
-        assert isinstance(atom, (Product, Xor))
+        assert isinstance(atom, (Product, Xor, Minimum))
         narrow = all(self._fits(part) for part in (atom.left, atom.right))
         bits = 32 if narrow and self._fits(of_atom(atom)) else 64
         if bits == 64 and narrow and isinstance(atom, Product):
@@ -166,9 +170,9 @@ class ValueEmitter(Emitter):
             sign = "u" if lowest >= 0 else "s"
             factors = self.value(atom.left), self.value(atom.right)
             return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
-        left, right = self.value(atom.left, bits), self.value(atom.right, bits)
-        opcode = f"mul.lo.s{bits}" if isinstance(atom, Product) else f"xor.b{bits}"
-        return self.pure(block, opcode, self.reg(f"b{bits}"), left, right)
+        left: Register | int = self.value(atom.left, bits)
+        right = self.operand(atom.right, bits) if isinstance(atom, Minimum) else self.value(atom.right, bits)
+        return self.pure(block, f"{_OPCODES[type(atom)]}{bits}", self.reg(f"b{bits}"), left, right)
 
     def _division(self, block: Block, atom: FloorDiv | Mod) -> Register:
         dividend: Int = atom.dividend

@@ -8,6 +8,7 @@ load and one vector store a thread, through registers.
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
+    RELAXED,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -20,6 +21,7 @@ from tilecopy_core.plugin import (
     first_failure,
     hookimpl,
     no_replica,
+    relaxed_to_global,
     scope_in,
     synthesize,
     through_registers,
@@ -37,6 +39,7 @@ variant = Variant(
     spaces=PAIRS,
     completion="barrier",
     threads="all",
+    options=(RELAXED,),
     edges=True,
 )
 
@@ -45,6 +48,7 @@ PREDICATE = (
     valid_copy,
     whole_byte_elements,
     no_replica,
+    relaxed_to_global,
     divides_threads,
 )
 """The rows of the specification that the record does not declare."""

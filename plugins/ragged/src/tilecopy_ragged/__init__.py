@@ -8,6 +8,7 @@ fragment each thread goes through its registers and moves those that the box has
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
+    RELAXED,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -19,6 +20,7 @@ from tilecopy_core.plugin import (
     first_failure,
     hookimpl,
     no_replica,
+    relaxed_to_global,
     scope_in,
     through_registers,
     valid_copy,
@@ -43,10 +45,11 @@ variant = Variant(
     ),
     completion="barrier",
     threads="all",
+    options=(RELAXED,),
     edges=True,
 )
 
-VALID = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements)
+VALID = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, relaxed_to_global)
 """What holds for every pair of memories and the record does not declare."""
 PREDICATE = (*VALID, no_replica)
 """The same and more between global and shared memory."""

@@ -8,6 +8,7 @@ side allow.
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
+    RELAXED,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -16,6 +17,7 @@ from tilecopy_core.plugin import (
     Verdict,
     first_failure,
     hookimpl,
+    relaxed_to_global,
     scope_in,
     valid_copy,
     whole_byte_elements,
@@ -34,6 +36,7 @@ variant = Variant(
     spaces=PAIRS,
     completion="barrier",
     threads="all",
+    options=(RELAXED,),
     edges=True,
 )
 
@@ -41,6 +44,7 @@ PREDICATE = (
     scope_in("thread", "warp", "warpgroup", "cta"),
     valid_copy,
     whole_byte_elements,
+    relaxed_to_global,
     register_layout,
     sliced_other,
 )

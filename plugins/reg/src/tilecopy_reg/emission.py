@@ -34,7 +34,8 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
             _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
-            ptx.store(masked(address, mask), partition.vec_bits, values)
+            relaxed = bool(request.options.get("relaxed"))
+            ptx.store(masked(address, mask), partition.vec_bits, values, relaxed=relaxed)
 
 
 def _load(

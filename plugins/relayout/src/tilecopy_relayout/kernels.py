@@ -29,10 +29,11 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     dst = k.param("dst", shape, dtype, strides=tuple(d.dst for d in problem.dims), align_bytes=problem.dst_align)
     if tiling.kind == "element":
         return k.build(target=target, grid=_elements(k, src, dst, problem, tiling))
-    grid, starts = _boxes(k, problem, tiling)
+    grid, numbers = _boxes(k, problem, tiling)
+    starts = _starts(problem, tiling, numbers)
     box, into = _box(problem, tiling, starts)
-    overhangs = tiling.kind == "shifted" or any(extent % t for extent, t in zip(shape, tiling.tile, strict=True))
-    read, write = ({"outside": "zero"}, {"outside": "keep"}) if overhangs else ({}, {})
+    read: dict[str, Any] = {"outside": "zero"} if tiling.overhangs(problem) else {}
+    write = _writing(problem, tiling)
     split = split_of(problem, tiling)
     whole = tuple(slice(0, extent) for extent in tiling.tile)
 
@@ -63,9 +64,10 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         k.cta_sync()
         if turns > 1:
             with k.if_(turn + 1 < turns):
-                k.cta.copy(vectors, src[_box(problem, tiling, starts, turn + 1)[0]], **read)
+                later = _starts(problem, tiling, numbers, turn + 1)
+                k.cta.copy(vectors, src[_box(problem, tiling, later)[0]], **read)
         if tiling.kind == "scatter":
-            k.cta.copy(dst[_box(problem, tiling, starts, turn)[1]], tile, **write)
+            k.cta.copy(dst[_box(problem, tiling, _starts(problem, tiling, numbers, turn))[1]], tile, **write)
         else:
             _rows(k, problem, tiling, dst, starts, tile)
         if turns > 1:
@@ -73,20 +75,22 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     return k.build(target=target, grid=grid, min_ctas_per_sm=1)
 
 
-def _box(
-    problem: Problem, tiling: Tiling, starts: Sequence[Any], turn: Any = 0
-) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """A CTA's box of a turn in the source and in the destination, where that of turn 0 starts there."""
-    fastest = tiling.walked(problem)[-1:]
-    firsts = [start + turn * tiling.tile[n] if n in fastest else start for n, start in enumerate(starts)]
-    into = [slice(first, first + extent) for first, extent in zip(firsts, tiling.tile, strict=True)]
+def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """The box that begins there, in the source and in the destination."""
+    into = [slice(first, first + extent) for first, extent in zip(starts, tiling.tile, strict=True)]
     if tiling.kind == "shifted":
-        into[-1] = slice(firsts[-1] - margin(problem), firsts[-1] - margin(problem) + tiling.tile[-1])
+        into[-1] = slice(starts[-1] - margin(problem), starts[-1] - margin(problem) + tiling.tile[-1])
     box = [  # a dimension walked backwards has boxes of one
         slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
-        for n, (d, s, place) in enumerate(zip(problem.dims, firsts, into, strict=True))
+        for n, (d, s, place) in enumerate(zip(problem.dims, starts, into, strict=True))
     ]
     return tuple(box), tuple(into)
+
+
+def _writing(problem: Problem, tiling: Tiling) -> dict[str, Any]:
+    """How a box is written: none of what is outside, and where boxes overlap as others may meanwhile."""
+    write: dict[str, Any] = {"outside": "keep"} if tiling.overhangs(problem) else {}
+    return write | {"relaxed": True} if any(tiling.drawn_back(problem)) else write
 
 
 def _rows(
@@ -108,7 +112,7 @@ def _rows(
             first = starts[-1] - early + begin
             into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
             out_of = [slice(place, place + 1) for place in places] + [slice(begin, begin + length)]
-            k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], outside="keep")
+            k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], **_writing(problem, tiling))
 
 
 def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Problem, tiling: Tiling) -> int:
@@ -152,15 +156,25 @@ def staged(tiling: Tiling, staging: Staging) -> TileLayout:
 
 
 def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
-    """The number of CTAs, and where the first box of the running one starts."""
-    counts, steps = list(tiling.counts(problem)), list(tiling.steps(problem))
-    starts: list[Any] = [0] * len(counts)
+    """The number of CTAs, and the numbers of the running one's box along each dimension (of its first box)."""
+    counts, numbers = list(tiling.counts(problem)), list[Any]([0] * len(tiling.tile))
     walked, turns = tiling.walked(problem), tiling.turns(problem)
     if turns > 1:
         counts[walked[-1]] //= turns
-        steps[walked[-1]] *= turns
     rest: Any = k.block_id("x")
     for place, n in reversed(list(enumerate(walked))):
-        starts[n] = (rest % counts[n] if place else rest) * steps[n]
+        numbers[n] = rest % counts[n] if place else rest
         rest = rest // counts[n]
-    return prod(counts), starts
+    if turns > 1:
+        numbers[walked[-1]] *= turns
+    return prod(counts), numbers
+
+
+def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any = 0) -> list[Any]:
+    """Where a CTA's box of a turn begins; turns go along the dimension that is walked fastest."""
+    fastest, steps = tiling.walked(problem)[-1:], tiling.steps(problem)
+    starts: list[Any] = []
+    for n, (number, back) in enumerate(zip(numbers, tiling.drawn_back(problem), strict=True)):
+        start = (number + turn if n in fastest else number) * steps[n]
+        starts.append(tc.minimum(start, problem.dims[n].extent - tiling.tile[n]) if back else start)
+    return starts

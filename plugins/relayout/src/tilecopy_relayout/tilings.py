@@ -21,6 +21,7 @@ from .problem import Problem
 
 Kind = Literal["direct", "gather", "scatter", "shifted", "element"]
 Side = Literal["src", "dst"]
+SIDES: tuple[Side, Side] = ("src", "dst")
 SCATTERS = ("scatter", "shifted")
 """The kinds whose threads read global memory straight into their registers, along the source."""
 
@@ -84,6 +85,30 @@ class Tiling:
             return 1
         counts = self.counts(problem)
         return 2 if counts[walked[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
+
+    def drawn_back(self, problem: Problem) -> tuple[int, ...]:
+        """How much earlier the last box along each dimension begins than the others would have it, so that it ends with the dimension.
+
+        It moves some elements that its neighbour moves too, to the same places, and none is outside. 0 where the boxes end
+        with the dimension, and where that start would split a vector: there the last box overhangs.
+        """
+        spare = [
+            count * step - dim.extent
+            for count, step, dim in zip(self.counts(problem), self.steps(problem), problem.dims, strict=True)
+        ]
+        if self.kind == "shifted":
+            spare[-1] = 0  # its rows begin where sectors do
+        for side in SIDES:
+            inner = along(problem, side)[0]
+            if spare[inner] % vector(problem, inner, side):
+                spare[inner] = 0
+        return tuple(spare)
+
+    def overhangs(self, problem: Problem) -> bool:
+        """Whether a box may leave the arrays."""
+        uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
+        left = zip(uneven, self.drawn_back(problem), strict=True)
+        return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in left)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Boxes along each dimension."""
