@@ -112,6 +112,7 @@ PLACES = {
     "70000 * i - 69999 * i": lambda i, j: (i * 70000) // 1 - i * 69999,
     "j ^ 5": lambda i, j: j ^ 5,
     "3 i - 2 j": lambda i, j: 3 * i - 2 * j,
+    "the lesser of i and j": lambda i, j: tc.minimum(i, j) if isinstance(i, tc.Expr) else min(i, j),
 }
 """Where a tile begins: integers of every operation, of either sign."""
 

@@ -47,13 +47,15 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     if depth == 0:
         return draw(st.one_of(st.integers(-40, 40), st.sampled_from(INTEGERS)))
     left = draw(expressions(depth - 1))
-    kind = draw(st.sampled_from(["+", "-", "*", "//", "%", "^", "sym*"]))
+    kind = draw(st.sampled_from(["+", "-", "*", "//", "%", "^", "min", "max", "sym*"]))
     if kind == "+":
         return left + draw(expressions(depth - 1))
     if kind == "-":
         return left - draw(expressions(depth - 1))
     if kind == "^":
         return left ^ draw(expressions(depth - 1))
+    if kind in ("min", "max"):
+        return (tc.minimum if kind == "min" else tc.maximum)(left, draw(expressions(depth - 1)))
     if kind == "sym*":
         return left * draw(st.sampled_from(INTEGERS))
     number = draw(st.integers(1, 20)) * (draw(st.sampled_from([1, 1, 1, -1])) if kind == "*" else 1)
@@ -85,6 +87,7 @@ def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[Sy
     assert evaluate(left - right, env) == a - b
     assert evaluate(left * right, env) == a * b
     assert evaluate(left ^ right, env) == a ^ b
+    assert evaluate(tc.minimum(left, right), env) == min(a, b) and evaluate(tc.maximum(left, right), env) == max(a, b)
     assert evaluate(left // number, env) == a // number
     assert evaluate(left % number, env) == a % number
 
@@ -138,8 +141,9 @@ def test_every_small_pair() -> None:
         along = values[second] if second is first else values[second][:, None]
         env = {first: values[first], second: along}
         a, b = (np.broadcast_arrays(evaluate(each, env), along * values[first])[0] for each in (left, right))
-        for compute in (operator.add, operator.sub, operator.mul, operator.xor):
-            expr, wanted = compute(left, right), compute(a, b)
+        operators = [(each, each) for each in (operator.add, operator.sub, operator.mul, operator.xor)]
+        for compute, expected in [*operators, (tc.minimum, np.minimum), (tc.maximum, np.maximum)]:
+            expr, wanted = compute(left, right), expected(a, b)
             assert (evaluate(expr, env) == wanted).all(), (compute, left, right)
             proofs_hold(expr, wanted)
         for by in (4, 5, 8, 16):
@@ -149,6 +153,20 @@ def test_every_small_pair() -> None:
             assert (evaluate(again, env) == (a + b) % 24 % by).all()
             proofs_hold(quotient, (a + b) // by)
             proofs_hold(remainder, (a + b) % by)
+
+
+def test_the_lesser_of_two_is_decided_where_it_can_be() -> None:
+    n, m = tc.symbol("n", upper=8, multiple_of=4), tc.symbol("m", lower=8, upper=64, multiple_of=16)
+    assert same(tc.minimum(n, m), n) and same(tc.maximum(m, n), m) and same(tc.minimum(n, n), n)
+    assert tc.minimum(3, 5) == 3 and tc.maximum(3, 5) == 5
+    start = tc.minimum(m * 8, 200)
+    assert bounds_of(start) == (64, 200) and divisor_of(start) == 8 and same(start, tc.minimum(200, m * 8))
+    assert same(tc.minimum(m * 8, tc.symbol("free") * 0 + 200), start) and repr(start) == "min(8*m, 200)"
+    unbounded = tc.symbol("unbounded", lower=None)
+    assert bounds_of(tc.minimum(unbounded, 5)) == (None, 5) and bounds_of(tc.maximum(unbounded, 5)) == (5, None)
+    for call in (tc.minimum, tc.maximum):
+        with pytest.raises(tc.RequestError, match=r"right 2\.5 is not an integer"):
+            call(n, 2.5)
 
 
 def test_what_divides_is_all_that_divides() -> None:

@@ -59,6 +59,7 @@ def run_text(lines: list[str], given_values: dict[str, int]) -> dict[str, int]:
                 "shr": lambda a=a, amount=amount: a >> amount,
                 "div": lambda a=a, b=b: a // b,
                 "rem": lambda a=a, b=b: a % b,
+                "min": lambda a=a, b=b: min(a, b),
             }[name]()
         for word in operands:
             if name not in ("mov", "ld", "cvta") and re.fullmatch(r"-?\d+", word):
@@ -169,7 +170,7 @@ def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
             )
         )
         term = of_atom(found)
-        kind = draw(st.sampled_from(["", "", "", "//", "%", "^"]))
+        kind = draw(st.sampled_from(["", "", "", "//", "%", "^", "min"]))
         number = draw(st.sampled_from([2, 3, 2**16, 2**31, 2**32, 2**33, 2**32 + 1, 10**10]))
         term = (
             term // number
@@ -178,6 +179,8 @@ def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
             if kind == "%"
             else term ^ of_atom(LARGE[0][0])
             if kind == "^"
+            else tc.minimum(term, number)
+            if kind == "min"
             else term
         )
         total = total + term * factor

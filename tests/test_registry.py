@@ -736,6 +736,9 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
     assert {name: [option.name for option in record.options] for name, record in records.items() if record.options} == {
         "bulk": ["mbar", "prefetch"],
         "dsmem": ["mbar", "remote_cta_id"],
+        "gmem_smem": ["relaxed"],
+        "ragged": ["relaxed"],
+        "reg": ["relaxed"],
         "tcgen05_cp": ["cta_group"],
     }
 

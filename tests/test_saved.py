@@ -47,9 +47,23 @@ def gather() -> tc.BuiltKernel:
     return k.build(target="sm_80", grid=1)
 
 
+def drawn_back() -> tc.BuiltKernel:
+    """Boxes of 8 rows of which the last begins earlier, so that it ends with the rows."""
+    k = tc.KernelBuilder("drawn_back", threads=64)
+    m = k.size("M", lower=8, upper=2**20)
+    a, b = k.param("A", (m, 64), "float32"), k.param("B", (m, 64), "float32")
+    tile = k.shared((8, 64), "float32", name="tile")
+    row = tc.minimum(k.block_id("x") * 8, m - 8)
+    k.cta.copy(tile[:, :], a[row : row + 8, :])
+    k.cta_sync()
+    k.cta.copy(b[row : row + 8, :], tile[:, :], relaxed=True)
+    return k.build(target="sm_80", grid=(tc.minimum((m + 7) // 8, 4096),))
+
+
 MADE: dict[str, Callable[[], tc.BuiltKernel]] = {
     "sized": sized,
     "gather": gather,
+    "drawn back": drawn_back,
     "dynamic shared": lambda: kernels.round_trip((512, 256), (256, 128), "float32"),
     "cluster": demos.dsmem,
     "tensor memory": demos.tcgen05_cp,
@@ -101,6 +115,21 @@ def test_a_loaded_kernel_runs_and_refuses_as_the_saved_one(tmp_path: Path) -> No
                 each(*arguments, executor="emulator")
             said.append(str(caught.value))
         assert said[0] == said[1]
+
+
+def test_boxes_that_are_drawn_back_are_checked_and_moved_alike_after_loading(tmp_path: Path) -> None:
+    kernel = drawn_back()
+    assert "min.s32" in kernel.ptx and "st.relaxed.gpu.global.v4" in kernel.ptx and "setp" not in kernel.ptx
+    record = json.loads((kernel.save(tmp_path) / "launch.json").read_text())
+    assert record["grid"][0].startswith("min(") and not record["checks"]["bounds"], "what is proved is not checked again"
+    for each in (kernel, tc.load_kernel(tmp_path)):
+        for rows in (8, 9, 16, 23):
+            a = oracle.random_array((rows, 64), "float32")
+            b = np.zeros_like(a)
+            each(a, b, executor="emulator")
+            assert oracle.same_bytes(a, b)
+        with pytest.raises(tc.LaunchError, match="M"):
+            each(np.zeros((7, 64), "float32"), np.zeros((7, 64), "float32"), executor="emulator")
 
 
 def test_an_index_out_of_its_bounds_is_a_hazard_after_loading_too(tmp_path: Path) -> None:

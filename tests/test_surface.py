@@ -255,6 +255,8 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "KernelBuilder.mbarrier": lambda w: call(w.k.mbarrier, "mine", count=2),
     "KernelBuilder.named_barrier": lambda w: call(w.k.named_barrier, 1, 32),
     "KernelBuilder.param": lambda w: call(w.k.param, "mine", (8, 8), "float16", strides=(w.n, 1), align_bytes=16),
+    "maximum": lambda w: call(tc.maximum, w.n, w.m),
+    "minimum": lambda w: call(tc.minimum, w.n, w.m),
     "KernelBuilder.range": lambda w: call(
         lambda count, start, unroll: using(w.k.range(count, start=start, unroll=unroll)), w.n, 0, False
     ),
@@ -415,6 +417,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Masks": lambda w: call(plugin.Masks, w.ptx, w.edge, w.ptx.tid),
     "Masks.source": lambda w: call(plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).source, 1),
     "Masks.target": lambda w: call(plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).target, 1),
+    "relaxed_to_global": lambda w: call(plugin.relaxed_to_global, w.request),
     "Places": lambda w: call(plugin.Places, w.ptx, w.s, w.ptx.tid, tc.Swizzle(3, 3, 3), whole=True),
     "Places.at": lambda w: call(plugin.Places(w.ptx, w.s, w.ptx.tid).at, 8),
     "Outside": lambda w: call(plugin.Outside, "fill", (0, 1), "zero"),
@@ -567,7 +570,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.read_local": lambda w: call(w.ptx.read_local, w.frag, 0, 32),
     "PtxBuilder.reg": lambda w: call(w.ptx.reg, "b32"),
     "PtxBuilder.regs": lambda w: call(w.ptx.regs, "b32", 2),
-    "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32]),
+    "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32], relaxed=True),
     "PtxBuilder.thread_index": lambda w: call(w.ptx.thread_index, tc.warp()),
     "PtxBuilder.value": lambda w: call(w.ptx.value, w.k.thread_id(), 32),
     "PtxBuilder.write_local": lambda w: call(w.ptx.write_local, w.frag, 0, 32, [w.r32], guard=w.pred),
