@@ -121,7 +121,9 @@ def test_boxes_that_are_drawn_back_are_checked_and_moved_alike_after_loading(tmp
     kernel = drawn_back()
     assert "min.s32" in kernel.ptx and "st.relaxed.gpu.global.v4" in kernel.ptx and "setp" not in kernel.ptx
     record = json.loads((kernel.save(tmp_path) / "launch.json").read_text())
-    assert record["grid"][0].startswith("min(") and not record["checks"]["bounds"], "what is proved is not checked again"
+    assert record["grid"][0].startswith("min(") and not record["checks"]["bounds"], (
+        "what is proved is not checked again"
+    )
     for each in (kernel, tc.load_kernel(tmp_path)):
         for rows in (8, 9, 16, 23):
             a = oracle.random_array((rows, 64), "float32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Any
 
@@ -308,6 +309,16 @@ def test_a_shared_tile_past_48_kib_is_dynamic() -> None:
     assert oracle.same_bytes(a, b)
     with pytest.raises(tc.PtxError, match="163840|166912|101376"):
         round_trip((256, 512), (256, 256), "float32", target="sm_86")
+
+
+def test_rounds_too_far_apart_for_an_immediate_have_addresses_of_their_own() -> None:
+    k = tc.KernelBuilder("far", threads=128)
+    a, tile = k.param("A", (16, 2**22), "float32"), k.shared((16, 64), "float32", name="tile")
+    k.cta.copy(tile[:, :], a[0:16, 0:64])
+    text = k.build(target="sm_90a", grid=1).ptx
+    immediates = [int(found) for found in re.findall(r"\[%rd\d+\+(-?\d+)\]", text)]
+    assert all(abs(found) < 2**23 for found in immediates) and text.count("ld.global") == 2
+    assert re.search(r"add\.s64 %rd\d+, %rd\d+, 134217728;", text), "the second round is 8 rows on"
 
 
 def test_same_request_same_text() -> None:

@@ -98,6 +98,24 @@ def test_a_box_that_cuts_inside_an_iter_may_overhang(outside: str, op: str) -> N
     assert np.array_equal(y, wanted)
 
 
+@pytest.mark.parametrize("op", ["copy", "copy_async"])
+def test_rounds_of_a_box_that_cuts_inside_an_iter_are_of_the_box(op: str) -> None:
+    """The layout of the whole buffer comes apart into rounds of 8 elements; the box begins inside one of them."""
+    k = tc.KernelBuilder("k", threads=8)
+    a, b = k.param("a", (40,), "float32"), k.param("b", (64,), "float32")
+    s = k.shared((64,), "float32", layout=TileLayout(S[(4, 16) : (1, 4)]), name="s")
+    getattr(k.cta, op)(s[3:43], a[:])
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[3:43], s[3:43])
+    kernel = k.build(target="sm_90", grid=1)
+    assert kernel.plans[0].partition.outer == 5
+    x, y = np.arange(1, 41, dtype=np.float32), np.zeros(64, np.float32)
+    kernel(x, y, executor="emulator")
+    assert np.array_equal(y[3:43], x) and not y[:3].any() and not y[43:].any()
+
+
 def test_fewer_than_four_bytes_are_copied_asynchronously_too() -> None:
     kernel = there_and_back((32, 3), "float16", 32, op="copy_async")
     assert kernel.plans[0].variant == "ragged_async" and kernel.plans[0].completion == "cp_async_group"
