@@ -44,7 +44,7 @@ def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
     """The CTAs along the destination, or along the source."""
-    return list(dict.fromkeys((tuple(along(problem, "dst")[::-1]), tuple(along(problem, "src")[::-1]))))
+    return list(dict.fromkeys((along(problem, "dst")[::-1], along(problem, "src")[::-1])))
 
 
 def _direct(problem: Problem) -> Iterator[Tiling]:
@@ -104,12 +104,13 @@ def _walked(
     thread_bytes: tuple[int, int],
 ) -> Iterator[Tiling]:
     """Each box by each number of threads that has something to do, in each order."""
+    both = orders(problem)
     for tile in dict.fromkeys(tiles):
         nbytes = prod(tile) * problem.elem_bytes
         if nbytes < LEAST_BYTES:
             continue
         fit = [count for count in threads if thread_bytes[0] <= nbytes / count <= thread_bytes[1]]
         for count in fit or [max(LANES, min(threads[-1], nbytes // CHUNK_BYTES // LANES * LANES))]:
-            for order in orders(problem):
+            for order in both:
                 for kind in kinds:
                     yield Tiling(kind, tile, count, order)

@@ -120,11 +120,7 @@ def cost_of(problem: Problem, tiling: Tiling) -> Cost:
 def least_cost_of(problem: Problem, tiling: Tiling) -> Cost:
     """The cost of a tiling, staged or direct, without what its accesses take: no more than :func:`cost_of`."""
     box = _box(problem, tiling.tile, tiling.kind == "shifted")
-    follows: Side = "dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"
-    facing: Side = "src" if follows == "dst" else "dst"
-    runs = 1 + ALONG[follows] * box.short[follows] + ACROSS[facing] * box.short[facing]
-    partial = PARTIAL if follows == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
-    sectors = 1 + sum(partial[side] * share for side, share in box.partial.items())
+    sectors, runs = box.followed["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
     threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
     busy = sectors * runs * threads * box.edges
     return Cost(sectors, runs, threads, 1.0, box.edges, max(1.0, _tail(problem, tiling, box) / busy))
@@ -137,15 +133,13 @@ class Box:
     Attributes:
         ctas: number of boxes.
         nbytes: of a box.
-        short: how often half a long run a run of each side is, less one.
-        partial: share of each side's sectors that runs leave in parts.
+        followed: the factors ``sectors`` and ``runs`` of :class:`Cost` where the CTAs follow that side.
         edges: the factor of :class:`Cost`.
     """
 
     ctas: int
     nbytes: int
-    short: dict[Side, float]
-    partial: dict[Side, float]
+    followed: dict[Side, tuple[float, float]]
     edges: float
 
 
@@ -165,8 +159,13 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
         outside = [getattr(d, side) for n, d in enumerate(dims) if n not in inside]
         phase = gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [elems, *outside]))
         partial[side] = 0.0 if shifted and side == "dst" else (SECTOR_BYTES - phase) / run_bytes
+    followed: dict[Side, tuple[float, float]] = {}
+    for side, facing in (sides, sides[::-1]):
+        weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
+        sectors = 1 + sum(weights[each] * share for each, share in partial.items())
+        followed[side] = sectors, 1 + ALONG[side] * short[side] + ACROSS[facing] * short[facing]
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
-    return Box(prod(counts), tiling.nbytes(problem), short, partial, edges)
+    return Box(prod(counts), tiling.nbytes(problem), followed, edges)
 
 
 def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:

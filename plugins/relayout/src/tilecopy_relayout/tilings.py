@@ -61,7 +61,7 @@ class Tiling:
     @property
     def divides(self) -> bool:
         """Whether every extent of the box can be halved until each thread has its part; ``shifted`` leaves warps idle by design."""
-        return self.kind == "shifted" or not any(extent & (extent - 1) for extent in self.tile)
+        return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
         """From one box to the next along each dimension: its extent, less the margin."""
@@ -116,6 +116,12 @@ class Tiling:
         if self.kind == "shifted":
             extents[-1] += margin(problem) - 1  # the last one may begin that much early
         return tuple(-(-extent // step) for extent, step in zip(extents, self.steps(problem), strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _halves(tile: tuple[int, ...]) -> bool:
+    """Whether every extent is a power of two."""
+    return not any(extent & (extent - 1) for extent in tile)
 
 
 def margin(problem: Problem) -> int:
@@ -186,10 +192,11 @@ class Split:
         return min(across[0].extent, LANES // across[0].stride) if across else 1
 
 
-def along(problem: Problem, side: Side) -> list[int]:
+@lru_cache(maxsize=1024)
+def along(problem: Problem, side: Side) -> tuple[int, ...]:
     """The dimensions by rising step of a side; broadcasts last."""
     steps = [getattr(d, side) for d in problem.dims]
-    return sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n))
+    return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
