@@ -113,17 +113,22 @@ def cost_of(problem: Problem, tiling: Tiling) -> Cost:
     """The expected cost of a tiling."""
     if tiling.kind == "element":
         return Cost(1.0, 1.0, 1.0, ELEMENT_BY_ELEMENT, 1.0, 1.0)
-    cost = least_cost_of(problem, tiling)
-    return attrs.evolve(cost, accesses=_accesses(problem, tiling))
+    sectors, runs, threads, edges, tail = _factors(problem, tiling)
+    return Cost(sectors, runs, threads, _accesses(problem, tiling), edges, tail)
 
 
-def least_cost_of(problem: Problem, tiling: Tiling) -> Cost:
-    """The cost of a tiling, staged or direct, without what its accesses take: no more than :func:`cost_of`."""
+def least_total(problem: Problem, tiling: Tiling) -> float:
+    """The total of a tiling, staged or direct, without what its accesses take: no more than that of :func:`cost_of`."""
+    return prod(_factors(problem, tiling))
+
+
+def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, float, float]:
+    """Those of :class:`Cost` but for the accesses'."""
     box = _box(problem, tiling.tile, tiling.kind == "shifted")
     sectors, runs = box.followed["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
     threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
     busy = sectors * runs * threads * box.edges
-    return Cost(sectors, runs, threads, 1.0, box.edges, max(1.0, _tail(problem, tiling, box) / busy))
+    return sectors, runs, threads, box.edges, max(1.0, _tail(problem, tiling, box) / busy)
 
 
 @attrs.frozen

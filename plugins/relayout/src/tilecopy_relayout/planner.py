@@ -14,7 +14,7 @@ from tilecopy_core.layout import row_major
 
 from .asking import integers_of, shown
 from .candidates import candidates
-from .cost import Cost, cost_of, least_cost_of
+from .cost import Cost, cost_of, least_total
 from .kept import keep, recall
 from .kernels import build
 from .launching import Planned, bind
@@ -216,7 +216,7 @@ def choose(problem: Problem) -> tuple[Tiling, Cost]:
     found = candidates(problem)
     if len(found) == 1:
         return found[0], cost_of(problem, found[0])
-    promising = sorted(((least_cost_of(problem, t).total, n) for n, t in enumerate(found)))
+    promising = sorted([(least_total(problem, t), n) for n, t in enumerate(found)])
     best: tuple[float, int, Cost] | None = None
     for least, number in promising:
         if best is not None and (least, number) >= best[:2]:
