@@ -158,7 +158,15 @@ RELAYOUT: dict[str, Callable[[], Bound]] = {
         lambda array, axes, p: tilecopy_relayout.relayout(array, axes, p=p), array(), "(p q) c -> c p q", 2
     ),
     "plan_relayout": lambda: call(
-        tilecopy_relayout.plan_relayout, (4, 8), "float32", (1, 0), strides=(8, 1), out_strides=(4, 1), target=TARGET
+        tilecopy_relayout.plan_relayout,
+        (4, 8),
+        "float32",
+        (1, 0),
+        strides=(8, 1),
+        out_strides=(4, 1),
+        align_bytes=4,
+        out_align_bytes=8,
+        target=TARGET,
     ),
     "plan_relayout of a pattern": lambda: call(
         lambda axes, p: tilecopy_relayout.plan_relayout((4, 8), "float32", axes, target=TARGET, p=p),

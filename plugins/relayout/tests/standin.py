@@ -83,9 +83,11 @@ def plan_relayout(
     *,
     strides: Sequence[int] | None = None,
     out_strides: Sequence[int] | None = None,
+    align_bytes: int = 16,
+    out_align_bytes: int = 16,
     target: Any,
 ) -> Plan:
-    assert 0 not in shape and len(shape) > 0
+    assert 0 not in shape and len(shape) > 0 and {align_bytes, out_align_bytes} <= {1, 2, 4, 8, 16}
     out_shape = [shape[axis] for axis in axes]
     made = Plan(
         tuple(shape),

@@ -10,7 +10,7 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
-from tilecopy_relayout import api, frameworks, host, relayout
+from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
 
 from tilecopy_core import LaunchError, RequestError
 
@@ -214,3 +214,23 @@ def test_jax_arrays_on_a_device_are_waited_for(
     assert isinstance(made, jax.Array) and made.dtype == array.dtype
     assert (np.asarray(made).view("u2") == np.asarray(array).T.copy().view("u2")).all()
     assert machine.gpu.calls["cuStreamSynchronize"] == 1 and len(watched.launches) == 1
+
+
+@pytest.mark.parametrize("off_bytes", [0, 2, 8])
+def test_a_first_call_makes_one_kernel_wherever_its_arrays_begin(
+    machine: fake_gpu.Machine, off_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, int]] = []
+
+    def build(problem: Any, *arguments: Any) -> Any:
+        made.append((problem.src_align, problem.dst_align))
+        return kernels.build(problem, *arguments)
+
+    monkeypatch.setattr(planner, "build", build)
+    monkeypatch.setenv("TILECOPY_CACHE", "0")
+    planner._planned.cache_clear()
+    memory = np.zeros(40 * 24 * 2 + 32, np.uint8)
+    first = -memory.ctypes.data % 16 + off_bytes
+    array = memory[first : first + 40 * 24 * 2].view(np.float16).reshape(40, 24)
+    relayout(on_gpu(array), (1, 0), out=on_gpu(np.zeros((24, 40), np.float16)))
+    assert [align for align, _ in made] == [{0: 16, 2: 2, 8: 8}[off_bytes]]

@@ -15,7 +15,7 @@ from .arrays import Array, array_of, dtype_name
 from .asking import PERMUTATION, items_of
 from .frameworks import Framework
 from .host import choose_executor, move_in_pieces, target_of_gpu
-from .launching import OnDevice
+from .launching import OnDevice, align_of
 from .movement import Movement, movement_of
 from .overlap import overlaps, overlaps_itself
 from .patterns import Rearrangement, rearrangement
@@ -97,7 +97,7 @@ def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None,
         if source.device is None:
             _move_on_host(movement, source, destination, chosen)
         else:
-            launch = _launch(movement, source.device)
+            launch = _launch(movement, source.device, source.pointer, destination.pointer)
             launch(source.pointer, destination.pointer, stream)
             _remember(array, axes, out, executor, sizes, _Ready.of(launch, movement, moved, source, destination))
     return source.framework.made(array, result, stream) if out is None else out
@@ -134,13 +134,15 @@ def _move_on_host(movement: Movement, source: Array, destination: Array, executo
     move_in_pieces(words, result, movement.axes, executor)
 
 
-def _launch(movement: Movement, device: int) -> OnDevice:
+def _launch(movement: Movement, device: int, source: int, destination: int) -> OnDevice:
     plan = plan_relayout(
         movement.shape,
         movement.dtype,
         movement.axes,
         strides=movement.strides,
         out_strides=movement.out_strides,
+        align_bytes=align_of(source),
+        out_align_bytes=align_of(destination),
         target=target_of_gpu(device),
     )
     return cast("OnDevice", plan.bind("cuda"))

@@ -79,7 +79,7 @@ class OnDevice:
             said = f"source {shown(source)}, destination {shown(destination)}"
             raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
         if key not in self.launches:
-            planned = self.plan(_align(source), _align(destination))
+            planned = self.plan(align_of(source), align_of(destination))
             operands = _operands(planned, source, destination, device=True)
             launch = planned[-1].launcher(*operands, executor="cuda")
             self.launches[key] = launch, planned[1].src_bytes, planned[1].dst_bytes
@@ -100,7 +100,7 @@ def _on_host(
     if not destination.flags.writeable:
         raise tc.RequestError("destination is read-only")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
-    planned = plan(*map(_align, addresses))
+    planned = plan(*map(align_of, addresses))
     views = _operands(planned, *addresses, device=False, owners=(source, destination))
     return planned[-1](*map(np.asarray, views), executor="emulator")
 
@@ -122,7 +122,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
         )
 
 
-def _align(address: int) -> int:
+def align_of(address: int) -> int:
     """Bytes that an address is a multiple of, up to 16."""
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 

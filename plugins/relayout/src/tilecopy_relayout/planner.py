@@ -23,6 +23,7 @@ from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
 
+ALIGNMENTS = (1, 2, 4, 8, WIDEST_BYTES)
 _MOST_BYTES = 2**49
 """What a GPU's virtual addresses reach."""
 
@@ -48,7 +49,7 @@ class Asked:
 
 @attrs.frozen
 class RelayoutPlan:
-    """How one relayout is done where both addresses are multiples of 16 bytes.
+    """How one relayout is done where both addresses are multiples of so many bytes, 16 where nothing else was said.
 
     Attributes:
         asked: what was asked for.
@@ -109,7 +110,7 @@ class RelayoutPlan:
             executor: ``"cuda"``: the result takes the addresses of both first elements in device memory (of one GPU,
                 always the same) and a stream; ``"emulator"``: it takes two NumPy arrays and None.
 
-        Addresses that are no multiples of 16 bytes get a plan of their own, made when they are first seen.
+        Addresses that are multiples of fewer bytes than planned for get a plan of their own, made when they are first seen.
 
         Raises:
             RequestError: no such executor; and when it is called, no addresses, or arrays that do not reach as far as the plan.
@@ -130,6 +131,8 @@ def plan_relayout(
     *,
     strides: Sequence[int] | None = None,
     out_strides: Sequence[int] | None = None,
+    align_bytes: int = WIDEST_BYTES,
+    out_align_bytes: int = WIDEST_BYTES,
     target: str,
     **sizes: int,
 ) -> RelayoutPlan:
@@ -141,12 +144,15 @@ def plan_relayout(
         axes: as :func:`relayout` takes them: a permutation, or a pattern.
         strides: of the source, in elements; row-major by default; may be negative or 0.
         out_strides: of the destination, in elements and in its own order of dimensions; row-major by default.
+        align_bytes: bytes that the address of the first source element is a multiple of: 1, 2, 4, 8 or 16, an element's
+            bytes at least.
+        out_align_bytes: the same of the destination.
         target: such as ``"sm_90a"``.
         sizes: extents of names in the pattern.
 
     Raises:
-        RequestError: no permutation or pattern, extents or strides that are none, no elements, or a dtype that is not of
-            whole bytes.
+        RequestError: no permutation or pattern, extents or strides that are none, no elements, an alignment that is none,
+            or a dtype that is not of whole bytes.
         NoVariantError: a variant that the plan needs is not installed.
         TargetError: no such target.
     """
@@ -163,7 +169,12 @@ def plan_relayout(
     by_source = dict(zip(moved.order, own, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     asked = Asked(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
-    problem, place, tiling, kernel = _aligned(asked, WIDEST_BYTES, WIDEST_BYTES)
+    for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
+        if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
+            raise tc.RequestError(
+                f"{name} {shown(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
+            )
+    problem, place, tiling, kernel = _aligned(asked, align_bytes, out_align_bytes)
     return RelayoutPlan(asked, problem, tiling, kernel, place)
 
 
