@@ -38,14 +38,22 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     return None
 
 
-def not_as_declared(variant: Variant, request: CopyRequest) -> str | None:
-    """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None."""
-    if variant.threads == "all" and (why := all_threads_active(request)):
+def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None] | None = None) -> str | None:
+    """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
+
+    Args:
+        variant: the record.
+        request: the copy.
+        looked: what was found of its threads for other records, by what those declare of them.
+    """
+    looked = {} if looked is None else looked
+    if variant.threads not in looked:
+        check = {"all": all_threads_active, "one": single_thread}.get(variant.threads)
+        looked[variant.threads] = check(request) if check else None
+    if why := looked[variant.threads] or edges_declined(variant, request):
         return why
-    if variant.threads == "one" and (why := single_thread(request)):
-        return why
-    if why := edges_declined(variant, request):
-        return why
+    if not request.options:
+        return None
     names = [option.name for option in variant.options]
     if unknown := sorted(
         set(request.options) - set(names)

@@ -299,8 +299,9 @@ def _elected(request: CopyRequest, variant: str | None, registry: Registry, tabl
         raise PluginError(f"variant {shown(variant)} was asked for by name and cannot be used: {reason}")
     accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
+    looked: dict[str, str | None] = {}
     for plugin in candidates:
-        outcome = _against(plugin, request) or _answer(plugin, "tilecopy_predicate", request, variant, registry)
+        outcome = _against(plugin, request, looked) or _answer(plugin, "tilecopy_predicate", request, variant, registry)
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
@@ -354,9 +355,9 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[l
     return candidates, others
 
 
-def _against(plugin: Plugin, request: CopyRequest) -> Outcome | None:
+def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]) -> Outcome | None:
     """Why this request's threads or options do not fit a variant's record, or None."""
-    if why := not_as_declared(plugin.record, request):
+    if why := not_as_declared(plugin.record, request, looked):
         return Outcome(plugin.name, "declined", why)
     if why := option_missing(plugin.record, request):
         return Outcome(plugin.name, "lacks option", why)
