@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..assemblers import INSTALL, assemble, version_of
 from ..cache import ModuleCache, module_key
 from ..errors import AssemblerError, LaunchError, TilecopyError
@@ -21,6 +23,10 @@ from ..target import Target
 from .driver import Device, Driver
 
 _LOG_BYTES = 16384
+_FREED_BYTES = 16 << 20
+"""A block of this size that is freed once. glibc then keeps as much of what is freed later as twice that (mallopt(3): its
+thresholds follow the largest mapped block that was freed), so that the driver's compiler, which takes and frees megabytes for each
+kernel, does not fault in every page of them again."""
 _NO_COMPILER = frozenset({221, 222})
 """JIT_COMPILER_NOT_FOUND and UNSUPPORTED_PTX_VERSION: the text may be right, and another assembler take it."""
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
@@ -38,6 +44,7 @@ class ModuleLoader:
     def __init__(self, driver: Driver, cache: ModuleCache) -> None:
         self.driver = driver
         self.cache = cache
+        np.empty(_FREED_BYTES, np.uint8)
 
     def load(self, kernel: BuiltKernel, device: Device) -> Any:
         """The module of a kernel (CUmodule), for a device whose context is current, outside any capture.
