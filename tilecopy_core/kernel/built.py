@@ -322,8 +322,12 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
     replacements = {**numbers, **bounded_by(grid)}
     if cluster is not None:
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
-    for bound in bounds:
-        bound.check(replacements)
+    seen = set()
+    for bound in bounds:  # the copies of a kernel often share their boxes
+        what = key_of((bound.start, bound.limit, bound.known))
+        if what not in seen:
+            seen.add(what)
+            bound.check(replacements)
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
