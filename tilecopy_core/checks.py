@@ -145,7 +145,7 @@ def no_replica(request: CopyRequest) -> str | None:
 
 def relaxed_to_global(request: CopyRequest) -> str | None:
     """Option ``relaxed`` is given for stores to global memory alone."""
-    if request.options.get("relaxed") and request.dst.buffer.space != "global":
+    if request.relaxed and request.dst.buffer.space != "global":
         return f"option relaxed is about stores to global memory; the destination {request.dst} is in {request.dst.buffer.space}"
     return None
 

@@ -1,7 +1,7 @@
 """Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
 
 An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
-term. An atom is a :class:`Symbol`, or a quotient, remainder, product, exclusive or or minimum of integers. What can be proved of
+term. An atom is a :class:`Symbol`, or a quotient, remainder, product, minimum or exclusive or of integers. What can be proved of
 an atom (its bounds, a divisor, its symbols) is found once, when it is made; nothing is assumed that does not follow
 from what the symbols declare. The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
 
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from .errors import Kind, RequestError, one_of, shown
+from .errors import Kind, RequestError, checked, one_of, shown
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -688,14 +688,13 @@ def xor(left: Int, right: Int) -> Int:
     return of_atom(Xor(left, right))
 
 
+@checked(left=INT, right=INT)
 def minimum(left: Int, right: Int) -> Int:
     """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
 
     Raises:
         RequestError: one of them is no integer.
     """
-    for name, value in (("left", left), ("right", right)):
-        INT.check(value, "minimum", name)
     low, high = bounds_of(sub(left, right))
     if high is not None and high <= 0:
         return left
@@ -707,14 +706,13 @@ def minimum(left: Int, right: Int) -> Int:
     return of_atom(Minimum(left, right))
 
 
+@checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
     """The greater of two integers; see :func:`minimum`.
 
     Raises:
         RequestError: one of them is no integer.
     """
-    for name, value in (("left", left), ("right", right)):
-        INT.check(value, "maximum", name)
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 

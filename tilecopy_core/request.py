@@ -367,6 +367,11 @@ class CopyRequest:
         """The repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
+    @property
+    def relaxed(self) -> bool:
+        """Whether stores may meet those of other CTAs: option :data:`RELAXED`."""
+        return self.options.get(RELAXED.name) is True
+
     @checked(space=one_of(*SPACES))
     def side_in(self, space: str) -> Region:
         """The operand that lies in a space (the destination when both do)."""

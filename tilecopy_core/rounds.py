@@ -125,11 +125,10 @@ class ByRound:
     def __init__(
         self, value_of: Callable[[Int], Int], outer: int, layout: TileLayout | None = None, step_elems: int = 1
     ) -> None:
-        apart = None if layout is None else _rounds_of(layout.shard, step_elems)
+        self._rounds = None if layout is None else _rounds_of(layout.shard, step_elems)
         self.fixed: Int | None
         self._step: Int = 0
-        self._rounds = apart
-        if apart is not None:
+        if self._rounds is not None:
             self.fixed = value_of(0)
         else:
             self._turn = Symbol("turn", 0, outer - 1)
@@ -141,12 +140,12 @@ class ByRound:
         if self._rounds is None:
             step: Int = evaluate(self._step, {self._turn: turn})
             return step
-        if len(self._rounds) == 1:
+        if len(self._rounds) == 1:  # nearly always: what along() gives, without a walk for each address
             return turn * self._rounds[0].stride
         return along(self._rounds, m, turn)
 
     def at(self, turn: Int) -> Int:
-        """The place in a round."""
+        """The integer in a round."""
         if self.fixed is None:
             return substitute(self._whole, {self._turn: turn})
         return add(self.fixed, self.step(turn))
@@ -224,13 +223,13 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
         request: the copy.
         partition: its partition, or that of its edge.
     """
-    thread, bits, relaxed = ptx.thread_index(request.scope), partition.vec_bits, bool(request.options.get("relaxed"))
+    thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     if not partition.guards:
         for batch in batches(ptx, partition.outer, bits // 32):
             values = [ptx.load(src.address(turn), bits) for turn in batch]
             for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.address(turn), bits, registers, relaxed=relaxed)
+                ptx.store(dst.address(turn), bits, registers, relaxed=request.relaxed)
     else:
         _guarded(ptx, request, partition, src, dst)
     if partition.rest is not None:
@@ -239,7 +238,7 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
 
 def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk) -> None:
     """The rounds of a partition with guards."""
-    bits, fill, relaxed = partition.vec_bits, request.fill, bool(request.options.get("relaxed"))
+    bits, fill = partition.vec_bits, request.fill
     masks = Masks(ptx, partition, ptx.thread_index(request.scope))
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
@@ -257,7 +256,7 @@ def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, 
                 registers = ptx.load(masked(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
+            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=request.relaxed)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -365,11 +364,11 @@ class Walk:
         if self._offset.fixed is None:
             return self._of(self._offset.at(round_index)).at(0)
         step = self._offset.step(round_index)
-        varying = () if step.__class__ is int else terms_of(step)
+        varying = terms_of(step)
         places = self._places.get(varying)
         if places is None:
             places = self._places[varying] = self._of(add(self._offset.fixed, sum_of(0, varying)))
-        return places.at(constant_of(step) if varying else step)
+        return places.at(constant_of(step))
 
     def _of(self, offset: Int) -> Places:
         return Places(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

@@ -257,10 +257,8 @@ class IndexEmitter(ValueEmitter):
 
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
         block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
-        found = block.known(key)
-        if found is not None:
-            return found
-        return pure_once(self, block, key, f"setp.{comparison}", "pred", self.value(form, int(comparison[-2:])), bound)
+        opcode, bits = f"setp.{comparison}", int(comparison[-2:])
+        return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
 
     @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:

@@ -170,7 +170,7 @@ class ValueEmitter(Emitter):
             sign = "u" if lowest >= 0 else "s"
             factors = self.value(atom.left), self.value(atom.right)
             return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
-        left: Register | int = self.value(atom.left, bits)
+        left = self.value(atom.left, bits)
         right = self.operand(atom.right, bits) if isinstance(atom, Minimum) else self.value(atom.right, bits)
         return self.pure(block, f"{_OPCODES[type(atom)]}{bits}", self.reg(f"b{bits}"), left, right)
 

@@ -189,7 +189,7 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
             if mask is not False:
                 address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
                 access = Access(address, mask if isinstance(mask, Register) else None)
-                ptx.store(access, bits, ptx.constant(fill, bits), relaxed=bool(request.options.get("relaxed")))
+                ptx.store(access, bits, ptx.constant(fill, bits), relaxed=request.relaxed)
 
 
 def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:
@@ -232,7 +232,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
             mask = both if isinstance(both, Register) else None
             if store:
                 values = ptx.read_local(fragment.buffer, register, bits)
-                ptx.store(Access(address, mask), bits, values, relaxed=bool(request.options.get("relaxed")))
+                ptx.store(Access(address, mask), bits, values, relaxed=request.relaxed)
                 continue
             into = ptx.regs("b64", 1) if bits == 64 else ptx.regs("b32", max(1, bits // 32))
             if request.fill is not None and there is not True:

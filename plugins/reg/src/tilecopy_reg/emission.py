@@ -34,8 +34,7 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
             _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
-            relaxed = bool(request.options.get("relaxed"))
-            ptx.store(masked(address, mask), partition.vec_bits, values, relaxed=relaxed)
+            ptx.store(masked(address, mask), partition.vec_bits, values, relaxed=request.relaxed)
 
 
 def _load(

@@ -20,6 +20,7 @@ from .tilings import (
     LINE_BYTES,
     SCATTERS,
     SECTOR_BYTES,
+    SIDES,
     Side,
     Tiling,
     along,
@@ -154,10 +155,9 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
     counts, steps, dims = tiling.counts(problem), tiling.steps(problem), problem.dims
     whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
     extra = prod(c * t / d.extent for c, t, d in zip(counts, tile, dims, strict=True)) - 1
-    sides: tuple[Side, Side] = ("src", "dst")
     short: dict[Side, float] = {}
     partial: dict[Side, float] = {}
-    for side in sides:
+    for side in SIDES:
         elems, inside = _run(problem, tiling, side)
         run_bytes = elems * problem.elem_bytes
         short[side] = max(0.0, LONG_RUN_BYTES / run_bytes - 1)
@@ -165,7 +165,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
         phase = gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [elems, *outside]))
         partial[side] = 0.0 if shifted and side == "dst" else (SECTOR_BYTES - phase) / run_bytes
     followed: dict[Side, tuple[float, float]] = {}
-    for side, facing in (sides, sides[::-1]):
+    for side, facing in (SIDES, SIDES[::-1]):
         weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
         sectors = 1 + sum(weights[each] * share for each, share in partial.items())
         followed[side] = sectors, 1 + ALONG[side] * short[side] + ACROSS[facing] * short[facing]
@@ -238,8 +238,7 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
 @lru_cache(maxsize=512)
 def _narrow(problem: Problem) -> dict[Side, bool]:
     """Whether a side is read or written by less than a word a thread."""
-    sides: tuple[Side, Side] = ("src", "dst")
-    return {side: vector(problem, along(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES for side in sides}
+    return {side: vector(problem, along(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES for side in SIDES}
 
 
 def _accesses(problem: Problem, tiling: Tiling) -> float:

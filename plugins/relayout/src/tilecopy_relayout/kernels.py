@@ -32,8 +32,9 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     grid, numbers = _boxes(k, problem, tiling)
     starts = _starts(problem, tiling, numbers)
     box, into = _box(problem, tiling, starts)
-    read: dict[str, Any] = {"outside": "zero"} if tiling.overhangs(problem) else {}
-    write = _writing(problem, tiling)
+    overhangs, shared = tiling.overhangs(problem), any(tiling.drawn_back(problem))
+    read: dict[str, Any] = {"outside": "zero"} if overhangs else {}
+    write: dict[str, Any] = ({"outside": "keep"} if overhangs else {}) | ({"relaxed": True} if shared else {})
     split = split_of(problem, tiling)
     whole = tuple(slice(0, extent) for extent in tiling.tile)
 
@@ -69,7 +70,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         if tiling.kind == "scatter":
             k.cta.copy(dst[_box(problem, tiling, _starts(problem, tiling, numbers, turn))[1]], tile, **write)
         else:
-            _rows(k, problem, tiling, dst, starts, tile)
+            _rows(k, problem, tiling, dst, starts, tile, write)
         if turns > 1:
             k.cta_sync()
     return k.build(target=target, grid=grid, min_ctas_per_sm=1)
@@ -87,14 +88,14 @@ def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple
     return tuple(box), tuple(into)
 
 
-def _writing(problem: Problem, tiling: Tiling) -> dict[str, Any]:
-    """How a box is written: none of what is outside, and where boxes overlap as others may meanwhile."""
-    write: dict[str, Any] = {"outside": "keep"} if tiling.overhangs(problem) else {}
-    return write | {"relaxed": True} if any(tiling.drawn_back(problem)) else write
-
-
 def _rows(
-    k: tc.KernelBuilder, problem: Problem, tiling: Tiling, dst: tc.Buffer, starts: Sequence[Any], tile: tc.Region
+    k: tc.KernelBuilder,
+    problem: Problem,
+    tiling: Tiling,
+    dst: tc.Buffer,
+    starts: Sequence[Any],
+    tile: tc.Region,
+    write: dict[str, Any],
 ) -> None:
     """Each row of a box by a warp, from the last sector that begins at or before the box's own part of it."""
     early, warps = margin(problem), tiling.threads // LANES
@@ -112,7 +113,7 @@ def _rows(
             first = starts[-1] - early + begin
             into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
             out_of = [slice(place, place + 1) for place in places] + [slice(begin, begin + length)]
-            k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], **_writing(problem, tiling))
+            k.warp.copy(dst[tuple(into)], tile.buffer[tuple(out_of)], **write)
 
 
 def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Problem, tiling: Tiling) -> int:
