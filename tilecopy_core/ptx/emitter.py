@@ -106,7 +106,6 @@ class Emitter:
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: dict[str, Needs] = {}
-        self._plain: set[str] = set()  # opcodes that the target has and whose operands are not looked at
 
     @property
     def needs(self) -> Needs:
@@ -136,9 +135,6 @@ class Emitter:
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
-        if count == 1:
-            self.register_counts[type] = first + 1
-            return [register_of(type, f"{stem}{first}")]
         if count:
             self.register_counts[type] = first + count
         return [register_of(type, f"{stem}{number}") for number in range(first, first + count)]
@@ -163,16 +159,13 @@ class Emitter:
             if not isinstance(guard, Register) or guard.type != "pred":
                 raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
             prefix = f"@!{guard} " if unless else f"@{guard} "
-        if opcode.__class__ is not str or opcode not in self._plain:
-            found = instruction_of(_text(opcode, "opcode"))
-            if found.operands:
-                found.check(opcode, operands)
-                if _ignores_source(opcode, operands):
-                    self._require(f"{opcode}, %p0")
-            if opcode not in self._allowed:
-                self._require(opcode)
-            if not found.operands:
-                self._plain.add(opcode)
+        found = instruction_of(_text(opcode, "opcode"))
+        if found.operands:
+            found.check(opcode, operands)
+            if _ignores_source(opcode, operands):
+                self._require(f"{opcode}, %p0")
+        if opcode not in self._allowed:
+            self._require(opcode)
         if str in map(type, operands):
             self.loose = True
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
