@@ -110,6 +110,21 @@ class FakeDriver:
         self.modes.append("RELAXED" if "RELAXED" in str(mode) else "GLOBAL")
         return self._said("cuThreadExchangeStreamCaptureMode", before)
 
+    def cuEventCreate(self, flags: int) -> Any:
+        return self._said("cuEventCreate", 7)
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        return self._said("cuEventRecord")
+
+    def cuEventSynchronize(self, event: int) -> Any:
+        return self._said("cuEventSynchronize")
+
+    def cuEventElapsedTime(self, start: int, stop: int) -> Any:
+        return self._said("cuEventElapsedTime", 0.5)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        return self._said("cuEventDestroy")
+
     def cuDriverGetVersion(self) -> Any:
         return self._said("cuDriverGetVersion", self.version)
 
@@ -153,6 +168,8 @@ class FakeDriver:
         return self._said("cuStreamSynchronize")
 
     def cuMemAlloc(self, size: int) -> Any:
+        if size > 1 << 28:
+            return real.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
         buffer = ctypes.create_string_buffer(size)
         self._memory[ctypes.addressof(buffer)] = buffer
         return self._said("cuMemAlloc", ctypes.addressof(buffer))

@@ -109,8 +109,8 @@ def test_when_none_works_each_says_why(folder: Path, monkeypatch: pytest.MonkeyP
         ("", "sm_80", "sm_80"),
         (PTX.replace("sm_80", "sm_90a"), "sm_80", "refuses the PTX for sm_80"),
         ("\ud800", "sm_80", "no text that can be encoded"),
-        (None, "sm_80", "the text of a module, not NoneType"),
-        (PTX.encode(), "sm_80", "not bytes"),
+        (None, "sm_80", "assemble: ptx None is not a text"),
+        (PTX.encode(), "sm_80", "ptx b.* is not a text"),
     ],
 )
 def test_text_that_is_refused(assembler: str, ptx: str, target: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import textwrap
 import tomllib
 from pathlib import Path
@@ -72,15 +73,15 @@ def test_a_name_that_moved_works_and_says_what_takes_its_place(monkeypatch: pyte
         _ = module.Other
 
 
-@pytest.mark.parametrize("where", ["tilecopy_core", "tilecopy_core.plugin"])
+@pytest.mark.parametrize("where", ["tilecopy_core", "tilecopy_core.executors", "tilecopy_core.plugin"])
 def test_the_public_modules_take_moved_names(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they do it: the table of the module, here with an entry."""
     from importlib import import_module
 
     look_up = import_module(where).__getattr__
-    look_up = getattr(import_module(where), "_moved", look_up)
-    (names,) = (cell.cell_contents for cell in look_up.__closure__ if isinstance(cell.cell_contents, dict))
-    monkeypatch.setitem(names, "OldRegion", Moved("tilecopy_core.Region", goes_in="9.3"))
+    monkeypatch.setitem(
+        inspect.getclosurevars(look_up).nonlocals["names"], "OldRegion", Moved("tilecopy_core.Region", goes_in="9.3")
+    )
     space: dict[str, Any] = {"__name__": "acme"}
     with pytest.warns(TilecopyDeprecationWarning, match=f"{where}.OldRegion is deprecated .* use tilecopy_core.Region"):
         exec(f"from {where} import OldRegion", space)

@@ -507,6 +507,9 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "synthesize": lambda w: synthesized(w),
     "valid_copy": lambda w: call(plugin.valid_copy, w.request),
     "whole_byte_elements": lambda w: call(plugin.whole_byte_elements, w.request),
+    "check_request": lambda w: call(plugin.check_request, w.request),
+    "row_major": lambda w: call(plugin.row_major, (4, 8)),
+    "why_not_asked": lambda w: call(plugin.why_not_asked, w.variant, w.request),
     "widest": lambda w: call(plugin.widest, [w.run], (128, 64), lambda vec: None),
     # ------------------------------------------------------------------------------------------- plugin: instructions
     "PtxBuilder": lambda w: call(plugin.PtxBuilder, tc.target_of(TARGET), 64, [w.s], w.ptx.bindings),

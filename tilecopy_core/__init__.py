@@ -5,7 +5,7 @@ partition, emission of PTX text, and a run on the GPU or the emulator. Importing
 nothing of CUDA.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .deprecation import TilecopyDeprecationWarning, moved_names
 from .dispatch import Plan, plan
@@ -81,14 +81,7 @@ _LATER = {
 
 
 if not TYPE_CHECKING:  # a checker would take every name for one of the package
-    _moved = moved_names(__name__, {})
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            return _moved(name)
-        from importlib import import_module
-
-        return getattr(import_module(f".{_LATER[name]}", __name__), name)
+    __getattr__ = moved_names(__name__, {}, later=_LATER)
 
 
 __all__ = [

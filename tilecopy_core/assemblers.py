@@ -13,10 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .errors import AssemblerError, shown
+from .errors import TEXT, AssemblerError, Kind, checked, maybe, one_of
 from .target import Target, target_of
 
+__all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
+
 ASSEMBLERS = ("nvjitlink", "ptxas")
+_ASSEMBLER = one_of(*ASSEMBLERS)
 INSTALL = {"nvjitlink": "pip install nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
 """What to install for each."""
 
@@ -47,6 +50,12 @@ def available_assemblers() -> dict[str, str]:
     return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
+@checked(
+    AssemblerError,
+    ptx=TEXT,
+    assembler=maybe(_ASSEMBLER),
+    timeout_s=Kind("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
+)
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
     """Machine code for a target.
 
@@ -60,13 +69,7 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
         AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
         TargetError: there is no such target.
     """
-    if not isinstance(ptx, str):
-        raise AssemblerError(f"ptx is the text of a module, not {type(ptx).__name__}")
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
-        raise AssemblerError(f"timeout_s is a positive number of seconds, not {timeout_s!r}")
     chosen = target_of(target)
-    if assembler is not None and (not isinstance(assembler, str) or assembler not in ASSEMBLERS):
-        raise AssemblerError(f"assembler {shown(assembler)} is unknown; the assemblers are {', '.join(ASSEMBLERS)}")
     name = _first_that_works() if assembler is None else assembler
     try:
         text = ptx.encode()
@@ -97,8 +100,9 @@ def version_of(name: str) -> str:
     """The version of an assembler, as it tells it when it is asked.
 
     Raises:
-        AssemblerError: it is not there, or does not run; the message says what to do.
+        AssemblerError: it is none of :data:`ASSEMBLERS`, not there, or does not run; the message says what to do.
     """
+    _ASSEMBLER.check(name, "version_of", "name", AssemblerError)
     if name == "nvjitlink":
         return "{}.{}".format(*_nvjitlink_bindings().version())
     path = _ptxas_path()

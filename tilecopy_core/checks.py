@@ -76,6 +76,11 @@ def option_missing(variant: Variant, request: CopyRequest) -> str | None:
     return None
 
 
+def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
+    return of_another_kind(variant, request) or not_as_declared(variant, request) or option_missing(variant, request)
+
+
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
     if variant.edges or not request.overhangs:

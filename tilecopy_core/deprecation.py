@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -69,10 +70,21 @@ def going(old: str, new: str, *, goes_in: str) -> TilecopyDeprecationWarning:
     return TilecopyDeprecationWarning(f"{old} is deprecated and goes in tilecopy {goes_in}; use {new}")
 
 
-def moved_names(module: str, names: Mapping[str, Moved]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module whose names moved or were renamed."""
+def moved_names(
+    module: str, names: Mapping[str, Moved], later: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package or module whose names moved or were renamed.
+
+    Args:
+        module: its name.
+        names: by old name, where each is now.
+        later: names of a package that live in its modules and are imported when they are first asked for, to keep the
+            package's own import short.
+    """
 
     def look_up(name: str) -> Any:
+        if name in later:
+            return getattr(import_module(f".{later[name]}", module), name)
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         found = names[name]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from .deprecation import OLDER, TilecopyDeprecationWarning, going, warn_outside
-from .errors import PluginError
+from .errors import TEXT, PluginError, checked
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -73,6 +73,7 @@ class Source:
 # ------------------------------------------------------------------------------------------------- discovery
 
 
+@checked(PluginError, group=TEXT)
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import checks, chunks, expr, fragments, layout, partition, rounds
+from . import checks, chunks, expr, fragments, layout, partition, request, rounds
 from .checks import Check
 from .chunks import ChunkPartition
 from .deprecation import moved_names
@@ -79,6 +79,8 @@ _KINDS = {
     "table": many(Kind("a check: a function of the request that gives a reason or None", callable)),
     "kinds": one_of("thread", "warp", "warpgroup", "cta", "cluster"),
     "layout": a("a TileLayout", TileLayout),
+    "shape": many(INT),
+    "variant": a("a Variant", Variant),
     "axes": many(a("an Axis such as laneid", Axis)),
     "digits": many(a("a Digit", Digit)),
     "tid": INT,
@@ -109,6 +111,7 @@ def _door(function: Callable[P, T]) -> Callable[P, T]:
 
 divides_threads = _door(checks.divides_threads)
 first_failure = _door(checks.first_failure)
+check_request = _door(request.check_request)
 fits_one_phase = _door(checks.fits_one_phase)
 mbarrier_of = _door(checks.mbarrier_of)
 no_replica = _door(checks.no_replica)
@@ -116,6 +119,7 @@ relaxed_to_global = _door(checks.relaxed_to_global)
 one_mbarrier = _door(checks.one_mbarrier)
 scope_in = _door(checks.scope_in)
 valid_copy = _door(checks.valid_copy)
+why_not_asked = _door(checks.why_not_asked)
 whole_byte_elements = _door(checks.whole_byte_elements)
 chunked = _door(chunks.chunked)
 bounds_of = _door(expr.bounds_of)
@@ -129,6 +133,7 @@ owners = _door(fragments.owners)
 thread_axes = _door(fragments.thread_axes)
 why_no_owners = _door(fragments.why_no_owners)
 fuse = _door(layout.fuse)
+row_major = _door(layout.row_major)
 by_descending_stride = _door(partition.by_descending_stride)
 fuse_pairs = _door(partition.fuse_pairs)
 guards_of = _door(partition.guards_of)
@@ -222,6 +227,7 @@ __all__ = [
     "by_thread",
     "checked",
     "choose",
+    "check_request",
     "chunked",
     "digits_of",
     "divides_threads",
@@ -250,6 +256,7 @@ __all__ = [
     "owners",
     "refine",
     "relaxed_to_global",
+    "row_major",
     "same",
     "scope_in",
     "shown",
@@ -265,5 +272,6 @@ __all__ = [
     "whole",
     "whole_byte_elements",
     "why_no_owners",
+    "why_not_asked",
     "widest",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "PluginWarning",
     "Registry",
     "Source",
+    "VARIANTS_GROUP",
     "WrapperError",
     "default_registry",
     "installed",

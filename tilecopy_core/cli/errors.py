@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from ..errors import TilecopyError
+from ..errors import shown as value_shown
 
 
 class FileError(TilecopyError):
@@ -11,5 +14,5 @@ class FileError(TilecopyError):
 
 def shown(name: object) -> str:
     """A file's name for a message: as it is where it prints, else quoted with escapes."""
-    text = str(name)
+    text = str(name) if isinstance(name, (str, PurePath)) else value_shown(name)
     return text if text.isprintable() else ascii(text)

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
+from ..errors import FLAG, PATH, a, checked
 from ..errors import shown as value_shown
 from .errors import FileError, shown
 
@@ -40,12 +41,14 @@ class NpyFile:
     stamp: tuple[int, ...]
 
 
+@checked(FileError, status=a("what os.stat gives", os.stat_result))
 def stamp_of(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of the last change: equal as long as nobody has written the file."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def read_npy(path: Path, *, mapped: bool = False) -> NpyFile:
+@checked(FileError, path=PATH, mapped=FLAG)
+def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
     """Read a .npy file of plain elements, of any version, order and byte order.
 
     Args:

@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from ..errors import PATH, checked
 from .errors import FileError, shown
 
 Parts = Sequence[Any]
@@ -51,13 +52,14 @@ class _Place:
 
 
 @contextmanager
-def output_file(path: Path) -> Iterator[Callable[[Parts], None]]:
+@checked(FileError, path=PATH)
+def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
     """Check that a file can be written; the function that is given writes it.
 
     Raises:
         FileError: it is no regular file, may not be written, or the writing fails (the file is then as it was).
     """
-    place = _place(path)
+    place = _place(Path(path))
     folder, handle = place.path.parent, None
     kept = "; it is as it was" if place.old is not None else "; nothing was written"
     replaceable = place.old is None or (place.old.st_nlink == 1 and os.access(folder, os.W_OK | os.X_OK))

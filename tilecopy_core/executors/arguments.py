@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from ..errors import LaunchError, LayoutError, shown
+from ..errors import LaunchError, LayoutError, a, checked, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding
 from ..layout import row_major
@@ -87,6 +88,31 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
     raise LaunchError(
         f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__} {shown(argument)}"
     )
+
+
+def stream_pointer(stream: Any) -> int:
+    """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
+
+    Raises:
+        LaunchError: none of these.
+    """
+    try:
+        given: Any = None if isinstance(stream, bool) else stream
+        if hasattr(stream, "cuda_stream"):
+            given = stream.cuda_stream
+        elif hasattr(stream, "__cuda_stream__"):
+            protocol = stream.__cuda_stream__
+            given = (protocol() if callable(protocol) else protocol)[1]
+        elif hasattr(stream, "ptr"):
+            given = stream.ptr
+        number = operator.index(given)
+    except Exception:  # an object's own
+        number = -1
+    if not 0 <= number < 2**64:
+        raise LaunchError(
+            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
+        )
+    return number
 
 
 def host_facts(where: str, argument: Any) -> ArrayFacts:
@@ -238,6 +264,7 @@ class HostArguments:
     binding: Binding
 
     @classmethod
+    @checked(LaunchError, kernel=a("a BuiltKernel", BuiltKernel), arguments=a("a tuple of arguments", tuple, list))
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
         """Check host arguments against a kernel.
 

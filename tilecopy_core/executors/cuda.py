@@ -7,7 +7,6 @@ reads, a look-up, a mask an address and the driver's call.
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -16,10 +15,10 @@ from math import prod
 from typing import Any
 
 from ..cache import ModuleCache
-from ..errors import LaunchError, shown
+from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .arguments import array_facts, bind, flat_bytes, reader_of
+from .arguments import array_facts, bind, flat_bytes, reader_of, stream_pointer
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .modules import ModuleLoader
@@ -293,31 +292,6 @@ def _grid_key(grid: Any) -> list[Any]:
         return [grid]
     counts = grid if isinstance(grid, (tuple, list)) else (grid,)
     return [*counts, *map(type, counts)]
-
-
-def stream_pointer(stream: Any) -> int:
-    """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
-
-    Raises:
-        LaunchError: none of these.
-    """
-    try:
-        given: Any = None if isinstance(stream, bool) else stream
-        if hasattr(stream, "cuda_stream"):
-            given = stream.cuda_stream
-        elif hasattr(stream, "__cuda_stream__"):
-            protocol = stream.__cuda_stream__
-            given = (protocol() if callable(protocol) else protocol)[1]
-        elif hasattr(stream, "ptr"):
-            given = stream.ptr
-        number = operator.index(given)
-    except Exception:  # an object's own
-        number = -1
-    if not 0 <= number < 2**64:
-        raise LaunchError(
-            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
-        )
-    return number
 
 
 executor = CudaExecutor

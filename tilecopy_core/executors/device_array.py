@@ -8,8 +8,12 @@ from math import prod
 from typing import Any
 
 from ..dtypes import dtype_of
-from ..errors import LaunchError, integer
+from ..errors import Kind, LaunchError, a, checked, integer, maybe, shown, whole
 from .cuda import CudaExecutor
+
+_ADDRESSES = 1 << 49
+"""What a GPU's virtual addresses reach."""
+_EXECUTOR = a("a CudaExecutor", CudaExecutor)
 
 
 class DeviceArray:
@@ -26,18 +30,19 @@ class DeviceArray:
         RequestError: no such element type.
     """
 
+    @checked(LaunchError, device=whole(0, 2**16), executor=maybe(_EXECUTOR))
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
     ) -> None:
         extents = [integer(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape,))]
         self.shape = tuple(extent for extent in extents if extent is not None and extent >= 1)
-        if len(self.shape) != len(extents):
-            raise LaunchError(f"a device array's extents are positive integers, not {shape!r}")
         self.dtype, self.pointer = dtype_of(dtype).numpy(), 0
         self.nbytes = prod(self.shape) * self.dtype.itemsize
+        if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
+            raise LaunchError(f"DeviceArray: shape {shown(shape)}: extents are positive integers, and fit 2**49 bytes")
         self._executor, self._device = executor or CudaExecutor(), device
         with self._executor.driver.active(device):
-            what = f"{self.nbytes} bytes of device memory"
+            what = f"DeviceArray: shape {shown(shape)}: {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
 
     @property
@@ -86,8 +91,22 @@ def _contiguous(host: Any, nbytes: int) -> Any:
     return host
 
 
+@checked(
+    LaunchError,
+    executor=_EXECUTOR,
+    work=Kind("a function of no argument", callable),
+    runs=whole(1, 2**20),
+    warm_up=whole(0, 2**20),
+)
 def time_on_device(executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2) -> float:
-    """Median seconds of some launches on the legacy stream, by device events."""
+    """Median seconds of some launches on the legacy stream, by device events.
+
+    Args:
+        executor: whose context and driver they use.
+        work: launches once.
+        runs: how often it is timed.
+        warm_up: how often it is called before.
+    """
     for _ in range(warm_up):
         work()
     times: list[float] = []

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from ..errors import RequestError, shown
+from ..errors import Kind, RequestError, shown
 from ..expr import Atom, Expr, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, terms_of
 from ..layout import StridedLayout
 from ..memory import Buffer, Memory, Region
@@ -51,6 +51,10 @@ class Plan(Protocol):
         """Write the copy's instructions."""
 
 
+PLAN = Kind(
+    "a plan of tilecopy_core.plan, or one of a kernel's",
+    lambda plan: isinstance(getattr(plan, "request", None), CopyRequest) and callable(getattr(plan, "emit", None)),
+)
 TID = "tid"
 """The last argument of every function: the index of the thread among those of the copy's CTA."""
 

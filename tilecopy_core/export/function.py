@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import PtxError
+from ..errors import PtxError, RequestError, checked
 from ..expr import Symbol
 from ..memory import Buffer, Memory
 from ..ptx import PtxBuilder, Register
@@ -22,6 +22,7 @@ from ..ptx.instructions import Needs, header_target
 from ..target import Target, Version
 from .arguments import (
     MARK,
+    PLAN,
     Argument,
     Key,
     Number,
@@ -224,6 +225,7 @@ class FunctionBindings:
         return emitter.blocks[0].once(("argument", key), move)
 
 
+@checked(RequestError, plan=PLAN)
 def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     """A plan's copy as a function.
 

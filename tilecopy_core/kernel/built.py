@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from ..dispatch import Plan
-from ..errors import ANY_INTEGER, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
+from ..errors import ANY_INTEGER, PATH, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
 from ..expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 from ..running import choose_executor
 from ..scope import GRID_LIMIT, bounded_by, cluster_rank
@@ -149,9 +149,9 @@ class BuiltKernel:
             RequestError: a parameter is of a kind that only this package's launch can fill.
             LaunchError: the folder cannot be written.
         """
-        from .saving import FOLDER, save_kernel
+        from .saving import save_kernel
 
-        FOLDER.check(folder, "BuiltKernel.save", "folder", LaunchError)
+        PATH.check(folder, "BuiltKernel.save", "folder", LaunchError)
         return save_kernel(self, folder)
 
     @checked(ptx_line=ANY_INTEGER)

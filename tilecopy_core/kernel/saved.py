@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from ..dtypes import dtype_of
-from ..errors import LaunchError, TilecopyError, checked
+from ..errors import PATH, LaunchError, TilecopyError, checked
 from ..expr import Int, Symbol, of_atom
 from ..memory import Buffer, Region
 from ..target import target_of
@@ -18,7 +18,7 @@ from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
-from .saving import FOLDER, FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, SYMBOL_FACTS, digest
+from .saving import FORMAT, FORMAT_VERSION, PTX_FILE, RECORD_FILE, SYMBOL_FACTS, digest
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class SavedPlan:
         return self.text
 
 
-@checked(LaunchError, folder=FOLDER)
+@checked(LaunchError, folder=PATH)
 def load_kernel(folder: str | Path) -> BuiltKernel:
     """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
 

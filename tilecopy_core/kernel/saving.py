@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import Kind, LaunchError, RequestError
+from ..errors import LaunchError, RequestError
 from ..expr import Expr, Int, Symbol
 from ..version import __version__
 from ..written import as_python
@@ -28,22 +27,6 @@ FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
 SYMBOL_FACTS = ("lower", "upper", "multiple_of", "varies", "register")
 """What is told of a symbol, beside its names."""
-
-_LONGEST = 4096
-"""PATH_MAX of Linux: no longer path can be opened."""
-
-
-def _names_a_folder(value: Any) -> bool:
-    if not isinstance(value, (str, Path)) or not 0 < len(str(value)) <= _LONGEST or "\0" in str(value):
-        return False
-    try:
-        os.fsencode(value)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-FOLDER = Kind("a folder's path", _names_a_folder)
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:

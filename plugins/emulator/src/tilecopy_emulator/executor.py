@@ -7,8 +7,7 @@ from math import prod
 from typing import Any
 
 from tilecopy_core import BuiltKernel, HazardError, LaunchError
-from tilecopy_core.executors import HostArguments
-from tilecopy_core.kernel import ValueCheck
+from tilecopy_core.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag
 from .memory import GlobalMemory

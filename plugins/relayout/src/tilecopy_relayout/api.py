@@ -9,7 +9,7 @@ from typing import Any, cast
 import attrs
 
 from tilecopy_core import RequestError
-from tilecopy_core.layout import row_major
+from tilecopy_core.plugin import row_major
 
 from .arrays import Array, array_of, dtype_name
 from .asking import PERMUTATION, items_of

@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from tilecopy_core import TARGETS
-from tilecopy_core.cli.errors import shown
-from tilecopy_core.cli.group import Answer, AnswerCommand
-from tilecopy_core.cli.words import FilePath, Name
+from tilecopy_core.command import Answer, AnswerCommand, FilePath, Name, shown
 
 from .files import Job, Outcome, relayout_file
 from .host import EXECUTORS

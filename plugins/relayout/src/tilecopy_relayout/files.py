@@ -13,10 +13,8 @@ import attrs
 import numpy as np
 
 from tilecopy_core import TilecopyError
-from tilecopy_core.cli.errors import FileError, shown
-from tilecopy_core.cli.npy import read_npy, stamp_of
-from tilecopy_core.cli.output import output_file
-from tilecopy_core.layout import row_major
+from tilecopy_core.command import FileError, output_file, read_npy, shown, stamp_of
+from tilecopy_core.plugin import row_major
 
 from .arrays import array_of
 from .host import EMULATED_TARGET, NEVER_WRITTEN, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu

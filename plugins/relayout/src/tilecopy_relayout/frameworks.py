@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilecopy_core import RequestError
-from tilecopy_core.executors import executor_named
+from tilecopy_core.executors import executor_named, stream_pointer
 
 
 class Framework:
@@ -74,7 +74,7 @@ class Torch(Framework):
             return array.new_empty(shape)
         import torch
 
-        with torch.cuda.stream(torch.cuda.ExternalStream(_pointer(stream), device=array.device)):
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer(stream), device=array.device)):
             return array.new_empty(shape)
 
     def current(self, device: int) -> Callable[[], Any]:
@@ -102,7 +102,7 @@ class CuPy(Framework):
         with array.device:
             if stream is None:
                 return cupy.empty(tuple(shape), dtype)
-            with cupy.cuda.ExternalStream(_pointer(stream)):
+            with cupy.cuda.ExternalStream(stream_pointer(stream)):
                 return cupy.empty(tuple(shape), dtype)
 
     def current(self, device: int) -> Callable[[], Any]:
@@ -169,7 +169,7 @@ class Jax(Framework):
             return jax.device_put(result, next(iter(array.devices())))
         driver = executor_named("cuda").driver  # type: ignore[attr-defined]
         with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
-            driver.call("cuStreamSynchronize", driver.api.CUstream(0 if stream is None else _pointer(stream)))
+            driver.call("cuStreamSynchronize", driver.api.CUstream(0 if stream is None else stream_pointer(stream)))
         return result
 
     def refuses_out(self, out: Any) -> str | None:
@@ -187,10 +187,3 @@ def framework_of(kind: type[Any]) -> Framework:
         return _NUMPY
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((_BY_MODULE[root] for root in roots if root in _BY_MODULE), _OTHER)
-
-
-def _pointer(stream: Any) -> int:
-    """The number of a stream of any framework."""
-    from tilecopy_core.executors.cuda import stream_pointer
-
-    return stream_pointer(stream)

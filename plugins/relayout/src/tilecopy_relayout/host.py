@@ -153,7 +153,7 @@ def move_piece(
 
 
 def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
-    from tilecopy_core.executors.device_array import DeviceArray, time_on_device
+    from tilecopy_core.executors import DeviceArray, time_on_device
 
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)

@@ -6,14 +6,11 @@ import hashlib
 import json
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 import attrs
 
 import tilecopy_core as tc
-from tilecopy_core.cache import ModuleCache
-from tilecopy_core.kernel.saved import unpacked
-from tilecopy_core.kernel.saving import packed
+from tilecopy_core.executors import KernelCache
 
 from .problem import Problem
 from .tilings import Tiling
@@ -22,8 +19,8 @@ _FORMAT = "tilecopy relayout 1"
 
 
 @cache
-def _cache() -> ModuleCache:
-    return ModuleCache()
+def _cache() -> KernelCache:
+    return KernelCache()
 
 
 def key_of(problem: Problem, target: str) -> bytes:
@@ -44,22 +41,16 @@ def recall(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel] | Non
     kept = _cache()
     if not kept.on:
         return None
-    key = key_of(problem, target)
-    found = kept.get(key)
+    found = kept.get(key_of(problem, target))
     if found is None:
         return None
-    try:
-        head, _, kernel = found.partition(b"\n")
-        kind, tile, threads, order = json.loads(head)
-        return Tiling(kind, tuple(tile), threads, tuple(order)), unpacked(kernel)
-    except (ValueError, TypeError, tc.TilecopyError):  # of another version, whatever its key says
-        kept.discard(key)
-        return None
+    (kind, tile, threads, order), kernel = found
+    return Tiling(kind, tuple(tile), threads, tuple(order)), kernel
 
 
 def keep(problem: Problem, target: str, tiling: Tiling, kernel: tc.BuiltKernel) -> None:
     """Keep a plan for later processes, where there is a cache."""
     kept = _cache()
     if kept.on:
-        head: Any = tiling.kind, tiling.tile, tiling.threads, tiling.order
-        kept.put(key_of(problem, target), json.dumps(head).encode() + b"\n" + packed(kernel))
+        note = tiling.kind, tiling.tile, tiling.threads, tiling.order
+        kept.put(key_of(problem, target), note, kernel)

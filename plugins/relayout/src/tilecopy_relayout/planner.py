@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 import tilecopy_core as tc
-from tilecopy_core.layout import row_major
+from tilecopy_core.plugin import row_major
 
 from .asking import integers_of, shown
 from .candidates import candidates

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import tilecopy_core as tc
-from tilecopy_core.expr import only_symbol
-from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate
+from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate, symbols_of
 
 from . import oracle
 from .description import Description, Operand
@@ -66,7 +65,7 @@ def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> 
     """The moves of all rounds and threads: each vector begins at its swizzled place and lies in a row from there."""
     turns, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
     symbols = {tc.symbol("turn", upper=part.outer): turns, tc.symbol("thread", upper=part.threads): threads}
-    at = {**values, **{only_symbol(symbol): each for symbol, each in symbols.items()}}
+    at = {**values, **{found: each for symbol, each in symbols.items() for found in symbols_of(symbol)}}
     turn, thread = symbols
     flat = (turn * part.threads + thread) * part.vec
     moved, known = np.ones(len(turns), bool), np.ones(len(turns), bool)

@@ -15,10 +15,7 @@ import numpy as np
 from tilecopy_emulator.executor import EmulatorExecutor
 
 import tilecopy_core as tc
-from tilecopy_core.checks import not_as_declared, of_another_kind, option_missing
-from tilecopy_core.expr import only_symbol
-from tilecopy_core.plugin import symbols_of
-from tilecopy_core.request import check_request
+from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 
 from . import oracle
 from .description import Description
@@ -63,8 +60,7 @@ def request_of(subject: Subject, description: Description) -> tuple[Around, tc.C
         check_request(request)
     except (tc.RequestError, tc.LayoutError) as error:
         raise Meaningless(str(error)) from error
-    record = subject.record
-    if why := of_another_kind(record, request) or not_as_declared(record, request) or option_missing(record, request):
+    if why := why_not_asked(subject.record, request):
         raise Meaningless(why)
     return around, request
 
@@ -120,7 +116,7 @@ def _odd(subject: Subject, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
         odd = attrs.evolve(request, **change)
         with contextlib.suppress(tc.TilecopyError):
             check_request(odd)
-            if not (not_as_declared(subject.record, odd) or option_missing(subject.record, odd)):
+            if not why_not_asked(subject.record, odd):
                 yield odd
 
 
@@ -220,8 +216,7 @@ def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
         (around.rank, values["block"] % d.cluster),
         (around.kernel.thread_id(), first),
     ):
-        if symbols_of(symbolic):
-            found[only_symbol(symbolic)] = value
+        found |= dict.fromkeys(symbols_of(symbolic), value)  # one, or none of what has a single value
     return found
 
 

@@ -10,10 +10,8 @@ from typing import Any
 import attrs
 
 import tilecopy_core as tc
-from tilecopy_core.hookcalls import Plugin
-from tilecopy_core.hookspecs import VARIANTS_GROUP
-from tilecopy_core.loading import Source, installed
 from tilecopy_core.plugin import a, checked, many, maybe, shown
+from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
 from .completion import COMPLETIONS, Step
 from .description import Description
