@@ -211,6 +211,32 @@ def test_a_global_address_is_right_wherever_the_element_is_inside(
 
 @examples(200)
 @given(
+    st.sampled_from([1, 3, 2047, 2**20]),
+    st.lists(st.sampled_from([1, 0, -1, -(2**20), -(2**31)]), min_size=1, max_size=3),
+    st.sampled_from([-1, -(2**20), -(2**31), 1]),
+    st.integers(0, 2**14),
+    st.integers(0, 2**20),
+)
+def test_addresses_that_share_a_part_are_right_each(
+    factor: int, others: list[int], step: int, at: int, turn: int
+) -> None:
+    """The last one is inside; of the others, which a guard may leave out, nothing may be assumed."""
+    n, j = Symbol("n", 0, 2**50, varies="thread"), Symbol("j", 0, 2**20)
+    symbols, env = {n: "b64", j: "b32"}, {n: at - step * turn, j: turn}
+    assume(env[n] >= 0)
+    last = factor * at
+    buffer = tc.Buffer(last + 1, "uint8", space="global", name="A", layout=TileLayout(S[last + 1]))
+    ptx = builder(symbols)
+    for each in (*others, step):
+        offset = (of_atom(n) + of_atom(j) * each) * factor
+        address = ptx.address(buffer, offset)
+    assert evaluate(offset, env) == last
+    registers = run_text(lines_of(ptx), parameters(symbols, env) | {"param_A": BASE})
+    assert registers[str(address.base)] + address.offset_bytes == BASE + last
+
+
+@examples(200)
+@given(
     expressions(),
     environments(),
     st.sampled_from([None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (0, 3, 3)]),

@@ -141,37 +141,37 @@ class IndexEmitter(ValueEmitter):
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
             uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
             parts.setdefault((self._home(term[0].symbols).depth, uniform), []).append(term)
-        total = start
-        done: tuple[Term, ...] = ()
+        total, place = start, varying + immediate
         for depth, uniform in sorted(parts):
-            block, part = self._at(depth), parts[depth, uniform]
-            done = (*done, *part)
-            total = block.once(("base", start, done), self._plus, block, total, part, varying + immediate, buffer)
+            block, terms = self._at(depth), tuple(parts[depth, uniform])
+            factor = self._narrow_by(made_of(0, terms), place, buffer) if start.bits == 64 else 0
+            total = block.once(("base", total, terms, factor), self._plus, block, total, made_of(0, terms), factor)
         const = constant_of(varying)
         if const:
             block = self._home(symbols_of(varying))
-            total = block.once(("base", start, key_of(varying)), self._sum, block, const, start.bits, total)
+            total = block.once(("base", total, const), self._sum, block, const, start.bits, total)
         return total
 
-    def _plus(self, block: Block, start: Register, terms: list[Term], place: Int, buffer: Buffer) -> Register:
-        """``start`` and some terms of ``place``, which is inside the buffer.
+    def _narrow_by(self, part: Expr, place: Int, buffer: Buffer) -> int:
+        """The common factor of a part of ``place`` whose multiples are below ``2**31`` where ``place`` is inside; else 0.
 
-        Terms that are proved to be below ``2**31`` common factors are a 32-bit index times that factor.
+        That depends on the rest of the place: a part that two places share may be narrow in one of them alone.
         """
-        part = made_of(0, tuple(terms))
-        if start.bits == 32:
-            return self._sum(block, part, 32, start)
-        rest = sub(place, part)
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        least, (lower, _), span_bytes = bounds_of(rest)[0], part.bounds, _span_bytes(buffer)
-        if span_bytes is not None and least is not None and lower is not None and lower >= 0 and factor < 2**32:
-            most = span_bytes - min(least, 0)
-            if most // factor < 2**31:
-                index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
-                narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
-                product = pure_once(self, block, ("wide", key_of(index), factor), "mul.wide.u32", "b64", narrow, factor)
-                return self.pure(block, "add.s64", self.reg("b64"), start, product)
-        return self._sum(block, part, 64, start)
+        lower, span_bytes = part.bounds[0], _span_bytes(buffer)
+        if span_bytes is None or lower is None or lower < 0 or factor >= 2**32:
+            return 0
+        least = bounds_of(sub(place, part))[0]
+        return factor if least is not None and (span_bytes - min(least, 0)) // factor < 2**31 else 0
+
+    def _plus(self, block: Block, start: Register, part: Expr, factor: int) -> Register:
+        """``start`` and a part of a place; of a 64-bit one that is narrow, a 32-bit index times its factor."""
+        if not factor:
+            return self._sum(block, part, start.bits, start)
+        index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+        narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
+        product = pure_once(self, block, ("wide", key_of(index), factor), "mul.wide.u32", "b64", narrow, factor)
+        return self.pure(block, "add.s64", self.reg("b64"), start, product)
 
     # ------------------------------------------------------------------------------------------- control
 
