@@ -276,6 +276,7 @@ class Machine:
                     )  # fmt: skip
                 self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
         if lanes is FULL or values.shape[0] == 1:
+            self.owned[name] = False  # who got it may keep it, under another register's name too
             return values
         values = values[lanes]
         if group:
