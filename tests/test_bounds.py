@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_expr import FIRST, conditions, environments
@@ -88,3 +89,28 @@ def test_what_must_be_proved_is() -> None:
     assert bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 4)
     assert not bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 5)
     assert bounds.contradict((x - y - 1, y - x)) and not bounds.contradict((x - y, y - x))
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("int32", 2**31 - 1), ("uint32", 2**32 - 1)])
+def test_an_integer_that_its_type_may_not_hold_is_found_once_the_grid_is_known(dtype: str, most: int) -> None:
+    k = tc.KernelBuilder("numbers", threads=32)
+    b, n, block = k.param("B", (8,), dtype), k.scalar("n", upper=2**30), k.block_id("x")
+    with k.if_((k.thread_id() == 0) & (n < 2**30 - 1)):
+        k.store(b[block], block * 2**30 + n)
+    kernel, found = k.build(target="sm_80"), np.zeros(8, dtype)
+    blocks = (most + 1) >> 30
+    kernel(found, 2**30 - 2, grid=blocks, executor="emulator")
+    assert found[:blocks].tolist() == [block * 2**30 + 2**30 - 2 for block in range(blocks)]
+    with pytest.raises(tc.LaunchError, match=rf"numbers_of_{dtype}.*it must stay in 0 to {most}"):
+        kernel(found, 0, grid=blocks + 1, executor="emulator")
+
+
+def test_the_threads_index_is_that_of_a_cta_of_this_size() -> None:
+    """One of a smaller CTA would prove too much: 64 threads would read 64 elements of 32."""
+    small, large = tc.KernelBuilder("small", threads=32), tc.KernelBuilder("large", threads=128)
+    k = tc.KernelBuilder("k", threads=64)
+    a = k.param("A", (64,), "int32")
+    for use in (lambda t: k.load(a[t]), lambda t: k.if_(t < 16), lambda t: k.range(t % 4)):
+        use(large.thread_id() % 64)
+        with pytest.raises(tc.RequestError, match="a CTA of 32 threads; kernel k has 64: take it of this builder"):
+            use(small.thread_id())

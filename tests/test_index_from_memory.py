@@ -103,7 +103,9 @@ def reader(dtype: str, compute: Any = lambda k, v: v, **bounds: Any) -> tc.Built
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize("bounds", [(-100, 100), (0, 200), (5, 2**33), (-(2**40), 7), (0, 0)])
+@pytest.mark.parametrize(
+    "bounds", [(-100, 100), (0, 200), (5, 2**33), (-(2**40), 7), (0, 0), (-8, -5), (-(2**31), -1), (-(2**40), -(2**33))]
+)
 def test_clamping_is_numpys_for_every_type(dtype: str, bounds: tuple[int, int]) -> None:
     info = np.iinfo(dtype)
     source = np.resize(np.array([info.min, info.max, 0, 1, 7, 100, info.max // 2], dtype), 32)
@@ -112,6 +114,19 @@ def test_clamping_is_numpys_for_every_type(dtype: str, bounds: tuple[int, int]) 
     assemble(kernel.ptx, kernel.target, "ptxas")
     kernel(source, result, executor="emulator")
     assert result.tolist() == [min(max(int(value), bounds[0]), bounds[1]) * 2 + 1 for value in source]
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_what_is_unsigned_is_not_negative(dtype: str) -> None:
+    kernel = reader(dtype, lower=-5, upper=10)
+    source, result = np.full(32, 3, dtype), np.zeros(32, np.int64)
+    kernel(source, result, executor="emulator")
+    assert (result == 7).all()
+    source[3] = np.iinfo(dtype).max
+    with pytest.raises(tc.HazardError, match="thread 3 .*the index -1 is outside its declared 0 to 10"):
+        kernel(source, result, executor="emulator")
+    with pytest.raises(tc.RequestError, match="no value is from 0 to -1"):
+        reader(dtype, lower=-5, upper=-1)
 
 
 def test_an_index_is_computed_of_values_and_costs_one_move() -> None:

@@ -134,6 +134,21 @@ def test_boxes_that_are_drawn_back_are_checked_and_moved_alike_after_loading(tmp
             each(np.zeros((7, 64), "float32"), np.zeros((7, 64), "float32"), executor="emulator")
 
 
+@pytest.mark.parametrize("name", ["lambda", "None", "if", "min", "ctaid_x", "in_"])
+def test_a_size_is_called_as_its_owner_likes(name: str, tmp_path: Path) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    rows = k.size(name, lower=8)
+    a, b, s = k.param("A", (rows,), "int32"), k.param("B", (rows,), "int32"), k.shared((8,), "int32")
+    first = tc.minimum(k.block_id() * 8, rows - 8)
+    k.cta.copy(s[:], a[first : first + 8])
+    k.cta_sync()
+    k.cta.copy(b[first : first + 8], s[:], relaxed=True)
+    kernel = tc.load_kernel(k.build(target="sm_80", grid=(rows + 7) // 8).save(tmp_path))
+    source, result = np.arange(29, dtype=np.int32), np.zeros(29, np.int32)
+    kernel(source, result, executor="emulator")
+    assert np.array_equal(result, source)
+
+
 def test_an_index_out_of_its_bounds_is_a_hazard_after_loading_too(tmp_path: Path) -> None:
     loaded = tc.load_kernel(gather().save(tmp_path))
     a, rows = oracle.random_array((20, 32), "float32"), np.array([3, 1, 19, 0, 0, 7, 8, 9], "int32")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,6 +57,7 @@ def _written(value: Int, symbol: Callable[[Symbol], str], quotient: str, remaind
     return total(value)
 
 
+_WORD = re.compile(r"\b(?!min\()[^\W\d]\w*")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -81,7 +83,9 @@ def read(text: str | int, names: Mapping[str, Int]) -> Int:
     if not isinstance(text, str):
         raise RequestError(f"{text!r} is no integer, and no expression of integers")
     try:
-        return _value(ast.parse(text, mode="eval").body, names)
+        numbered = {name: f"_{number}" for number, name in enumerate(names)}  # a size may be called lambda, or min
+        plain = _WORD.sub(lambda word: numbered[word[0]], text)
+        return _value(ast.parse(plain, mode="eval").body, {numbered[name]: value for name, value in names.items()})
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError) as error:
         raise RequestError(
             f"{text[:200]!r} is no expression of integers and {', '.join(names) or 'no names'}"

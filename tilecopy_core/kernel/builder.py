@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 import attrs
 
 from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, of_atom
+from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, Register, tcgen05
@@ -28,14 +28,14 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import known_by, together
+from .bounds import bounds_checks, known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, element_offset
-from .values import Value, as_value, cast, lower_value
+from .values import Value, as_region, as_value, cast, lower_value
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -303,7 +303,10 @@ class KernelBuilder(Recorder):
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
-            raise RequestError(f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}")
+            hint = "; ~ of a comparison that Python decided is an integer, write not" if condition in (-1, -2) else ""
+            raise RequestError(
+                f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
+            )
         for operand in condition.operands():
             if is_int(operand):
                 self._own(operand, "if_: condition")
@@ -329,6 +332,8 @@ class KernelBuilder(Recorder):
         self._element(element, written=True)
         if isinstance(value, Expr):
             self._own(value, f"store to {element}: value")
+            if (held := as_region(value, element.buffer.dtype)) is not None:
+                self._described.bounds.extend(bounds_checks(held, self._known(held), self._where()))
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
@@ -367,6 +372,8 @@ class KernelBuilder(Recorder):
             )
         for bound in (lower, upper):
             self._own(bound, "index, bounds", anywhere=True)
+        if value.dtype.kind == "u" and not clamp:
+            lower = maximum(lower, 0)  # its highest bit is no sign, whatever a register is taken for
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
             raise RequestError(

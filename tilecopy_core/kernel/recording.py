@@ -13,7 +13,7 @@ import attrs
 from ..errors import RequestError, shown
 from ..expr import Condition, Expr, Int, Symbol, symbols_of
 from ..memory import Memory, Region, symbolic
-from ..scope import ActiveThreads
+from ..scope import ActiveThreads, is_thread_id
 from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
@@ -68,6 +68,11 @@ class Recorder:
         for found in symbols_of(value):
             if anywhere and found not in scalars and (found.register or found.varies != "grid"):
                 raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
+            if is_thread_id(found) and found.upper is not None and found.upper < self.threads - 1:
+                raise RequestError(
+                    f"{what}: {value} has the thread's index in a CTA of {found.upper + 1} threads; kernel {self.name} has "
+                    f"{self.threads}: take it of this builder"
+                )
             if found.register or found in scalars or any(found in frame.values for frame in self._stack):
                 continue
             if found.varies == "grid":

@@ -10,7 +10,7 @@ import attrs
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
 from ..errors import LayoutError, PluginError, TilecopyError, shown
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, substitute
+from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from ..memory import Region
 from ..outside import Outside
 from ..ptx import PtxBuilder, Register
@@ -18,7 +18,7 @@ from ..registry import Registry
 from ..request import CopyRequest, check_operands
 from ..scope import ActiveThreads, Scope
 from ..target import Target
-from .bounds import NOTHING, Alternatives, Facts, together, with_ends_proved
+from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
 from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits
 
 
@@ -206,7 +206,9 @@ class Index:
             found = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", found)
         if not self.clamp:
             return made(ptx, found.type, f"mov.{found.type}", found)
-        steps = [("min", self.most, "s" if signed else "u")]  # what is unsigned is not negative after that
+        steps = [("min", self.most, "s" if signed else "u")]
+        if not signed and not never_negative(self.least) and not never_negative(self.most):  # no number for min.u
+            steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
         for name, bound, sign in steps:

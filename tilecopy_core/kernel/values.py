@@ -15,8 +15,8 @@ import numpy as np
 
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError, a, one_of, shown
-from ..expr import Condition, Expr, Int, bounds_of, fits
-from ..memory import Region
+from ..expr import Condition, Expr, Int, bounds_of, fits, sub
+from ..memory import Buffer, Region
 from ..ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "neg", "add", "sub", "mul", "div", "min", "max")
@@ -136,16 +136,26 @@ def _range_of(dtype: DType) -> tuple[int, int]:
 
 
 def _why_not_proved(value: Expr, dtype: DType) -> str | None:
-    """Why an integer may not be one of a type of integers, or None.
-
-    Of 32 bits and more its largest value is not looked at: ids of blocks have no other bound than the largest grid's.
-    """
+    """Why an integer may not be one of a type of integers, or None; of 32 bits see :func:`as_region` too."""
     if dtype.kind not in "iu":
         return None
     (lower, upper), (low, high) = bounds_of(value), _range_of(dtype)
     if (dtype.bits < 32 and (upper is None or upper > high)) or lower is None or lower < low:
         return f"it reaches from {lower} to {upper}, and is not proved to be within {low} to {high}"
     return None
+
+
+def as_region(value: Expr, dtype: DType) -> Region | None:
+    """What :func:`as_value` leaves open, as a region that must stay inside its buffer: that 32 bits hold the integer.
+
+    Ids of blocks have no other bound than the largest grid's, so it is known at the launch only. None: they do in any grid.
+    """
+    (lower, upper), high = bounds_of(value), _range_of(dtype)[1]
+    if dtype.kind not in "iu" or dtype.bits != 32 or lower is None or (upper is not None and upper <= high):
+        return None
+    first = min(lower, 0)
+    numbers = Buffer(high - first + 1, dtype, space="global", name=f"numbers_of_{dtype}")
+    return Region(numbers, (sub(value, first),), (1,))
 
 
 def as_value(value: Any, dtype: DType) -> Value:
