@@ -8,8 +8,9 @@ from functools import lru_cache
 import attrs
 import numpy as np
 
+from .conditions import Condition
 from .errors import FLAG, a, checked, many, maybe, whole
-from .expr import INT, Condition, Expr, Int, bounds_of
+from .expr import INT, Expr, Int, bounds_of
 from .layout import Axis, Iter, TileLayout, m
 from .memory import Region
 from .partition import Pair

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import checks, chunks, expr, fragments, layout, partition, request, rounds
 from .checks import Check
 from .chunks import ChunkPartition
+from .conditions import Condition
 from .deprecation import moved_names
 from .dtypes import DType, dtype_of
 from .errors import (
@@ -31,7 +32,7 @@ from .errors import (
     shown,
     whole,
 )
-from .expr import INT, Condition, Expr, Int, Symbol, is_int, same
+from .expr import INT, Expr, Int, Symbol, is_int, same
 from .fragments import Digit
 from .hookspecs import VariantPlugin, hookimpl
 from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle

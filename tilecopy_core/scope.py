@@ -9,11 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
+from .conditions import CONDITION, Condition
 from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
 from .expr import (
-    CONDITION,
     INT,
-    Condition,
     Expr,
     Int,
     Symbol,

@@ -12,9 +12,9 @@ from math import gcd
 
 import attrs
 
+from ..conditions import Condition
 from ..errors import LayoutError
 from ..expr import (
-    Condition,
     Expr,
     FloorDiv,
     Int,

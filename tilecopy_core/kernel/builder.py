@@ -9,8 +9,9 @@ from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
+from ..conditions import Condition
 from ..errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from ..expr import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
+from ..expr import INT, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane
 from ..memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from ..ptx import PtxBuilder, Register, tcgen05
@@ -303,7 +304,7 @@ class KernelBuilder(Recorder):
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
-            hint = "; ~ of a comparison that Python decided is an integer, write not" if condition in (-1, -2) else ""
+            hint = "; ~ of a comparison that Python decided is an integer, write not" if type(condition) is int else ""
             raise RequestError(
                 f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
             )

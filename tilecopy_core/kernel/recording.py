@@ -10,8 +10,9 @@ from typing import Any
 
 import attrs
 
+from ..conditions import Condition
 from ..errors import RequestError, shown
-from ..expr import Condition, Expr, Int, Symbol, symbols_of
+from ..expr import Expr, Int, Symbol, symbols_of
 from ..memory import Memory, Region, symbolic
 from ..scope import ActiveThreads, is_thread_id
 from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together

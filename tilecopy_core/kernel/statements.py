@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import attrs
 
+from ..conditions import Condition
 from ..dispatch import Plan, dispatch
 from ..emitted import why_malformed
 from ..errors import LayoutError, PluginError, TilecopyError, shown
-from ..expr import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
+from ..expr import Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from ..memory import Region
 from ..outside import Outside
 from ..ptx import PtxBuilder, Register

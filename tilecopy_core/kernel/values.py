@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
+from ..conditions import Condition, RunTime
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError, a, one_of, shown
-from ..expr import Condition, Expr, Int, bounds_of, fits, sub
+from ..expr import Expr, Int, bounds_of, fits, sub
 from ..memory import Buffer, Region
 from ..ptx import SETP, PtxBuilder, Register
 
@@ -43,7 +44,7 @@ def _comparison(op: str) -> Callable[[Value, Any], Condition]:
 
 
 @attrs.frozen(eq=False)
-class Value:
+class Value(RunTime):
     """A run-time value of one thread; ``+ - * /``, ``-v`` and comparisons make further ones.
 
     Attributes:

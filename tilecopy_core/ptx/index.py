@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import TypeAlias, overload
 
+from ..conditions import CONDITION, Condition
 from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
 from ..expr import (
-    CONDITION,
     INT,
-    Condition,
     Expr,
     Int,
     Symbol,
