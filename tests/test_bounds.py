@@ -106,6 +106,22 @@ def test_an_integer_that_its_type_may_not_hold_is_found_once_the_grid_is_known(d
         kernel(found, 0, grid=blocks + 1, executor="emulator")
 
 
+def test_a_value_is_compared_with_an_integer_that_its_type_holds() -> None:
+    """5 is not 2**32 + 5: what 32 bits would cut is refused once the scalar is known."""
+    k = tc.KernelBuilder("k", threads=1)
+    n = k.scalar("n", "int64", upper=2**40)
+    a, b = k.param("A", (1,), "int32"), k.param("B", (3,), "int32")
+    value = k.load(a[0])
+    for place, condition in enumerate((value == n, value < n, n + value.max(0) > 7)):
+        with k.if_(condition):
+            k.store(b[place], 1)
+    kernel, found = k.build(target="sm_80", grid=1), np.zeros(3, np.int32)
+    kernel(5, np.array([5], np.int32), found, executor="emulator")
+    assert found.tolist() == [1, 0, 1]
+    with pytest.raises(tc.LaunchError, match=r"numbers_of_int32\[n:n \+ 1\]"):
+        kernel(2**32 + 5, np.array([5], np.int32), found, executor="emulator")
+
+
 def test_the_threads_index_is_that_of_a_cta_of_this_size() -> None:
     """One of a smaller CTA would prove too much: 64 threads would read 64 elements of 32."""
     small, large = tc.KernelBuilder("small", threads=32), tc.KernelBuilder("large", threads=128)

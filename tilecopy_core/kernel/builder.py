@@ -29,14 +29,14 @@ from ..scope import (
 )
 from ..target import Target
 from .barriers import Mbarrier, barrier_address
-from .bounds import bounds_checks, known_by, together
+from .bounds import known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, element_offset
-from .values import Value, as_region, as_value, cast, lower_value
+from .values import Value, as_value, cast, lower_value
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -311,6 +311,8 @@ class KernelBuilder(Recorder):
         for operand in condition.operands():
             if is_int(operand):
                 self._own(operand, "if_: condition")
+            else:
+                self._hold(operand)
         known = together(self._frame.known, known_by(condition))
         branch = If(condition)
         return Block(self, branch, Frame(branch.body, self._frame.active.narrowed_by(condition), known))
@@ -333,11 +335,10 @@ class KernelBuilder(Recorder):
         self._element(element, written=True)
         if isinstance(value, Expr):
             self._own(value, f"store to {element}: value")
-            if (held := as_region(value, element.buffer.dtype)) is not None:
-                self._described.bounds.extend(bounds_checks(held, self._known(held), self._where()))
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
+        self._hold(value)
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
@@ -380,6 +381,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
             )
+        self._hold(value)
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
@@ -532,7 +534,9 @@ class KernelBuilder(Recorder):
                 element_offset(operand)
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
-            elif not isinstance(operand, Value):
+            elif isinstance(operand, Value):
+                self._hold(operand)
+            else:
                 raise RequestError(
                     f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
                 )

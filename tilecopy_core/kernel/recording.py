@@ -18,6 +18,7 @@ from ..scope import ActiveThreads, is_thread_id
 from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
+from .values import Value
 
 
 @attrs.frozen(eq=False)
@@ -97,6 +98,11 @@ class Recorder:
                 self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
         if written and region.buffer.space == "global":
             self._described.written.add(region.buffer.name)
+
+    def _hold(self, value: Value) -> None:
+        """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
+        for region in value.held():
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
 
     def _known(self, *regions: Region) -> Alternatives:
         """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""

@@ -7,7 +7,7 @@ Floats of 16 bits compute in float32 and are rounded where they are stored or ca
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import attrs
@@ -20,7 +20,7 @@ from ..expr import Expr, Int, bounds_of, fits, sub
 from ..memory import Buffer, Region
 from ..ptx import SETP, PtxBuilder, Register
 
-_VALUES = ("loaded", "const", "index", "cast", "neg", "add", "sub", "mul", "div", "min", "max")
+_VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
 _LARGEST = {
     "float16": 65504.0,
     "bfloat16": 3.3895313892515355e38,
@@ -49,7 +49,7 @@ class Value(RunTime):
 
     Attributes:
         dtype: its type.
-        op: ``loaded``, ``const``, ``index``, ``cast``, ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer whose type holds it in the grids that pass), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
         args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
@@ -90,9 +90,17 @@ class Value(RunTime):
         return self._with("max", other)
 
     def __repr__(self) -> str:
-        if self.op in ("const", "index"):
+        if self.op in ("const", "index", "held"):
             return repr(self.args[0])
         return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    def held(self) -> Iterator[Region]:
+        """What must stay inside its buffer so that no integer in it is cut."""
+        for each in self.args:
+            if isinstance(each, Value):
+                yield from each.held()
+            elif self.op == "held":
+                yield each
 
     def sources(self) -> tuple[Int, ...] | None:
         """Integers that decide which threads see which value; None where it depends on data."""
@@ -111,7 +119,7 @@ class Value(RunTime):
         if self.op == "loaded":
             return of_element(self.args[0])
         found: tuple[Int, ...] = ()
-        for arg in self.args:
+        for arg in self.args[:1] if self.op == "held" else self.args:
             own = arg._deciding(of_element)
             if own is None:
                 return None
@@ -137,7 +145,7 @@ def _range_of(dtype: DType) -> tuple[int, int]:
 
 
 def _why_not_proved(value: Expr, dtype: DType) -> str | None:
-    """Why an integer may not be one of a type of integers, or None; of 32 bits see :func:`as_region` too."""
+    """Why an integer may not be one of a type of integers, or None; of 32 bits see :func:`_as_region` too."""
     if dtype.kind not in "iu":
         return None
     (lower, upper), (low, high) = bounds_of(value), _range_of(dtype)
@@ -146,15 +154,15 @@ def _why_not_proved(value: Expr, dtype: DType) -> str | None:
     return None
 
 
-def as_region(value: Expr, dtype: DType) -> Region | None:
+def _as_region(value: Expr, dtype: DType) -> Region | None:
     """What :func:`as_value` leaves open, as a region that must stay inside its buffer: that 32 bits hold the integer.
 
     Ids of blocks have no other bound than the largest grid's, so it is known at the launch only. None: they do in any grid.
     """
     (lower, upper), high = bounds_of(value), _range_of(dtype)[1]
-    if dtype.kind not in "iu" or dtype.bits != 32 or lower is None or (upper is not None and upper <= high):
+    if dtype.kind not in "iu" or dtype.bits != 32 or (upper is not None and upper <= high):
         return None
-    first = min(lower, 0)
+    first = min(lower or 0, 0)
     numbers = Buffer(high - first + 1, dtype, space="global", name=f"numbers_of_{dtype}")
     return Region(numbers, (sub(value, first),), (1,))
 
@@ -172,7 +180,8 @@ def as_value(value: Any, dtype: DType) -> Value:
             raise RequestError(
                 f"the integer {value} as {dtype}: {why}; KernelBuilder.cast(..., '{dtype}') wraps it around"
             )
-        return cast(value, dtype)
+        found, region = cast(value, dtype), _as_region(value, dtype)
+        return found if region is None else Value(dtype, "held", (found, region))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
@@ -288,6 +297,8 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
     if value.op == "index":
         return ptx.value(value.args[0], int(type[1:]))
+    if value.op == "held":
+        return lower_value(ptx, value.args[0])
     result = ptx.reg(f"b{type[1:]}")
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))

@@ -224,10 +224,12 @@ class IndexEmitter(ValueEmitter):
             return False
         halves = [half for half in (low, high) if isinstance(half, tuple)]
         if len(halves) == 2 and same(halves[0][0], halves[1][0]):
-            (least,) = [bound for _, op, bound in halves if op == "ge"] or [1]
-            (most,) = [bound for _, op, bound in halves if op == "le"] or [-1]
-            if least == 0 <= most < 2**31 and fits(halves[0][0], 32):
-                return self._against(halves[0][0], "le.u32", most)
+            (form, op, first), (_, other, second) = halves
+            least, most = (first, second) if op == "ge" else (second, first)
+            if op == other:  # the size goes up with the place: one end says what the other does, and more
+                halves = [(form, op, max(first, second) if op == "ge" else min(first, second))]
+            elif least == 0 <= most < 2**31 and fits(form, 32):
+                return self._against(form, "le.u32", most)
         bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
         return self.all_of(
             [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]

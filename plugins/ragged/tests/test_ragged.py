@@ -194,3 +194,19 @@ def test_fragments_that_do_not_divide_have_edges_too(outside: object) -> None:
         before[1:7, 3:14] = 0 if outside == "zero" else 2
     before[1:5, 5:12] = x[5:9, 0:7]
     assert np.array_equal(out, before)
+
+
+@pytest.mark.parametrize("rows", ["plain", "at launch"])
+def test_where_one_side_cuts_inside_an_iter_the_other_may_have_any_shape(rows: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    m = 8 if rows == "plain" else k.size("M")
+    a, b, j = k.param("A", (m, 2), "float16"), k.param("B", (4, 2), "float16"), k.scalar("j", upper=2)
+    s = k.shared((4, 2), "float16", layout=TileLayout(S[(2, 2, 2) : (1, 4, 2)]))
+    k.cta.copy(s[j : j + 2, :], a[j : j + 2, :], outside="zero")
+    k.cta_sync()
+    k.cta.copy(b[j : j + 2, :], s[j : j + 2, :])
+    kernel = k.build(target="sm_80", grid=1)
+    assert [plan.variant for plan in kernel.plans] == ["ragged", "ragged"]
+    source, result = np.arange(16, dtype=np.float16).reshape(8, 2), np.zeros((4, 2), np.float16)
+    kernel(source, result, 1, executor="emulator")
+    assert np.array_equal(result[1:3], source[1:3]) and not result[[0, 3]].any()

@@ -127,7 +127,7 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 def why_not_fragment(request: CopyRequest) -> str | None:
     """Why the register operand and the other one cannot be walked element by element, or None."""
     fragment, other = operands(request)
-    layout, name = tile_layout(fragment.buffer), fragment.buffer.name
+    layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
         return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
     if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
@@ -140,7 +140,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
     """Every register of the fragment, whatever the box."""
     fragment, other = operands(request)
-    layout = tile_layout(fragment.buffer)
+    layout = tile_layout(fragment)
     weight = layout.size
     threads: list[tuple[Iter, ...]] = []
     own: list[tuple[Iter, ...]] = []
@@ -215,7 +215,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
         if conditions:
             stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, conditions))))
         for register, index in partition.elements:
-            from_start, inner = [], tile_layout(fragment.buffer).size
+            from_start, inner = [], tile_layout(fragment).size
             for dim, size in enumerate(fragment.buffer.shape):
                 inner //= size
                 coordinate = (first + index) // inner

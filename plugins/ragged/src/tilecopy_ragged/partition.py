@@ -48,7 +48,7 @@ def _scattered(request: CopyRequest) -> VectorPartition | Decline:
     for region in (request.dst, request.src):
         if why := why_unaligned(region.buffer):
             return Decline(why)
-    dst, src = (Scattered(region, tile_layout(region.buffer)) for region in (request.dst, request.src))
+    dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.overhangs else ()
     rest = () if count % threads == 0 else (Guard.rest(request, count, 1),)
     whole = VectorPartition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilecopy_core.plugin import Buffer, Int, TileLayout, m
+from tilecopy_core.plugin import Buffer, Int, Region, TileLayout, m
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
@@ -40,7 +40,9 @@ def why_unaligned(buffer: Buffer) -> str | None:
     )
 
 
-def tile_layout(buffer: Buffer) -> TileLayout:
-    """The layout of a buffer some box of which is no layout of its own: that of one with a symbolic shape always is."""
-    assert isinstance(buffer.layout, TileLayout)
-    return buffer.layout
+def tile_layout(region: Region) -> TileLayout:
+    """The layout of a region's buffer; of one with a symbolic shape, of which every box is a layout, the box's own."""
+    whole = region.buffer.layout
+    layout = whole if isinstance(whole, TileLayout) else region.sliced_layout()
+    assert layout is not None
+    return layout
