@@ -47,12 +47,14 @@ class FakeDriver:
         current: whether this thread has a context of its own (a framework's) when nothing is pushed.
         capturing: what cuStreamIsCapturing says.
         version: what cuDriverGetVersion says.
+        allocated: bytes of each piece of device memory, in order.
         images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
     """
 
     def __init__(self, sizes: tuple[int, ...] = (), devices: int = 1) -> None:
         self.sizes, self.count = sizes, devices
         self.launches: list[Launched] = []
+        self.allocated: list[int] = []
         self.calls: Counter[str] = Counter()
         self.fail: dict[str, int] = {}
         self.current, self.capturing = True, 0
@@ -172,6 +174,7 @@ class FakeDriver:
             return real.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
         buffer = ctypes.create_string_buffer(size)
         self._memory[ctypes.addressof(buffer)] = buffer
+        self.allocated.append(size)
         return self._said("cuMemAlloc", ctypes.addressof(buffer))
 
     def cuMemFree(self, pointer: int) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_launch import two_columns
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
@@ -67,6 +68,12 @@ def test_past_two_to_the_31_elements(gpu: str) -> None:
         result = np.empty_like(source)
         b.copy_to(result)
     assert np.array_equal(source, result)
+
+
+def test_host_arrays_that_are_columns_of_one_are_written_both(gpu: str) -> None:
+    both, kernel = np.zeros((8, 64), np.int32), two_columns(gpu)
+    kernel(both[:, :32], both[:, 32:], executor="cuda")
+    assert (both[:, :32] == 1).all() and (both[:, 32:] == 2).all()
 
 
 def test_many_threads_share_one_loaded_kernel(gpu: str) -> None:

@@ -649,16 +649,16 @@ def test_a_grid_of_sizes_proves_tiles_inside() -> None:
     assert made(8, outside="zero").plans[0].partition.edge is not None
 
 
-@pytest.mark.parametrize("rows", [0, 5, 31, 32, 40])
+@pytest.mark.parametrize("rows", [0, 5, 20, 31, 32, 40])
 def test_both_ends_of_a_box_may_be_one_comparison(rows: int) -> None:
     """Of twice as many elements as where the box begins, each end says something of the size alone."""
     k = tc.KernelBuilder("k", threads=32)
     m = k.size("M", lower=0)
-    a, _, b = k.param("A", (2 * m,), "int32"), k.param("Z", (m,), "int8"), k.param("B", (64,), "int32")
-    s = k.shared((64,), "int32")
-    k.cta.copy(s[:], a[m - 32 : m + 32], outside="zero")
+    a, _, b = k.param("A", (2 * m,), "int32"), k.param("Z", (m,), "int8"), k.param("B", (48,), "int32")
+    s = k.shared((48,), "int32")
+    k.cta.copy(s[:], a[m - 32 : m + 16], outside="zero")
     k.cta_sync()
     k.cta.copy(b[:], s[:])
-    source, result = np.arange(1, 2 * rows + 1, dtype=np.int32), np.full(64, -1, np.int32)
+    source, result = np.arange(1, 2 * rows + 1, dtype=np.int32), np.full(48, -1, np.int32)
     k.build(target="sm_80", grid=1)(source, np.zeros(rows, np.int8), result, executor="emulator")
-    assert np.array_equal(result, np.pad(source, 64)[rows + 32 : rows + 96])
+    assert np.array_equal(result, np.pad(source, 64)[rows + 32 : rows + 80])

@@ -304,6 +304,33 @@ def test_host_memory_goes_through_the_device_and_back(
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 5 and not fake.pushed
 
 
+def two_columns(target: str) -> tc.BuiltKernel:
+    """Ones into the one and twos into the other: what is written between two rows of either is the other's."""
+    k = tc.KernelBuilder("two_columns", threads=32)
+    left, right = (k.param(name, (8, 32), "int32", strides=(64, 1)) for name in ("L", "R"))
+    for row in range(8):
+        k.store(left[row, k.thread_id()], 1)
+        k.store(right[row, k.thread_id()], 2)
+    return k.build(target=target, grid=1)
+
+
+def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
+    kernel, fake = two_columns("sm_90"), FakeDriver(sizes=(8, 8))
+    both = np.zeros((8, 64), np.int32)
+    CudaExecutor(fake).launch(kernel, (both[:, :32], both[:, 32:]))
+    left, right = fake.launches[0].numbers()
+    assert right - left == 128 and fake.calls["cuMemcpyDtoHAsync"] == 1 and fake.allocated == [both.nbytes]
+    apart = np.zeros(2 * 8 * 64 + 4, np.int32)[1:].view()
+    first, second = (apart[at : at + 512].reshape(8, 64)[:, :32] for at in (0, 513))  # they do not overlap
+    CudaExecutor(fake).launch(kernel, (first, second))
+    assert fake.calls["cuMemAlloc"] == 3
+    with pytest.raises(
+        tc.LaunchError, match=r"argument L and R: they share host memory, in which R begins 4 bytes after"
+    ):
+        CudaExecutor(fake).launch(kernel, (apart[:512].reshape(8, 64)[:, :32], apart[1:513].reshape(8, 64)[:, :32]))
+    assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"]
+
+
 # ------------------------------------------------------------------------------------------- contexts and their end
 
 

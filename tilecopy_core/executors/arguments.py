@@ -241,6 +241,32 @@ def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
     return view
 
 
+def host_memory(kernel: BuiltKernel, binding: Binding) -> list[tuple[int, int, list[str]]]:
+    """The host memory of a launch's arguments: address, bytes, and the names of those in it.
+
+    Arguments are together where one of them is written in memory that the others are in too (columns of one array): a copy
+    of each would lose what the kernel writes through the other.
+    """
+    found: list[tuple[int, int, list[str]]] = []
+    spans = [
+        (facts.pointer, facts.pointer + facts.span_bytes(parameter.dtype.bytes), parameter.name)
+        for parameter in kernel.arrays
+        if (facts := binding.arrays[parameter.name]).device is None
+    ]
+    for first, end, name in sorted(spans):
+        last, size, names = found[-1] if found else (0, 0, [])
+        if first < last + size:
+            found[-1] = last, max(end - last, size), [*names, name]
+        else:
+            found.append((first, end - first, [name]))
+    spans_of = {name: (first, end - first, [name]) for first, end, name in spans}
+    return [
+        each
+        for first, size, names in found
+        for each in ([(first, size, names)] if kernel.written.intersection(names) else map(spans_of.__getitem__, names))
+    ]
+
+
 @attrs.frozen(eq=False)
 class HostArray:
     """A host array by its parameter's name: ``data`` is a uint8 view of its memory from the first element on."""

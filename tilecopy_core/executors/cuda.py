@@ -18,7 +18,7 @@ from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .arguments import array_facts, bind, flat_bytes, reader_of, stream_pointer
+from .arguments import array_facts, bind, host_memory, reader_of, stream_pointer
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .modules import ModuleLoader
@@ -252,26 +252,46 @@ class CudaExecutor:
                     "memory; pass device arrays"
                 )
             self.load(kernel, binding.device)
-            copied: list[tuple[str, Any, Any]] = []
-            for parameter in kernel.arrays:
-                if parameter.name in binding.on_host:
-                    data = flat_bytes(binding.arrays[parameter.name], parameter.dtype.bytes)
-                    where = f"{what}, argument {parameter.name}"
-                    size = f"{where}: {data.nbytes} bytes of device memory"
-                    memory = call("cuMemAlloc", max(1, data.nbytes), what=size)
-                    cleanup.callback(self.driver.api.cuMemFree, memory)
-                    call("cuMemcpyHtoDAsync", memory, data.ctypes.data, data.nbytes, stream, what=where)
-                    copied.append((parameter.name, data, memory))
-                    binding.addresses[parameter.name] = int(memory)
+            staged = [
+                (first, size, self._stage(kernel, binding, names, first, size, stream, cleanup), names)
+                for first, size, names in host_memory(kernel, binding)
+            ]
             ready = self._ready(kernel, binding)
             block = ready.new_block(list(binding.addresses.values()))
             (code,) = ready.call(stream, block.address, 0)
             if code:
                 raise self.driver.error(f"launch of {what}", code)
-            for name, data, memory in copied:
-                if name in kernel.written:
-                    call("cuMemcpyDtoHAsync", data.ctypes.data, memory, data.nbytes, stream, what=what)
+            for first, size, memory, names in staged:
+                if kernel.written.intersection(names):
+                    call("cuMemcpyDtoHAsync", first, memory, size, stream, what=what)
             call("cuStreamSynchronize", stream, what=what)
+
+    def _stage(
+        self,
+        kernel: BuiltKernel,
+        binding: Binding,
+        names: Sequence[str],
+        first: int,
+        size: int,
+        stream: Any,
+        cleanup: ExitStack,
+    ) -> int:
+        """Device memory with what some arguments share of the host's; their addresses are in it from now on."""
+        where = f"kernel {kernel.name}, argument {' and '.join(names)}"
+        what = f"{where}: {size} bytes of device memory"
+        memory = int(self.driver.call("cuMemAlloc", max(1, size), what=what))
+        cleanup.callback(self.driver.api.cuMemFree, memory)
+        self.driver.call("cuMemcpyHtoDAsync", memory, first, size, stream, what=where)
+        for parameter in kernel.arrays:
+            if parameter.name in names:
+                apart = binding.arrays[parameter.name].pointer - first
+                if apart % parameter.align_bytes:
+                    raise LaunchError(
+                        f"{where}: they share host memory, in which {parameter.name} begins {apart} bytes after the first; its "
+                        f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"
+                    )
+                binding.addresses[parameter.name] = memory + apart
+        return memory
 
     def _stream(self, stream: Any) -> Any:
         """The driver's handle of a stream."""
