@@ -454,3 +454,15 @@ def test_what_is_proved_or_checked_never_leaves_its_array(
             kernel(np.zeros(size, np.int32), executor="emulator")  # a HazardError where a proof or check was wrong
         except tc.LaunchError as error:
             assert kernel.bounds and "must stay in 0 to" in str(error)
+
+
+def test_strides_that_are_known_are_held_against_each_other_beside_one_that_is_not() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    n = k.scalar("n", lower=16, upper=64)
+    a, s = k.param("A", (4, 4, 4), "int32", strides=(n, 1, 1)), k.shared((4, 4, 4), "int32")
+    k.cta.copy(s[:, :, :], a[:, :, :])  # read twice: nothing wrong
+    k.cta_sync()
+    k.cta.copy(a[:, :, 0:1], s[:, :, 0:1])
+    k.cta.copy(a[:, :, :], s[:, :, :])
+    with pytest.raises(tc.LayoutError, match=r"destination A\[0:4, 0:4, 0:4\] puts 16 elements in 7 places"):
+        k.build(target="sm_80", grid=1)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from .errors import FLAG, TEXT, Kind, LayoutError, PluginError, RequestError, a, checked, did_you_mean, one_of, shown
-from .expr import Expr, Symbol, evaluate, of_atom
+from .expr import Symbol, evaluate, of_atom
 from .layout import TileLayout
 from .memory import SPACES, Region, symbolic
 from .outside import Outside, outside_of
@@ -428,7 +428,7 @@ def why_invalid(request: CopyRequest) -> str | None:
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Why two coordinates of a region share a place, or None; symbolic strides are taken as given."""
+    """Why two coordinates of a region share a place, or None; symbolic strides are taken to be past all others."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
@@ -437,8 +437,6 @@ def why_aliasing(region: Region) -> str | None:
     for it in steps:
         if it.stride == 0:
             return f"{region} has an iter of extent {it.extent} and stride 0: its elements share one address"
-    if any(isinstance(it.stride, Expr) for it in tile.shard):
-        return None
     reached: dict[str, int] = {}
     for it in steps:
         if it.stride <= reached.get(it.axis.name, 0):
@@ -446,13 +444,13 @@ def why_aliasing(region: Region) -> str | None:
         reached[it.axis.name] = reached.get(it.axis.name, 0) + (it.extent - 1) * it.stride
     else:
         return None  # every stride is past all that the smaller ones reach: one place each
+    tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
         return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
     places = np.zeros(tile.size, np.int64)
     scale, flat = 1, Symbol("flat", 0, tile.size - 1)
     for axis in tile.axes:
-        symbolic = tile.apply(of_atom(flat))[axis.name]
-        values = np.asarray(evaluate(symbolic - tile.offset_on(axis), {flat: np.arange(tile.size)}))
+        values = np.asarray(evaluate(tile.apply(of_atom(flat))[axis.name], {flat: np.arange(tile.size)}))
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
     if len(np.unique(places)) != tile.size:
