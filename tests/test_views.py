@@ -437,3 +437,14 @@ def test_no_layout_begins_before_its_memory(offset: Any) -> None:
     for space in ("shared", "local"):
         with pytest.raises(tc.LayoutError, match=r"buffer s: the offset .* is negative"):
             tc.Buffer((8, 32), "float32", space=space, name="s", layout=layout)
+
+
+def test_a_swizzled_view_whose_place_is_known_at_launch_may_end_where_its_memory_does() -> None:
+    """What a swizzle permutes are whole blocks: the last one is in the memory where its last element is."""
+    k = tc.KernelBuilder("k", threads=32)
+    s, n = k.shared((8, 8, 8), "int32", align_bytes=1024), k.scalar("n", upper=7)
+    permuted = tc.Swizzle(2, 1, 2)
+    view = s.view(shape=(8, 8), layout=tc.SwizzledLayout(permuted, TileLayout(S[8, 8] + n * 64)))
+    assert view.shape == (8, 8)
+    with pytest.raises(tc.LayoutError, match="reaches|past|beyond|holds"):
+        s.view(shape=(8, 8), layout=tc.SwizzledLayout(permuted, TileLayout(S[8, 8] + n * 72)))

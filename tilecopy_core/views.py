@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .errors import LayoutError, shown
-from .expr import Expr, Int, add, bounds_of, is_multiple, mul, same, sub
+from .expr import Expr, Int, add, bounds_of, floordiv, is_multiple, mul, same, sub
 from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
@@ -173,7 +173,7 @@ def reach(layout: AnyLayout, axis: Axis) -> Int:
         if it.axis == axis:
             last = add(last, mul(it.stride, it.extent - 1))
     whole = layout.swizzle.block_elems if layout.swizzle is not None and axis == m else 1
-    return add(last, whole)  # never less than whole blocks of what the swizzle permutes
+    return mul(add(floordiv(last, whole), 1), whole)  # whole blocks of what the swizzle permutes
 
 
 def check_begins_inside(layout: AnyLayout, what: str) -> None:
