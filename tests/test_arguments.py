@@ -436,3 +436,17 @@ def test_a_prepared_launch_runs_with_what_the_arrays_hold_then() -> None:
         a[...] = oracle.random_array((64, 64), ml_dtypes.bfloat16, seed)
         assert launch().threads == 256
         assert oracle.same_bytes(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+def test_elements_of_less_than_a_byte_are_packed_in_no_array(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (4, 16), dtype), k.shared((4, 8), "uint8")
+    k.cta.copy(s[:, :], a.view(dtype="uint8")[:, :])
+    kernel = k.build(target="sm_90a", grid=1)
+    for given in (np.zeros((4, 16), getattr(ml_dtypes, dtype)), np.zeros((4, 8), np.uint8)):
+        with pytest.raises(
+            tc.LaunchError, match=f"argument A: dtype .*, declared {dtype}, of which a kernel has 2 in a byte"
+        ):
+            kernel(given, executor="emulator")

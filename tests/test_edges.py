@@ -662,3 +662,15 @@ def test_both_ends_of_a_box_may_be_one_comparison(rows: int) -> None:
     source, result = np.arange(1, 2 * rows + 1, dtype=np.int32), np.full(48, -1, np.int32)
     k.build(target="sm_80", grid=1)(source, np.zeros(rows, np.int8), result, executor="emulator")
     assert np.array_equal(result, np.pad(source, 64)[rows + 32 : rows + 80])
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_a_box_larger_than_its_array_overhangs_in_a_loop_of_no_turns_too(turns: int) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    b, f, t = k.param("B", (32, 1, 2), "int8"), k.local((2, 2), "int8"), k.thread_id()
+    k.thread.copy(f[:, :], b[t, 0:2, :], outside=5)
+    for i in k.range(turns):
+        k.thread.copy(b[t, i : i + 2, :], f[:, :], outside="keep")
+    result = np.arange(64, dtype=np.int8).reshape(32, 1, 2)
+    k.build(target="sm_80", grid=1)(result, executor="emulator")
+    assert np.array_equal(result, np.arange(64, dtype=np.int8).reshape(32, 1, 2))

@@ -195,6 +195,11 @@ class ArrayParameter(Parameter):
         return f"kernel {binding.kernel}, argument {self.name}"
 
     def _check_dtype(self, where: str, found: Any) -> None:
+        if self.dtype.bits < 8:
+            raise LaunchError(
+                f"{where}: dtype {found}, declared {self.dtype}, of which a kernel has {8 // self.dtype.bits} in a byte and no "
+                "array has: declare it as uint8 of the packed shape, which may be viewed as what it holds"
+            )
         if not getattr(found, "isnative", True):
             raise LaunchError(
                 f"{where}: dtype {found.str} has its bytes in the other order than the GPU's (little-endian); "
