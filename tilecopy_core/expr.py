@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from .errors import Kind, RequestError, checked, one_of, shown
+from .errors import Kind, RequestError, attribute, checked, one_of, shown
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -425,7 +425,7 @@ class Condition:
             raise RequestError(f"Condition: op is one of {', '.join(_COMPARE)}, and, or, not, elect; not {shown(op)}")
         for name, side, wanted in (("left", left, op != "elect"), ("right", right, op not in ("elect", "not"))):
             if op in _COMPARE:
-                good = is_int(side) or hasattr(side, "sources")
+                good = is_int(side) or attribute(side, "sources") is not None
             else:
                 good = isinstance(side, Condition) if wanted else side is None
             if not good:
