@@ -254,6 +254,10 @@ def test_what_cannot_be_planned_is_said(asked: Any, message: str) -> None:
         plan_relayout((4, 5), "float32", (1, 0), strides=(1,), target="sm_90a")
     with pytest.raises(RequestError, match="several elements"):
         plan_relayout((4, 5), "float32", (1, 0), out_strides=(0, 1), target="sm_90a")
+    with pytest.raises(RequestError, match=r"out_strides \(4, 4\) put several elements"):
+        plan_relayout((4, 5), "float32", (1, 0), out_strides=(4, 4), target="sm_90a")
+    with pytest.raises(RequestError, match=r"shape bytearray.*: a sequence of integers"):
+        plan_relayout(bytearray(b"ab"), "float32", (1, 0), target="sm_90a")
     with pytest.raises(RequestError, match=r"align_bytes 2: one of .* no less than an element's 4 bytes"):
         plan_relayout((4, 5), "float32", (1, 0), align_bytes=2, target="sm_90a")
     with pytest.raises(RequestError, match=r"out_align_bytes 32: one of 1, 2, 4, 8, 16"):
