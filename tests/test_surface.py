@@ -1044,6 +1044,54 @@ def test_data_is_the_same_when_copied(how: str) -> None:
     assert repr(both[1] - both[0] - both[2]) == "0"  # a symbol stays itself among what is copied together
 
 
+def plans_of_every_variant() -> dict[str, tc.Plan]:
+    """One of each first-party variant, between memories of one kernel."""
+    k = tc.KernelBuilder("variants", threads=128)
+    a, tile, other = k.param("A", (128, 64), "float16"), k.shared((128, 64), "float16"), k.shared((128, 64), "float16")
+    owned, turned = (
+        k.local((128, 64), "float16", layout=layout)
+        for layout in (TileLayout(S[(128, 64) : (1 @ tc.tx, 1)]), TileLayout(S[(128, 8, 8) : (1 @ tc.tx, 1, 8)]))
+    )
+    rows = k.shared((32, 16), "uint8")
+    columns = TileLayout(S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + R[4 : 32 @ tc.TLane])
+    tmem, mbar = k.tmem((32, 16), "uint8", layout=columns), k.mbarrier()
+    k.tcgen05_alloc(tmem, columns=32)
+    alone = {"op": "copy_async", "scope": tc.thread()}
+    asked: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        "gmem_smem": (tile, a, {}),
+        "ldgsts": (tile, a, {"op": "copy_async"}),
+        "reg": (owned, a, {}),
+        "regperm": (turned, owned, {}),
+        "ragged": (tile, a, {}),
+        "bulk": (tile, a, {**alone, "mbar": mbar[0]}),
+        "dsmem": (other, tile, {**alone, "mbar": mbar[0], "remote_cta_id": 1}),
+        "tcgen05_cp": (tmem, rows, alone),
+    }
+    return {
+        name: tc.plan(dst[:, :], src[:, :], target=TARGET, variant=name, **{"scope": tc.cta(128), **options})
+        for name, (dst, src, options) in asked.items()
+    }
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_plans_of_every_variant_are_the_same_when_copied(how: str) -> None:
+    for name, plan in plans_of_every_variant().items():
+        again = COPIES[how](plan)
+        assert (again.variant, again.explain(), str(again.request)) == (name, plan.explain(), str(plan.request))
+        assert (type(again.partition), repr(again.partition)) == (type(plan.partition), repr(plan.partition))
+        request = COPIES[how](plan.request)
+        planned = tc.plan(
+            request.dst,
+            request.src,
+            op=request.op,
+            scope=request.scope,
+            target=request.target,
+            variant=name,
+            **request.options,
+        )
+        assert planned.explain() == plan.explain()
+
+
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copied_kernel_runs_and_checks_as_before(how: str) -> None:
     k = tc.KernelBuilder("copied", threads=64)
