@@ -41,6 +41,20 @@ class Raising:
     __repr__ = __eq__ = __hash__ = __index__ = __int__ = __float__ = __bool__ = __len__ = __iter__ = __array__ = _no
 
 
+class Closed:
+    """Whatever attribute is asked for, it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ArithmeticError("mine")
+
+
+class Unprintable:
+    """It writes what moves a terminal's cursor."""
+
+    def __repr__(self) -> str:
+        return "\x1b[31m \u202e \ud800"
+
+
 def nested(depth: int) -> tuple[Any, ...]:
     """A tuple in a tuple in a tuple."""
     found: tuple[Any, ...] = ()
@@ -123,6 +137,18 @@ ODD: dict[str, Any] = {
     "text of another class": Name("float16"),
     "what raises": Raising(),
     "tuple of what raises": (Raising(),),
+    "closed": Closed(),
+    "unprintable": Unprintable(),
+    "bytearray": bytearray(b"xy"),
+    "memoryview": memoryview(b"xyzw"),
+    "NUL": "\0",
+    "blank": " ",
+    "cursor": "\x1b[31m\u202e",
+    "NumPy text": np.str_("x"),
+    "NumPy complex": np.complex64(1 + 2j),
+    "NumPy time": np.datetime64("NaT"),
+    "complex": 1 + 2j,
+    "slice": slice(None),
     "5000 digits": 10**5000,
     "-5000 digits": -(10**5000),
     "nested": nested(5000),
@@ -179,6 +205,27 @@ def replaced(good: Bound, place: int | str, value: object) -> Bound:
     return function, (*given[:place], value, *given[place + 1 :]), keywords
 
 
+def insides_of(value: object) -> list[tuple[Any, ...]]:
+    """The place of everything in a tuple, a list or a dict, as the indices that lead there."""
+    if isinstance(value, dict):
+        items: list[tuple[Any, Any]] = list(value.items())
+    elif type(value) in (tuple, list):
+        items = list(enumerate(value))  # type: ignore[arg-type]
+    else:
+        return []
+    return [(index, *rest) for index, each in items for rest in ((), *insides_of(each))]
+
+
+def put_inside(value: Any, place: tuple[Any, ...], new: object) -> Any:
+    """A tuple, list or dict with another value at a place in it."""
+    if not place:
+        return new
+    index, *rest = place
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[index] = put_inside(value[index], tuple(rest), new)
+    return tuple(changed) if isinstance(value, tuple) else changed
+
+
 def flat(text: object) -> str:
     return " ".join(str(text).split())
 
@@ -188,14 +235,21 @@ def said(value: object, how: Callable[[object], str] = repr) -> str:
     if type(value) is int and value.bit_length() > 256:
         return f"integer of {value.bit_length()} bits"
     try:
-        return flat(how(value))[:24]
+        text = flat(how(value))[:24]
+        return text if text.isprintable() else "".join(map(escaped, text))[:24]
     except (ArithmeticError, RecursionError):
         return f"<{type(value).__name__} object>"
 
 
+def escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
 def shows(message: str, value: object) -> bool:
     """Whether a message shows a value, or what it is made of."""
-    shown = {said(value), said(value, str)} | {str(getattr(value, "name", "")) or "\0"}
+    shown = {said(value), said(value, str)}
+    if not isinstance(value, Closed):
+        shown.add(str(getattr(value, "name", "")))
     if isinstance(value, One):
         shown.add(str(int(value)))
     if isinstance(value, (tuple, list, Raising, int)):
@@ -209,6 +263,8 @@ def shows(message: str, value: object) -> bool:
         shown.add(str(len(value)))
     if isinstance(value, np.ndarray):
         shown |= {str(value.dtype), str(value.shape)}
+    if isinstance(value, (bytearray, memoryview)):
+        shown |= {str(tuple(value)), f"{len(value)} "}  # a sequence of integers
     return any(each in message for each in shown if each)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -760,6 +762,142 @@ def test_odd_values_are_one_line_of_wrong_usage(option: str, folder: Path) -> No
     for name in ("", "out/"):
         assert here("run", "in.npy", name).exit_code == 2 and here("run", name, "out.npy").exit_code == 2
     assert sorted(os.listdir()) == ["in.npy"]
+
+
+COPIED = ("global float16 [64, 64] [bx*8 : bx*8+8, :]", "shared float16 [8, 64]")
+LOWERED = {
+    "--src-layout": "TileLayout(S[64, 64])",
+    "--dst-layout": "TileLayout(S[8, 64])",
+    "--scope": "cta:32",
+    "--op": "copy",
+    "--target": "sm_90",
+    "--variant": "gmem_smem",
+    "--outside": "zero",
+}
+GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
+    ("run",): (
+        ("in.npy", "out.npy"),
+        {
+            "--tile": "4x8",
+            "--threads": "32",
+            "--swizzle": "32B",
+            "--pad": "0",
+            "--variant": "gmem_smem",
+            "--target": "sm_90",
+            "--executor": "emulator",
+        },
+    ),
+    ("plan",): (COPIED, LOWERED),
+    ("ptx",): (COPIED, LOWERED),
+    ("cuda",): (COPIED[::-1], LOWERED | {"--name": "load_tile"}),
+    ("variants",): ((), {}),
+    ("doctor",): ((), {}),
+    ("cache", "info"): ((), {}),
+    ("cache", "clear"): ((), {}),
+    ("emulate",): (
+        ("kernel.ptx", "zeros:float32:4", "3", "1.5"),
+        {
+            "--entry": "k",
+            "--grid": "1",
+            "--block": "1",
+            "--cluster": "1",
+            "--dynamic-shared": "0",
+            "--save": "a=saved.npy",
+        },
+    ),
+    ("relayout",): (
+        ("in.npy", "out.npy"),
+        {
+            "--axes": "(a p) b -> p a b",
+            "--size": "p=4",
+            "--limit-bytes": "4096",
+            "--target": "sm_90",
+            "--executor": "emulator",
+        },
+    ),
+    ("new-variant",): (
+        ("mine",),
+        {"--op": "copy", "--from": "global", "--to": "shared", "--directory": "package"},
+    ),
+}
+"""A good line of every command, each option with a value."""
+PTX = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 n, .param .f32 f) { ret; }
+"""
+WORDS = (
+    *ODD,
+    "x",
+    "None",
+    "()",
+    "(" * 999,
+    "1,2",
+    "1x2",
+    "1,1,1,1",
+    "in.npy",
+    ".",
+    "/proc/self/mem",
+    "zeros:float32:9999999999999",
+    "zeros:float32:9999999999999999999x9999999999999999999",
+    f"zeros:float32:{'9' * 5000}",
+    f"zeros:float32:1{'x1' * 99}",
+    "zeros:object:4",
+    "arange:V3:4",
+    "a b -> b a",
+    f"(a p) b -> p a b{' ' * 99_000}",
+    "sm_90",
+    "cuda",
+    "emulator",
+    "p=0",
+    f"p={'9' * 5000}",
+    f"cta:{'9' * 5000}",
+    f"{'9' * 4000}B",
+    "\x1b[31m",
+    "a\nb",
+    "\u202e",
+)
+
+
+def line_of(command: tuple[str, ...], words: tuple[str, ...], options: dict[str, str]) -> list[str]:
+    return [*command, *words, *(part for option in options.items() for part in option)]
+
+
+def all_commands(group: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Every command that is installed, by the words that it is called by."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name in group.list_commands(click.Context(group)):
+        each = group.get_command(click.Context(group), name)
+        found |= all_commands(each, (*path, name)) if isinstance(each, click.Group) else {(*path, name): each}
+    return found
+
+
+def test_every_option_of_every_command_has_a_good_value() -> None:
+    for path, each in all_commands(command).items():
+        options = {o.opts[0] for o in each.params if isinstance(o, click.Option) and not o.is_flag}
+        assert options == set(GOOD[path][1]), path
+        assert any(isinstance(o, click.Argument) for o in each.params) == bool(GOOD[path][0]), path
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_odd_words_in_every_place_work_or_are_refused_as_the_callers(path: tuple[str, ...], folder: Path) -> None:
+    Path("kernel.ptx").write_text(PTX)
+    words, options = GOOD[path]
+    lines = [line_of(path, (*words[:n], word, *words[n + 1 :]), options) for word in WORDS for n in range(len(words))]
+    lines += [line_of(path, words, options | {option: word}) for word in WORDS for option in options]
+    lines += [[*line_of(path, words, options), word] for word in WORDS]
+    wrong = []
+    good = line_of(path, words, options)
+    for line in [good, *lines]:
+        shutil.rmtree("package", ignore_errors=True)
+        done = here(*line, TILECOPY_CACHE_DIR="cache")
+        told = done.stderr.replace("\n", "")
+        if done.exit_code not in (0, 1, 2) or "not foreseen" in told or not told.isprintable():
+            wrong.append((line, done.exit_code, done.stderr[:300]))
+        if bool(done.exit_code) != bool(told) or (line is good and done.exit_code):
+            wrong.append((line, done.exit_code, done.stderr[:300]))
+    assert not wrong, "\n".join(ascii(each)[:600] for each in wrong)
 
 
 @pytest.mark.parametrize(

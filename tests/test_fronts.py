@@ -19,7 +19,7 @@ import tilecopy_emulator
 import tilecopy_gmem_smem
 import tilecopy_relayout
 import tilecopy_testkit
-from odd import ODD, Bound, flat, little_memory, outcome, places_of, replaced, shows
+from odd import ODD, Bound, flat, insides_of, little_memory, outcome, places_of, put_inside, replaced, shows
 from tilecopy_emulator import extending
 from tilecopy_emulator.memory import GlobalMemory
 from tilecopy_testkit import (
@@ -485,6 +485,30 @@ def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> 
                 continue
             if why := judge(parameter, value, lambda: function(*arguments, **keywords)):
                 wrong.append(f"{name}, {parameter} = {label}: {why}")
+    assert not wrong, "\n".join(wrong).encode("ascii", "backslashreplace").decode()
+
+
+def held_by(good: Bound) -> list[tuple[str, int | str, tuple[Any, ...]]]:
+    """Every value inside an argument of a good call: the parameter, where the argument is put, and the place in it."""
+    _, arguments, keywords = good
+    return [
+        (parameter, place, inside)
+        for parameter, place in places_of(good)
+        for inside in insides_of(keywords[place] if isinstance(place, str) else arguments[place])
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, good in GOOD.items() if held_by(good())])
+def test_odd_values_inside_arguments_work_or_are_refused(name: str) -> None:
+    wrong = []
+    for parameter, place, inside in held_by(GOOD[name]()):
+        for label, value in ODD.items():
+            good = GOOD[name]()
+            given = good[2][place] if isinstance(place, str) else good[1][place]
+            function, arguments, keywords = replaced(good, place, put_inside(given, inside, value))
+            error = outcome(lambda: function(*arguments, **keywords))
+            if error is not None and not (isinstance(error, tc.TilecopyError) and flat(error).isprintable()):
+                wrong.append(f"{name}, {parameter}, in it {inside} = {label}: {type(error).__name__} {error!s:.150}")
     assert not wrong, "\n".join(wrong).encode("ascii", "backslashreplace").decode()
 
 

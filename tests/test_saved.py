@@ -233,7 +233,8 @@ def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(tc.LaunchError, match="cannot be saved in"):
         sized().save(tmp_path / "file")
-    (tmp_path / "launch.json").write_text("{")
-    (tmp_path / "kernel.ptx").write_text("")
-    with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
-        tc.load_kernel(tmp_path)
+    for text in ("{", "[" * 10**5, "9" * 5000):
+        (tmp_path / "launch.json").write_text(text)
+        (tmp_path / "kernel.ptx").write_text("")
+        with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
+            tc.load_kernel(tmp_path)

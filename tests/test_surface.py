@@ -461,6 +461,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "checked, the function": lambda w: call(plugin.checked(value=plugin.TEXT), lambda value: value),
     "integer": lambda w: call(plugin.integer, np.int64(3)),
     "Kind": lambda w: call(plugin.Kind, "a text", lambda value: isinstance(value, str), ("x",)),
+    "Kind.fits": lambda w: call(plugin.TEXT.fits, "x"),
     "Kind.check": lambda w: call(
         lambda where, name, error: using_refusal(plugin.TEXT, where, name, error), "here", "name", tc.LaunchError
     ),
@@ -810,7 +811,7 @@ def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> 
 def test_odd_operands_work_or_are_refused(name: str, operator: str) -> None:
     wrong = []
     for label, value in ODD.items():
-        if operator == "r%" and isinstance(value, (str, bytes)):
+        if operator == "r%" and isinstance(value, (str, bytes, bytearray)):
             continue  # Python's own formatting
         w = World()
         subject = OPERANDS[name][0](w)
@@ -868,6 +869,30 @@ def test_every_public_callable_has_a_good_call() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ operators
+
+
+class Incomparable(int):
+    """An integer that compares with nothing."""
+
+    def _no(self, *_: Any) -> Any:
+        raise ArithmeticError("mine")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _no  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "kind", [plugin.whole(1, 8), plugin.many(plugin.whole(1, 8)), plugin.maybe(plugin.whole(1, 8))]
+)
+def test_a_value_that_raises_when_it_is_looked_at_does_not_fit(kind: plugin.Kind) -> None:
+    value = (Incomparable(3),) if "tuple" in kind.rule else Incomparable(3)
+    assert not kind.fits(value)
+    for act in (
+        lambda: kind.check(value, "here", "count"),
+        lambda: plugin.checked(count=kind)(lambda count: count)(value),
+        lambda: plugin.checked(count=kind)(lambda count: count)(count=value),
+    ):
+        with pytest.raises(tc.RequestError, match="count .*3.* is not"):
+            act()
 
 
 def test_index_arithmetic_refuses_what_is_no_integer_and_says_so() -> None:
@@ -1020,6 +1045,54 @@ def test_data_is_the_same_when_copied(how: str) -> None:
     assert again(w.plan).explain() == w.plan.explain()
     both = again((w.n, w.n + w.k.block_id(), w.k.block_id()))
     assert repr(both[1] - both[0] - both[2]) == "0"  # a symbol stays itself among what is copied together
+
+
+def plans_of_every_variant() -> dict[str, tc.Plan]:
+    """One of each first-party variant, between memories of one kernel."""
+    k = tc.KernelBuilder("variants", threads=128)
+    a, tile, other = k.param("A", (128, 64), "float16"), k.shared((128, 64), "float16"), k.shared((128, 64), "float16")
+    owned, turned = (
+        k.local((128, 64), "float16", layout=layout)
+        for layout in (TileLayout(S[(128, 64) : (1 @ tc.tx, 1)]), TileLayout(S[(128, 8, 8) : (1 @ tc.tx, 1, 8)]))
+    )
+    rows = k.shared((32, 16), "uint8")
+    columns = TileLayout(S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + R[4 : 32 @ tc.TLane])
+    tmem, mbar = k.tmem((32, 16), "uint8", layout=columns), k.mbarrier()
+    k.tcgen05_alloc(tmem, columns=32)
+    alone = {"op": "copy_async", "scope": tc.thread()}
+    asked: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        "gmem_smem": (tile, a, {}),
+        "ldgsts": (tile, a, {"op": "copy_async"}),
+        "reg": (owned, a, {}),
+        "regperm": (turned, owned, {}),
+        "ragged": (tile, a, {}),
+        "bulk": (tile, a, {**alone, "mbar": mbar[0]}),
+        "dsmem": (other, tile, {**alone, "mbar": mbar[0], "remote_cta_id": 1}),
+        "tcgen05_cp": (tmem, rows, alone),
+    }
+    return {
+        name: tc.plan(dst[:, :], src[:, :], target=TARGET, variant=name, **{"scope": tc.cta(128), **options})
+        for name, (dst, src, options) in asked.items()
+    }
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_plans_of_every_variant_are_the_same_when_copied(how: str) -> None:
+    for name, plan in plans_of_every_variant().items():
+        again = COPIES[how](plan)
+        assert (again.variant, again.explain(), str(again.request)) == (name, plan.explain(), str(plan.request))
+        assert (type(again.partition), repr(again.partition)) == (type(plan.partition), repr(plan.partition))
+        request = COPIES[how](plan.request)
+        planned = tc.plan(
+            request.dst,
+            request.src,
+            op=request.op,
+            scope=request.scope,
+            target=request.target,
+            variant=name,
+            **request.options,
+        )
+        assert planned.explain() == plan.explain()
 
 
 @pytest.mark.parametrize("how", COPIES)

@@ -118,14 +118,19 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for a message: its repr on one line, shortened, whatever the value does."""
-    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
-        return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
+    """A value for a message: its repr on one line, shortened and printable, whatever the value does."""
     try:
+        if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+            return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
         text = " ".join(repr(value).split())
     except Exception:
         text = f"<{type(value).__name__} object>"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def integer(value: Any) -> int | None:
@@ -138,6 +143,14 @@ def integer(value: Any) -> int | None:
         return None
 
 
+def attribute(value: object, name: str) -> Any:
+    """An attribute of whatever a caller passes; None too where asking for it raises."""
+    try:
+        return getattr(value, name, None)
+    except Exception:  # an object's own
+        return None
+
+
 def _is_error(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, TilecopyError)
 
@@ -147,7 +160,6 @@ class Kind:
 
     Attributes:
         rule: in words, after "is not".
-        fits: whether a value is that; it raises for none.
         words: the names that it may be, for a hint.
     """
 
@@ -158,7 +170,14 @@ class Kind:
             raise RequestError(f"Kind: fits {shown(fits)} is not a function of a value")
         if not (isinstance(words, (tuple, list)) and all(isinstance(word, str) for word in words)):
             raise RequestError(f"Kind: words {shown(words)} is not a tuple in which each is a text")
-        self.rule, self.fits, self.words = rule, fits, tuple(words)
+        self.rule, self._fits, self.words = rule, fits, tuple(words)
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is that; one that raises when it is looked at is not."""
+        try:
+            return bool(self._fits(value))
+        except Exception:  # an object's own
+            return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> None:
         """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit.
@@ -205,14 +224,16 @@ def one_of(*words: str) -> Kind:
 
 def maybe(kind: Kind) -> Kind:
     """None, or that."""
-    return Kind(f"{kind.rule}, or None", lambda value: value is None or kind.fits(value), kind.words)
+    fits = kind._fits
+    return Kind(f"{kind.rule}, or None", lambda value: value is None or fits(value), kind.words)
 
 
 def many(kind: Kind) -> Kind:
     """A tuple or list in which each is that."""
+    fits = kind._fits
     return Kind(
         f"a tuple in which each is {kind.rule}",
-        lambda value: isinstance(value, (tuple, list)) and all(map(kind.fits, value)),
+        lambda value: isinstance(value, (tuple, list)) and all(map(fits, value)),
     )
 
 
@@ -252,11 +273,11 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
             raise RequestError(f"checked: {name} {shown(kind)} is not a Kind")
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        if not hasattr(function, "__code__"):
+        if attribute(function, "__code__") is None:
             raise RequestError(f"checked: function {shown(function)} is not a function written in Python")
         where, code = function.__qualname__, function.__code__
         names = code.co_varnames[: code.co_argcount]
-        placed = [kinds[name].fits if name in kinds else None for name in names]
+        placed = [kinds[name]._fits if name in kinds else None for name in names]
         rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
         variadic = rest in kinds
 
@@ -267,9 +288,16 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
 
         @wraps(function)
         def door(*arguments: P.args, **keywords: P.kwargs) -> T:
-            for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
-                if fits is not None and not fits(value):
-                    check(zip(names, arguments))  # noqa: B905
+            wrong = False
+            try:
+                for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
+                    if fits is not None and not fits(value):
+                        wrong = True
+                        break
+            except Exception:  # an object's own
+                wrong = True
+            if wrong:
+                check(zip(names, arguments))  # noqa: B905
             if keywords:
                 check(keywords.items())
             if variadic:

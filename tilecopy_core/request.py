@@ -8,7 +8,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import FLAG, TEXT, Kind, LayoutError, PluginError, RequestError, a, checked, did_you_mean, one_of, shown
+from .errors import (
+    FLAG,
+    TEXT,
+    Kind,
+    LayoutError,
+    PluginError,
+    RequestError,
+    a,
+    attribute,
+    checked,
+    did_you_mean,
+    one_of,
+    shown,
+)
 from .expr import Symbol, evaluate, of_atom
 from .layout import TileLayout
 from .memory import SPACES, Region, symbolic
@@ -301,7 +314,13 @@ def _options(value: Any) -> Options:
         return value
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise RequestError(f"options are values by name, not {shown(value)}")
-    return Options({name: getattr(each, "as_region", lambda each=each: each)() for name, each in value.items()})
+    return Options({name: _as_region(each) for name, each in value.items()})
+
+
+def _as_region(value: Any) -> Any:
+    """What stands for a region as that region; anything else as it is."""
+    as_region = attribute(value, "as_region")
+    return value if as_region is None else as_region()
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DTYPES
-from ..errors import RequestError, TilecopyError, did_you_mean
+from ..errors import RequestError, TilecopyError, did_you_mean, shown
 from ..layout import AXES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
 from ..memory import SPACES, Buffer, Region
 from ..scope import Scope, block_index, cta, thread, warp, warpgroup
@@ -169,5 +169,5 @@ def parse_scope(text: str) -> Scope:
         return cta(int(count))
     if kind not in _SCOPES or colon:
         near = did_you_mean(kind, [*_SCOPES, "cta:128"]) if not colon else ""
-        raise RequestError(f"scope {text!r} is not thread, warp, warpgroup or cta:THREADS{near}")
+        raise RequestError(f"scope {shown(text)} is not thread, warp, warpgroup or cta:THREADS{near}")
     return _SCOPES[kind]()

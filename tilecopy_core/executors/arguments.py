@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import LaunchError, LayoutError, a, checked, shown
+from ..errors import LaunchError, LayoutError, a, attribute, checked, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding
 from ..layout import row_major
@@ -83,7 +83,7 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
         interface = None
     if interface is not None:
         return _interface_facts(where, argument, interface, device_of)
-    if hasattr(argument, "__dlpack__") and hasattr(argument, "__dlpack_device__"):
+    if attribute(argument, "__dlpack__") and attribute(argument, "__dlpack_device__"):
         return _dlpack_facts(where, argument)
     raise LaunchError(
         f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__} {shown(argument)}"

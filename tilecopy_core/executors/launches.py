@@ -91,9 +91,10 @@ class ReadyLaunch:
             try:
                 for address in addresses:
                     bits |= address
-            except TypeError:
-                bits = -1
-            if bits & mask:
+                fit = not bits & mask
+            except Exception:  # an object's own
+                fit = False
+            if not fit:
                 self.check_addresses(addresses)
             handle = handle_of(stream)
             try:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from ..conditions import Condition
-from ..errors import RequestError, shown
+from ..errors import RequestError, attribute, shown
 from ..expr import Expr, Int, Symbol, symbols_of
 from ..memory import Memory, Region, symbolic
 from ..scope import ActiveThreads, is_thread_id
@@ -128,7 +128,7 @@ class Recorder:
 
     def record(self, statement: Statement) -> None:
         """Append a statement at the current place, with the line of the program that made it."""
-        if not callable(getattr(statement, "lower", None)) or not callable(getattr(statement, "describe", None)):
+        if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
             raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
         self._frame.body.append(Placed(statement, self._where()))
 

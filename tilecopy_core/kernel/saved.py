@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from ..dtypes import dtype_of
-from ..errors import PATH, LaunchError, TilecopyError, checked
+from ..errors import PATH, LaunchError, TilecopyError, checked, shown
 from ..expr import Int, Symbol, of_atom
 from ..memory import Buffer, Region
 from ..target import target_of
@@ -55,11 +55,11 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         text = (where / PTX_FILE).read_text(encoding="utf-8")
     except OSError as error:
         raise LaunchError(
-            f"folder {where} holds no kernel of kernel.save: {error.filename}: {error.strerror}"
+            f"folder {shown(str(where))} holds no kernel of kernel.save: {shown(error.filename)}: {error.strerror}"
         ) from error
-    except ValueError as error:
-        raise LaunchError(f"folder {where} holds no kernel of kernel.save: {error}") from error
-    return _of_record(record, text, str(where / RECORD_FILE))
+    except (ValueError, RecursionError) as error:
+        raise LaunchError(f"folder {shown(str(where))} holds no kernel of kernel.save: {error}") from error
+    return _of_record(record, text, shown(str(where / RECORD_FILE)))
 
 
 def unpacked(data: bytes) -> BuiltKernel:
@@ -70,7 +70,7 @@ def unpacked(data: bytes) -> BuiltKernel:
     """
     try:
         record, text = json.loads(data)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise LaunchError(f"{len(data)} bytes are no packed kernel: {error}") from error
     return _of_record(record, text, "a packed kernel")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LaunchError, RequestError
+from ..errors import LaunchError, RequestError, shown
 from ..expr import Expr, Int, Symbol
 from ..version import __version__
 from ..written import as_python
@@ -38,7 +38,9 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
         (where / PTX_FILE).write_text(kernel.ptx, encoding="utf-8")
         (where / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise LaunchError(f"kernel {kernel.name} cannot be saved in {where}: {error.strerror or error}") from error
+        raise LaunchError(
+            f"kernel {kernel.name} cannot be saved in {shown(str(where))}: {error.strerror or error}"
+        ) from error
     return where
 
 

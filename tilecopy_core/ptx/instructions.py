@@ -204,7 +204,7 @@ _MODIFIERS: tuple[tuple[str, Needs], ...] = (
 @cache
 def instruction_of(text: str) -> Instruction:
     """The table's entry for an instruction (its opcode, or its whole text without guard), needs of modifiers included."""
-    opcode = text.split(None, 1)[0] if text else ""
+    opcode = text.split(None, 1)[0] if text.strip() else ""
     parts = opcode.split(".")
     found = next((TABLE[p] for p in (".".join(parts[:n]) for n in range(len(parts), 0, -1)) if p in TABLE), None)
     if found is None:

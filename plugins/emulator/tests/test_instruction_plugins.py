@@ -8,6 +8,9 @@ import sys
 from textwrap import dedent
 
 import pytest
+from tilecopy_emulator.extending import form
+
+from tilecopy_core import LaunchError
 
 MODULE = """
     import numpy as np
@@ -214,3 +217,17 @@ def test_what_a_package_gets_wrong_is_told_as_its_own(tmp_path, body, told):
     assert done.returncode == 0, done.stderr
     assert told in done.stdout
     assert "PTX line 7" in done.stdout or "reader" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("types", "roles", "named"),
+    [
+        ("u23", "t = t", "types"),
+        ("u32", "t = t7", "sources"),
+        ("u32", "u23 = t", "results"),
+        ("u32", "t! = t", "results"),
+    ],
+)
+def test_a_form_of_types_that_ptx_does_not_have_is_refused(types, roles, named):
+    with pytest.raises(LaunchError, match=f"Form: {named} is"):
+        form("avg", types, roles, lambda mode: abs)

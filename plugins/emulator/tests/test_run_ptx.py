@@ -440,7 +440,8 @@ def test_numbers_are_passed_by_their_type(type, value, bits):
 @pytest.mark.parametrize(
     ("type", "value", "part"),
     [("u32", 2**32, "does not fit"), ("s32", 2**31, "does not fit"), ("u32", 1.5, "the float 1.5"), ("u32", "x", "not str"), ("u32", None, "not NoneType"),
-     ("u32", np.zeros(1), "holds no address")],
+     ("u32", np.zeros(1), "holds no address"), ("f32", np.str_("x"), "not str_"), ("f32", np.bytes_(b"four"), "not bytes_"), ("b32", 1 + 2j, "not complex"),
+     ("f32", 1e300, "does not fit"), ("f32", 2**1025, "does not fit"), ("f32", bytearray(4), "not bytearray")],
 )  # fmt: skip
 def test_numbers_that_do_not_fit_are_refused(type, value, part):
     with pytest.raises(LaunchError, match=part) as error:
@@ -457,6 +458,20 @@ def test_numbers_that_do_not_fit_are_refused(type, value, part):
 def test_extents_are_checked(options, part):
     with pytest.raises(LaunchError, match=part):
         run_ptx(STORE.replace("{type}", "u32"), [1, np.zeros(1, np.uint32)], **({"grid": 1, "block": 1} | options))
+
+
+@pytest.mark.parametrize("value", [np.datetime64("NaT"), np.timedelta64(1), np.complex64(1 + 2j), np.str_("ab")])
+def test_scalars_of_eight_bytes_that_are_no_floats_are_refused(value):
+    assert value.nbytes == 8
+    with pytest.raises(LaunchError, match=r"wanted for \.f64"):
+        run_ptx(module("ret;", ".param .f64 x"), [value], grid=1, block=1)
+
+
+def test_what_a_text_quotes_can_be_printed():
+    for text in ("\x1b[31m", "\0", module("\u202e;", ""), module('ld.param.u32 %r1, ["\x07"];', "")):
+        with pytest.raises(UnsupportedPtxError) as error:
+            run_ptx(text, [], grid=1, block=1)
+        assert str(error.value).replace("\n", " ").isprintable()
 
 
 def test_extents_of_the_text_are_kept():

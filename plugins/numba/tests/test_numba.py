@@ -180,12 +180,26 @@ def test_arguments_of_another_kind_are_refused_by_name() -> None:
     def no_constant(a):
         tn.cp_async_wait(a.shape[0])
 
+    def below_zero():
+        tn.cp_async_wait(-1)
+
+    def narrow_barrier():
+        tn.mbarrier_init(cuda.shared.array(1, float32), 1)
+
     wide = types.Array(types.float64, 2, "C")
+    assert "0 to 2**31 - 1, not Literal[int](-1)" in refused(below_zero)
+    assert "an array of int64 or uint64, not array(float32" in refused(narrow_barrier)
     assert "argument A is an array in global memory" in refused(no_array, MATRIX)
     assert "argument A is an array of float32" in refused(another_dtype, MATRIX, wide)
     assert "load takes its arguments in order (tile, A, tid; the last may be left out)" in refused(too_few, MATRIX)
     assert "argument part is cuda.local.array(16, uint32), a fragment" in refused(no_fragment, MATRIX)
     assert "takes a constant number of groups" in refused(no_constant, MATRIX)
+
+
+@pytest.mark.parametrize("plan", [None, 3, "plan", b"", [], tc.Plan, tc.KernelBuilder("other", threads=32)])
+def test_what_is_no_plan_is_refused(plan: Any) -> None:
+    with pytest.raises(tc.RequestError, match="device_function: plan .* is not a Plan"):
+        tn.device_function(plan)
 
 
 def test_a_copy_that_cannot_leave_its_kernel_is_refused() -> None:

@@ -133,3 +133,8 @@ def test_what_is_neither(axes: object) -> None:
 def test_sizes_belong_to_patterns() -> None:
     with pytest.raises(RequestError, match="'p': sizes belong to a pattern"):
         rearrangement((1, 0), (4, 5), {"p": 2})
+
+
+@pytest.mark.parametrize("pattern", ["a b -> b a{}", "{}a b -> b a", "a b ->{} b a"])
+def test_blanks_take_no_time(pattern: str) -> None:
+    assert rearrangement(pattern.format(" " * 200_000), (2, 3)).shape == (3, 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import random
 from math import prod
 from pathlib import Path
@@ -254,6 +256,10 @@ def test_what_cannot_be_planned_is_said(asked: Any, message: str) -> None:
         plan_relayout((4, 5), "float32", (1, 0), strides=(1,), target="sm_90a")
     with pytest.raises(RequestError, match="several elements"):
         plan_relayout((4, 5), "float32", (1, 0), out_strides=(0, 1), target="sm_90a")
+    with pytest.raises(RequestError, match=r"out_strides \(4, 4\) put several elements"):
+        plan_relayout((4, 5), "float32", (1, 0), out_strides=(4, 4), target="sm_90a")
+    with pytest.raises(RequestError, match=r"shape bytearray.*: a sequence of integers"):
+        plan_relayout(bytearray(b"ab"), "float32", (1, 0), target="sm_90a")
     with pytest.raises(RequestError, match=r"align_bytes 2: one of .* no less than an element's 4 bytes"):
         plan_relayout((4, 5), "float32", (1, 0), align_bytes=2, target="sm_90a")
     with pytest.raises(RequestError, match=r"out_align_bytes 32: one of 1, 2, 4, 8, 16"):
@@ -308,3 +314,13 @@ def test_extents_without_divisors_are_moved(extent: int, dtype: str) -> None:
     assert relayout(x, (0,), executor="emulator").tobytes() == x.tobytes()
     pair = np.stack([x, x[::-1]])
     assert relayout(pair, (1, 0), executor="emulator").tobytes() == pair.T.tobytes()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))])
+def test_a_copied_plan_moves_the_same(again: Any) -> None:
+    plan = plan_relayout((4, 8), "float32", (1, 0), target="sm_90")
+    copied = again(plan)
+    assert copied.explain() == plan.explain() and copied.kernel.ptx == plan.kernel.ptx
+    source, result = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((8, 4), np.float32)
+    copied.bind("emulator")(source, result, None)
+    assert np.array_equal(result, source.T)

@@ -37,6 +37,13 @@ class Together(Exception):  # noqa: N818 (never leaves this module)
         self.accuse = accuse
 
 
+def _is_dtype(value: Any) -> bool:
+    try:
+        return np.dtype(value).itemsize in WORDS
+    except Exception:  # NumPy's, or an object's own
+        return False
+
+
 @attrs.frozen
 class Access:
     """How an instruction touches memory.
@@ -67,6 +74,7 @@ class Access:
             ("bytes", self.bytes, is_whole(self.bytes, 1, 1 << 20), "how many, from 1"),
             ("semantics", self.semantics, isinstance(self.semantics, str) and self.semantics in SEMANTICS, "known"),
             ("scope", self.scope, isinstance(self.scope, str) and self.scope in SCOPES, "cta, cluster, gpu or sys"),
+            ("dtype", self.dtype, self.dtype is None or _is_dtype(self.dtype), "a dtype of NumPy, or None"),
             ("volatile", self.volatile, is_flag(self.volatile), "True or False"),
             ("read_only", self.read_only, is_flag(self.read_only), "True or False"),
             ("exchange", self.exchange, is_flag(self.exchange), "True or False"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import struct
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from tilecopy_core import LaunchError
 
-from .demands import demand, is_flag, is_whole, shown
+from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory import GlobalMemory
 from .program import Parameter, Program, parse
 from .run import MOST_CTAS, Report, lay_out_shared, run_grid
@@ -94,10 +95,9 @@ def run_ptx(
 
 def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
     """One to three positive integers, filled up with ones."""
-    plain: Any = value
+    listed = items_of(value)
     try:
-        listed = isinstance(plain, Sequence) and not isinstance(plain, (str, bytes))
-        sizes = [operator.index(x) for x in (plain[:4] if listed else (plain,))]
+        sizes = [operator.index(x) for x in ((value,) if listed is None else listed[:4])]  # type: ignore[arg-type]
     except Exception:  # an object's own
         sizes = []
     fits = 1 <= len(sizes) <= 3 and min(sizes) >= 1 and max(sizes) < 1 << 63
@@ -155,16 +155,17 @@ class _Array:
 def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
     """The bytes of each parameter; arrays are mapped into the memory."""
     where = f"kernel {program.name}"
-    if isinstance(arguments, (str, bytes, np.ndarray)) or not isinstance(arguments, Sequence):
+    given = items_of(arguments)
+    if given is None:
         raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
-    if len(arguments) != len(program.parameters):
+    if len(given) != len(program.parameters):
         wanted = ", ".join(f".{p.type} {p.name}" for p in program.parameters) or "none"
         raise LaunchError(
-            f"{where}: {len(arguments)} arguments for {len(program.parameters)} parameters ({wanted}): {shown(arguments)}"
+            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters ({wanted}): {shown(arguments)}"
         )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []
-    for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
+    for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
         array = _as_array(argument, place)
         if parameter.is_array:
@@ -185,7 +186,11 @@ def _as_array(argument: Any, place: str) -> Any:
     """An argument as a NumPy array over the same memory, or None when it is no array."""
     if isinstance(argument, np.ndarray):
         return argument
-    if not hasattr(argument, "__dlpack_device__") or isinstance(argument, np.generic):
+    try:
+        exchanged = not isinstance(argument, np.generic) and bool(argument.__dlpack_device__)
+    except Exception:  # an object's own
+        exchanged = False
+    if not exchanged:
         return None
     try:
         device, _ = argument.__dlpack_device__()
@@ -253,12 +258,13 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
 def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     """The bytes of a number."""
     size, kind = parameter.bytes, parameter.type[0]
-    raw = isinstance(argument, np.generic) and argument.dtype.kind not in "biu" and argument.dtype.itemsize == size
-    if raw and (kind in "fb" or argument.dtype.kind == "V"):  # ml_dtypes' numbers are of kind V
+    raw = isinstance(argument, np.generic) and argument.dtype.itemsize == size
+    if raw and (
+        argument.dtype.kind == "V" or (argument.dtype.kind == "f" and kind in "fb")
+    ):  # ml_dtypes' are of kind V
         return bytes(argument.tobytes())
     if isinstance(argument, (float, np.floating)) and kind in "fb" and size in (2, 4, 8):
-        with np.errstate(over="ignore"):
-            return np.array(argument, f"f{size}").tobytes()
+        return _float(argument, parameter, place)
     if isinstance(argument, (float, np.floating)):
         raise LaunchError(f"{place}: the float {argument!r} for a parameter .{parameter.type}")
     try:
@@ -269,11 +275,7 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"{shown(argument)}"
         ) from None
     if kind == "f":
-        try:
-            with np.errstate(over="ignore"):
-                return np.array(float(value), f"f{size}").tobytes()
-        except OverflowError:
-            raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}") from None
+        return _float(value, parameter, place)
     low = 0 if kind == "u" else -(1 << (8 * size - 1))
     high = (1 << (8 * size - 1)) - 1 if kind == "s" else (1 << 8 * size) - 1
     if kind == "u" and -(1 << (8 * size - 1)) <= value < 0:
@@ -281,3 +283,16 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     if not low <= value <= high:
         raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _float(value: Any, parameter: Parameter, place: str) -> bytes:
+    """The bytes of a number as a float; a finite one stays finite."""
+    try:
+        with np.errstate(over="ignore"):
+            found = np.array(float(value), f"f{parameter.bytes}")
+        fits = bool(np.isfinite(found)) or not math.isfinite(value)
+    except OverflowError:
+        fits = False
+    if not fits:
+        raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
+    return found.tobytes()

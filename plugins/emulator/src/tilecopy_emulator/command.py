@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -13,34 +14,43 @@ import numpy as np
 from tilecopy_core import LaunchError
 
 from .api import run_ptx
+from .demands import shown
 from .program import parse
 
+_EXTENT = "[0-9]{1,19}"
 _MADE = ("zeros", "ones", "arange", "random")
 
 
 def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    if not re.fullmatch(r"[1-9]\d*([,x][1-9]\d*){0,2}", text):
-        raise click.BadParameter(f"{text!r} is not one to three extents, such as 32 or 32,8")
+    if not re.fullmatch(r"[1-9][0-9]{0,18}([,x][1-9][0-9]{0,18}){0,2}", text):
+        raise click.BadParameter(f"{shown(text)} is not one to three extents, such as 32 or 32,8")
     return tuple(int(part) for part in re.split("[,x]", text))
 
 
 def _dtype(name: str) -> Any:
     try:
-        return np.dtype(name)
+        found = np.dtype(name)
     except TypeError:
-        pass
+        found = _ml_dtype(name)
+    if found is None or found.kind not in "biufcV" or found.type is np.void:  # ml_dtypes' are of kind V
+        raise click.BadParameter(f"{shown(name)} is not a type of numbers, such as float32")
+    return found
+
+
+def _ml_dtype(name: str) -> Any:
+    """A type of ml_dtypes, or None."""
     try:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, name))
     except (ImportError, AttributeError, TypeError):
-        raise click.BadParameter(f"{name!r} is not a type of numbers, such as float32") from None
+        return None
 
 
 def _made_up(kind: str, dtype: Any, shape: tuple[int, ...]) -> Any:
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     if kind == "zeros":
         return np.zeros(shape, dtype)
     if kind == "ones":
@@ -60,22 +70,29 @@ def argument_of(text: str) -> Any:
         click.BadParameter: it is no integer, number, ``FILE.npy`` or ``zeros:float32:64x64``.
         LaunchError: a file cannot be read.
     """
-    if re.fullmatch(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)", text):
+    if re.fullmatch(r"[+-]?([0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})", text):
         return int(text, 0 if "x" in text.lower() else 10)
     if text.endswith(".npy"):
         try:
             return np.load(text, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise LaunchError(f"{text} cannot be read: {error}") from error
-    match = re.fullmatch(r"(\w+):(\w+):(\d+(?:[,x]\d+)*)", text)
+    match = re.fullmatch(rf"(\w+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)", text)
     if match and match[1] in _MADE:
-        return _made_up(match[1], _dtype(match[2]), tuple(int(part) for part in re.split("[,x]", match[3])))
+        dtype, shape = _dtype(match[2]), tuple(int(part) for part in re.split("[,x]", match[3]))
+        try:
+            return _made_up(match[1], dtype, shape)
+        except (ValueError, MemoryError):  # NumPy's
+            raise click.BadParameter(f"{shown(text)}: there is no room for such an array") from None
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
+        number = math.inf
+    if math.isinf(number) and "inf" not in text.lower():  # 1e999 is no infinity that anybody asked for
         raise click.BadParameter(
-            f"{text!r} is no integer, number, FILE.npy, or array as {'|'.join(_MADE)}:TYPE:SHAPE (zeros:float32:64x64)"
-        ) from None
+            f"{shown(text)} is no integer, number, FILE.npy, or array as {'|'.join(_MADE)}:TYPE:SHAPE (zeros:float32:64x64)"
+        )
+    return number
 
 
 def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:

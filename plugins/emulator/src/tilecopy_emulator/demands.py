@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tilecopy_core import LaunchError, TilecopyError
+
+MOST_ITEMS = 1 << 16
+"""Of a sequence; no kernel has so many parameters."""
 
 
 def shown(value: object) -> str:
@@ -31,12 +35,26 @@ def demand(
 
 def is_whole(value: Any, low: int, high: int) -> bool:
     """Whether a value is a plain or NumPy integer of a range."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
+    try:
+        return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
+    except Exception:  # an object's own
+        return False
 
 
 def is_flag(value: Any) -> bool:
     """Whether a value is a truth."""
     return isinstance(value, (bool, np.bool_))
+
+
+def items_of(value: Any) -> tuple[Any, ...] | None:
+    """What a sequence other than a text or bytes has; None for anything else, and for more than anybody passes."""
+    if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
+        return None
+    try:
+        found = tuple(islice(value, MOST_ITEMS + 1))
+    except Exception:  # an object's own
+        return None
+    return found if len(found) <= MOST_ITEMS else None
 
 
 def are_texts(value: Any, kind: type[Collection[Any]] = tuple) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from tilecopy_core import BuiltKernel, HazardError, LaunchError
 from tilecopy_core.executors import HostArguments, ValueCheck
 
-from .demands import demand, is_flag
+from .demands import demand, is_flag, items_of
 from .memory import GlobalMemory
 from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
@@ -51,10 +51,11 @@ class EmulatorExecutor:
             UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
         demand("launch", "kernel", kernel, isinstance(kernel, BuiltKernel), "what KernelBuilder.build makes")
-        listed = isinstance(arguments, Sequence) and not isinstance(arguments, (str, bytes))
-        demand(f"kernel {kernel.name}", "arguments", arguments, listed, "a sequence, one argument for each parameter")
+        given = items_of(arguments)
+        rule = "a sequence, one argument for each parameter"
+        demand(f"kernel {kernel.name}", "arguments", arguments, given is not None, rule)
         try:
-            return self._launch(kernel, arguments, grid)
+            return self._launch(kernel, given or (), grid)
         except UnsupportedPtxError as error:
             if origin := kernel.origin_of(error.line):
                 error.args = (f"{error}\n  in: {origin}",)

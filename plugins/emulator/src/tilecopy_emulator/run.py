@@ -274,10 +274,15 @@ def _demand_launch(
 ) -> None:
     """What :func:`run_grid` is given is what its parameters say."""
     demand("run_grid", "program", program, isinstance(program, Program), "what parse makes of a text")
-    for name, extents, most in (("grid", grid, 2**31 - 1), ("block", block, 1024), ("cluster", cluster, 2**31 - 1)):
-        fits = isinstance(extents, tuple) and len(extents) == 3 and all(is_whole(each, 0, most) for each in extents)
+    for name, extents, least, most in (
+        ("grid", grid, 0, 2**31 - 1),
+        ("block", block, 1, 1024),
+        ("cluster", cluster, 1, 16),
+    ):
+        fits = isinstance(extents, tuple) and len(extents) == 3 and all(is_whole(each, least, most) for each in extents)
         fits = fits or (name == "cluster" and extents is None)
-        demand("run_grid", name, extents, fits, f"three integers, each at most {most}")
+        demand("run_grid", name, extents, fits, f"three integers, each from {least} to {most}")
+    demand("run_grid", "block", block, prod(block) <= 1024, "at most 1024 threads")
     if prod(grid) > MOST_CTAS:
         raise LaunchError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
     fits = is_whole(dynamic_shared_bytes, 0, BATCH_SHARED_BYTES)

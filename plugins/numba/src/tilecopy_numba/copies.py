@@ -14,10 +14,12 @@ from numba.cuda.extending import intrinsic
 
 from tilecopy_core import Plan
 from tilecopy_core.export import Argument, Function, Number, function_of
+from tilecopy_core.plugin import a, checked
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 
+@checked(plan=a("a Plan, as tilecopy_core.plan gives it", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
     """A function for ``@cuda.jit`` kernels that does one copy.
 

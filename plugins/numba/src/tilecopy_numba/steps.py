@@ -40,6 +40,8 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
         raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, not {kinds}")
+    if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
+        raise TypingError(f"{name}: an mbarrier is 8 bytes, an array of int64 or uint64, not {barrier}")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         place = values[0]
@@ -63,8 +65,8 @@ def cp_async_commit(typingctx: Any) -> Any:
 @intrinsic
 def cp_async_wait(typingctx: Any, pending: Any) -> Any:
     """Wait until at most ``pending`` (a constant) of this thread's newest groups are unfinished."""
-    if not isinstance(pending, types.IntegerLiteral):
-        raise TypingError(f"cp_async_wait takes a constant number of groups, not {pending}")
+    if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
+        raise TypingError(f"cp_async_wait takes a constant number of groups, 0 to 2**31 - 1, not {pending}")
     _, generate = _of_nothing(f"cp.async.wait_group {pending.literal_value};")
     return types.void(pending), generate
 

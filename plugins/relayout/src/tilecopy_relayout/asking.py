@@ -30,7 +30,7 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a 
         RequestError: it is none of these, or has more than :data:`MOST_DIMS`.
     """
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
-    if listed and not isinstance(values, (str, bytes)):
+    if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
         try:
             found = tuple(islice(values, MOST_DIMS + 1))
         except Exception:  # an object's own

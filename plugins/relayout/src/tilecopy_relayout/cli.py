@@ -17,6 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from tilecopy_core import TARGETS
 from tilecopy_core.command import Answer, AnswerCommand, FilePath, Name, shown
 
+from .asking import shown as value_shown
 from .files import Job, Outcome, relayout_file
 from .host import EXECUTORS
 
@@ -36,10 +37,10 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         """The number, at least 1."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]i?)?B?", value.strip())
+        match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
         found = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
         if found < 1:
-            self.fail(f"{value!r} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
+            self.fail(f"{value_shown(value)} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
         return found
 
 
@@ -52,9 +53,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         """Both."""
         if isinstance(value, tuple):
             return value
-        match = re.fullmatch(r"([^\W\d]\w*)=(\d+)", value)
+        match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
         if match is None:
-            self.fail(f"{value!r} is not NAME=EXTENT, such as p=4", param, ctx)
+            self.fail(f"{value_shown(value)} is not NAME=EXTENT, such as p=4", param, ctx)
         return match[1], int(match[2])
 
 
@@ -82,6 +83,10 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
       tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --size p=4
     """
+    if len(dict(sizes)) < len(sizes):
+        raise click.BadParameter(
+            f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--size"
+        )
     job = Job(sizes=dict(sizes), **options)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     terminal = sys.stderr is not None and sys.stderr.isatty()

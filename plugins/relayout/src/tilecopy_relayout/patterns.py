@@ -18,7 +18,7 @@ from tilecopy_core import RequestError
 
 from .asking import PERMUTATION, items_of, shown, sizes_of
 
-_TOKEN = re.compile(r"\s*(->|\.\.\.|[^\W\d]\w*|\d+|\S)")
+_TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
 _POINTED = 200
@@ -270,7 +270,7 @@ def parse(text: str) -> Pattern:
     Raises:
         RequestError: it is none; the message points at the place.
     """
-    tokens = [Term(match[1], match.start(1)) for match in _TOKEN.finditer(text)]
+    tokens = [Term(match[0], match.start()) for match in _TOKEN.finditer(text)]
     whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:

@@ -18,7 +18,7 @@ from .cost import Cost, cost_of, least_total
 from .kept import keep, recall
 from .kernels import build
 from .launching import Planned, bind
-from .overlap import Footprint
+from .overlap import Footprint, overlaps_itself
 from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
@@ -164,7 +164,8 @@ def plan_relayout(
     moved = rearrangement(axes, given, sizes)
     source = moved.source_strides(_steps("strides", strides, given))
     own = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
-    if any(step == 0 and moved.extents[n] > 1 for n, step in zip(moved.order, own, strict=True)):
+    split = tuple(moved.extents[n] for n in moved.order)
+    if overlaps_itself(Footprint(0, split, own, 1)):
         raise tc.RequestError(f"out_strides {shown(out_strides)} put several elements of {moved.shape} in one place")
     by_source = dict(zip(moved.order, own, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))

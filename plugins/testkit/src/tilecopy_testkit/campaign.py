@@ -250,15 +250,27 @@ def finished(state: Path) -> dict[str, dict[str, Any]]:
     for line in _lines("state", state):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and set(record) >= _RECORD:
+        if _RECORD.fits(record) and TEXT.fits(record.get("chunk")):
             found[record["chunk"]] = record
     return found
 
 
-_RECORD = {"chunk", "variant", "keys", "lowered", "covered", "failures"}
-"""What a line of a state file has."""
+_TALLIED = {
+    "variant": TEXT,
+    "keys": many(TEXT),
+    "lowered": NATURAL,
+    "covered": by_name(by_name(NATURAL)),
+    "failures": many(
+        Kind("a failure", lambda each: by_name(TEXT).fits(each) and {"variant", "finding"} <= set(each)),
+    ),
+}
+_RECORD = Kind(
+    "what `run` gives for a chunk",
+    lambda value: isinstance(value, Mapping) and all(kind.fits(value.get(name)) for name, kind in _TALLIED.items()),
+)
+"""What a line of a state file has, and the name of its chunk."""
 
 
 def _lines(name: str, path: Path) -> list[str]:
@@ -333,8 +345,8 @@ def run(
 )
 def of_campaign(campaign: Campaign, done: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The records that belong to a campaign."""
-    names = {chunk.name for chunk in campaign.chunks()}
-    return {name: record for name, record in done.items() if name in names}
+    names = [chunk.name for chunk in campaign.chunks()]
+    return {name: done[name] for name in names if name in done}
 
 
 def here(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
@@ -386,12 +398,17 @@ def _records(where: str, records: Iterable[Mapping[str, Any]]) -> list[Mapping[s
     Raises:
         RequestError: one is none.
     """
+    found: list[Mapping[str, Any]] = []
     listed = isinstance(records, Iterable) and not isinstance(records, (str, bytes, Mapping, type, range))
     try:
-        found = list(records) if listed else []
+        for each in records if listed else ():
+            listed = _RECORD.fits(each)
+            if not listed:
+                break
+            found.append(each)
     except Exception:  # an object's own
-        found, listed = [], False
-    if not listed or not all(isinstance(each, Mapping) and _RECORD - {"chunk"} <= set(each) for each in found):
+        listed = False
+    if not listed:
         raise tc.RequestError(f"{where}: records {shown(records)} are not what `run` gives for chunks")
     return found
 
@@ -471,7 +488,7 @@ def remembered(path: Path = EVER_FAILED) -> list[tuple[str, Description]]:
             try:
                 record = json.loads(line)
                 found.append((record["variant"], Description.from_json(json.dumps(record["description"]))))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise tc.RequestError(f"path: line {number} of {path} is no failure: {error}") from error
     return found
 

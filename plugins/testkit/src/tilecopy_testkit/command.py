@@ -36,5 +36,6 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
     for path in written:
-        click.echo(f"  {path}")
-    click.echo(f"pip install -e '{folder}[test]' && pytest {folder} && tilecopy variants")
+        click.echo(f"  {click.format_filename(path)}")
+    where = click.format_filename(folder)
+    click.echo(f"pip install -e '{where}[test]' && pytest {where} && tilecopy variants")

@@ -23,6 +23,9 @@ TYPES = frozenset(
 )
 """Parts of an opcode that are types; all others are modifiers."""
 
+_ROLES = TYPES | {"t", "t0", "w", "cc"}
+"""What an operand may be, without its marks."""
+
 _NAMED = {
     "rnd": ("rn", "rz", "rm", "rp"),
     "cmp": ("eq", "ne", "lt", "le", "gt", "ge"),
@@ -113,9 +116,11 @@ class Form:
         )
         demand("Form", "groups", self.groups, fits, "a tuple of (choices, required)")
         fits = isinstance(self.types, frozenset) and all(map(are_texts, self.types))
-        demand("Form", "types", self.types, fits, "a frozenset of tuples of types")
-        demand("Form", "results", self.results, are_texts(self.results), "a tuple of roles")
-        demand("Form", "sources", self.sources, are_texts(self.sources), "a tuple of roles")
+        fits = fits and all(set(each) <= TYPES for each in self.types)
+        demand("Form", "types", self.types, fits, "a frozenset of tuples of types such as u32")
+        for called, roles, marks in (("results", self.results, "?"), ("sources", self.sources, "?!")):
+            fits = are_texts(roles) and all(role.rstrip(marks) in _ROLES for role in roles)
+            demand("Form", called, roles, fits, "a tuple of roles: t, t0, w, cc, or a type such as u32")
         demand("Form", "build", self.build, callable(self.build), "a function of a Mode")
         demand("Form", "approximate", self.approximate, is_flag(self.approximate), "True or False")
 
