@@ -76,6 +76,27 @@ def test_host_arrays_that_are_columns_of_one_are_written_both(gpu: str) -> None:
     assert (both[:, :32] == 1).all() and (both[:, 32:] == 2).all()
 
 
+def test_minima_of_minima_of_what_is_negated(gpu: str) -> None:
+    """ptxas 13.0 and drivers of its time lose a sign where a minimum of a minimum is one instruction."""
+    k = tc.KernelBuilder("minima", threads=32)
+    a, b, c = (k.param(name, (32,), "int32") for name in "ABC")
+    out, t = k.param("O", (4, 32), "int32"), k.thread_id()
+    values = [k.load(each[t]) for each in (a, b, c)]
+    x, y, z = (k.index(value, lower=-1000, upper=1000) for value in values)
+    k.store(out[0, t], tc.maximum(tc.maximum(x, y), z))
+    k.store(out[1, t], tc.minimum(tc.minimum(x * -1, y * -1), z))
+    k.store(out[2, t], (-values[0]).max(-values[1]).max(values[2]))
+    k.store(out[3, t], k.index((-values[0]).min(-values[1]), lower=-1000, upper=500, clamp=True))
+    kernel = k.build(target=gpu, grid=1)
+    x, y, z = (np.random.default_rng(seed).integers(-1000, 1001, 32).astype(np.int32) for seed in range(3))
+    found = np.zeros((4, 32), np.int32)
+    kernel(x, y, z, found, executor="cuda")
+    assert np.array_equal(found[0], np.maximum(np.maximum(x, y), z))
+    assert np.array_equal(found[1], np.minimum(np.minimum(-x, -y), z))
+    assert np.array_equal(found[2], np.maximum(np.maximum(-x, -y), z))
+    assert np.array_equal(found[3], np.clip(np.minimum(-x, -y), -1000, 500))
+
+
 def test_many_threads_share_one_loaded_kernel(gpu: str) -> None:
     kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
     wrong: list[Any] = []

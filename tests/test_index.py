@@ -44,6 +44,11 @@ def run_text(lines: list[str], given_values: dict[str, int]) -> dict[str, int]:
         elif name == "cvt":
             value = read(operands[0], bits, sign)
             bits = int(modifiers[0][1:])
+        elif name == "setp":
+            a, b = read(operands[0], bits, sign), read(operands[1], bits, sign)
+            value = int(a < b if modifiers[0] == "lt" else a > b)
+        elif name == "selp":
+            value = read(operands[0] if registers[operands[2]] else operands[1], bits)
         elif name in ("mul", "mad"):
             value = read(operands[0], bits, sign) * read(operands[1], bits, sign)
             bits = 2 * bits if modifiers[0] == "wide" else bits

@@ -119,7 +119,7 @@ def test_a_loaded_kernel_runs_and_refuses_as_the_saved_one(tmp_path: Path) -> No
 
 def test_boxes_that_are_drawn_back_are_checked_and_moved_alike_after_loading(tmp_path: Path) -> None:
     kernel = drawn_back()
-    assert "min.s32" in kernel.ptx and "st.relaxed.gpu.global.v4" in kernel.ptx and "setp" not in kernel.ptx
+    assert "selp.b32" in kernel.ptx and "st.relaxed.gpu.global.v4" in kernel.ptx and "@" not in kernel.ptx
     record = json.loads((kernel.save(tmp_path) / "launch.json").read_text())
     assert record["grid"][0].startswith("min(") and not record["checks"]["bounds"], (
         "what is proved is not checked again"

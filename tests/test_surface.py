@@ -356,6 +356,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Value": lambda w: call(tc.Value, w.value.dtype, "neg", (w.value,)),
     "Value.max": lambda w: call(w.value.max, w.value),
     "Value.min": lambda w: call(w.value.min, w.value),
+    "Value.held": lambda w: call(w.value.held),
     "Value.places": lambda w: call(w.value.places),
     "Value.sources": lambda w: call(w.value.sources),
     "Variant": lambda w: call(
@@ -567,6 +568,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.fill": lambda w: call(w.ptx.fill, [w.r32], (0, 1)),
     "PtxBuilder.inside": lambda w: call(w.ptx.inside, w.k.thread_id(), 8, (True, True)),
     "PtxBuilder.operand": lambda w: call(w.ptx.operand, w.k.thread_id(), 32),
+    "PtxBuilder.lesser": lambda w: call(w.ptx.lesser, "s32", w.r32, 3, greater=True, block=w.ptx.blocks[0]),
     "PtxBuilder.opposite": lambda w: call(w.ptx.opposite, w.pred),
     "PtxBuilder.predicate": lambda w: call(w.ptx.predicate, w.condition, lambda comparison: w.pred),
     "PtxBuilder.pure": lambda w: call(w.ptx.pure, w.ptx.blocks[0], "mov.b32", w.r32, 3),

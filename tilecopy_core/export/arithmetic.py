@@ -26,7 +26,6 @@ _C = {
 _EXACT = {
     "shr.s32": "(uint32_t)((int32_t){0} >> {1})",
     "shr.s64": "(uint64_t)((int64_t){0} >> {1})",
-    "min.s32": "(uint32_t)min((int32_t){0}, (int32_t){1})",
     "min.s64": "(uint64_t)min((long long){0}, (long long){1})",
     "mul.wide.u32": "(uint64_t){0} * {1}",
     "mul.wide.s32": "(uint64_t)((int64_t)(int32_t){0} * (int32_t){1})",

@@ -106,7 +106,7 @@ def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
     defined: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         words = line.split()
-        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.")):
+        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.", "selp.")):
             defined[words[1].rstrip(",")] = number
     return tuple(
         ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)

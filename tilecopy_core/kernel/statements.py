@@ -213,10 +213,8 @@ class Index:
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
         for name, bound, sign in steps:
-            result = ptx.reg(found.type)
             limit = ptx.value(bound, found.bits) if isinstance(bound, Expr) else bound
-            ptx.instr(f"{name}.{sign}{found.bits}", result, found, limit)
-            found = result
+            found = ptx.lesser(f"{sign}{found.bits}", found, limit, greater=name == "max")
         return found
 
     def lower(self, context: Lowering) -> None:

@@ -299,6 +299,9 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         return ptx.value(value.args[0], int(type[1:]))
     if value.op == "held":
         return lower_value(ptx, value.args[0])
+    if value.op in ("min", "max") and type[0] != "f":
+        left, right = (lower_value(ptx, arg) for arg in value.args)
+        return ptx.lesser(type, left, right, greater=value.op == "max")
     result = ptx.reg(f"b{type[1:]}")
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
