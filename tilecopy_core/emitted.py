@@ -23,6 +23,7 @@ _ENDS_KERNEL = re.compile(r"(?:@!?[\w$%]+\s+)?(ret|exit)\b")
 _REGISTER = re.compile(r"%([A-Za-z_$][\w$]*)")
 _BRANCH = re.compile(r"(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([\w$]+)\s*;")
 _DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)", re.S)
+_STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
 _DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 
 
@@ -88,17 +89,4 @@ def _statements(lines: Iterable[str]) -> Iterator[str]:
     A brace opens or closes a block where a statement may begin; inside one it belongs to a vector operand.
     """
     text = re.sub(r"/\*.*?\*/", " ", "\n".join(line.partition("//")[0] for line in lines), flags=re.S)
-    at = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-        elif text[at] in "{}":
-            yield text[at]
-            at += 1
-        elif label := re.compile(r"[\w$%]+\s*:(?!:)").match(text, at):
-            yield label[0]
-            at = label.end()
-        else:
-            end = text.find(";", at) + 1 or len(text)
-            yield " ".join(text[at:end].split())
-            at = end
+    return (" ".join(found.split()) for found in _STATEMENT.findall(text))
