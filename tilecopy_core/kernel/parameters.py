@@ -213,10 +213,7 @@ class ArrayParameter(Parameter):
             raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
 
 
-@lru_cache(maxsize=256)
-def _dtype_of(value: Any) -> DType:
-    """:func:`dtype_of`, remembered."""
-    return dtype_of(value)
+_dtype_of = lru_cache(maxsize=256)(dtype_of)
 
 
 def _convert(found: Any, declared: DType) -> str:
@@ -297,17 +294,10 @@ class ScalarParameter(NumberParameter):
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
     ) -> ScalarParameter:
-        """A parameter of a dtype.
+        """A parameter with what :meth:`KernelBuilder.scalar` declares of it, the bounds plain integers.
 
         The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 (declare it:
         ``upper=2**32 - 1``) therefore travels as 64 bits.
-
-        Args:
-            name: an identifier.
-            dtype: ``int32``, ``uint32`` or ``int64``.
-            multiple_of: a divisor of every value that will be passed.
-            lower: smallest value.
-            upper: largest value; by default that of an int32 (2**62 for int64).
 
         Raises:
             RequestError: no such dtype, or bounds that it does not have.
