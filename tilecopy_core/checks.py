@@ -55,9 +55,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     if not request.options:
         return None
     names = [option.name for option in variant.options]
-    if unknown := sorted(
-        set(request.options) - set(names)
-    ):  # one that a variant does not know would be lost in silence
+    if unknown := sorted(set(request.options) - set(names)):  # it would be lost in silence
         near = did_you_mean(unknown[0], names)
         return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
     for option in variant.options:

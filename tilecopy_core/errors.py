@@ -201,19 +201,15 @@ class Kind:
 
 def a(rule: str, *types: type) -> Kind:
     """An instance of some types; a bool is no int."""
-    wanted = types[0] if len(types) == 1 else types
-    if int in types:
-        return Kind(rule, lambda value: isinstance(value, wanted) and not isinstance(value, bool))
-    return Kind(rule, lambda value: isinstance(value, wanted))
+    bools = int not in types
+    return Kind(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 
 
 def whole(low: int, high: int) -> Kind:
     """A plain integer of a range."""
     return Kind(
         f"an integer from {low} to {high}",
-        lambda value: (
-            (type(value) is int or (isinstance(value, int) and not isinstance(value, bool))) and low <= value <= high
-        ),
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
     )
 
 
