@@ -6,15 +6,13 @@ from math import prod
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import RequestError
 from ..kernel import BuiltKernel, KernelBuilder
 from ..layout import Layout, S, SwizzledLayout, TileLayout, swizzle
 from ..registry import default_registry
 from ..target import Target
-
-_UNITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+from .npy import bytes_of
 
 
 @attrs.frozen
@@ -70,16 +68,14 @@ class Outcome:
 
 
 def as_rows(array: Any) -> Any:
-    """An array's own memory as a 2-D view of unsigned words, no byte copied.
+    """The memory of a C- or Fortran-contiguous array as a 2-D view of unsigned words, no byte copied.
 
     The axes are taken in memory order, all but the last together as rows; a vector is one row.
     """
-    flat = array if array.flags.c_contiguous else array.T
-    flat = np.ascontiguousarray(flat) if not flat.flags.c_contiguous else flat
-    size = flat.dtype.itemsize
+    last = (array if array.flags.c_contiguous else array.T).shape[-1:]
+    size = array.dtype.itemsize
     unit = next(width_bytes for width_bytes in (8, 4, 2, 1) if size % width_bytes == 0)
-    columns = (flat.shape[-1] if flat.ndim else 1) * (size // unit)
-    return flat.reshape(-1).view(_UNITS[unit]).reshape(-1, max(columns, 1))
+    return bytes_of(array).view(f"u{unit}").reshape(-1, max(prod(last) * (size // unit), 1))
 
 
 def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
