@@ -79,15 +79,9 @@ class Plugin:
         return self.variant
 
 
-def _specs() -> ModuleType:
-    """The specifications alone: pluggy looks at every name of what it is given, and there is a manager for each variant."""
-    alone = ModuleType("tilecopy_hooks")
-    for name in (*HOOKS, DISPATCH):
-        setattr(alone, name, getattr(hookspecs, name))
-    return alone
-
-
-_SPECS = _specs()
+_SPECS = ModuleType("tilecopy_hooks")
+"""The specifications alone: pluggy looks at every name of what it is given, and there is a manager for each variant."""
+vars(_SPECS).update((name, getattr(hookspecs, name)) for name in (*HOOKS, DISPATCH))
 
 
 def hook_manager() -> pluggy.PluginManager:

@@ -60,7 +60,7 @@ class CudaExecutor:
         Raises:
             LaunchError: there is no driver.
         """
-        return self.driver.devices()
+        return self.driver.devices
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why no kernel (or this one) can run here, or None."""

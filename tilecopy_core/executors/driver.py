@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -55,21 +56,16 @@ class Driver:
     def __init__(self, bindings: Any = None) -> None:
         self._lock = threading.RLock()
         self._given = bindings
-        self._started: Any = None
-        self._devices: list[Device] | None = None
         self._contexts: dict[int, Any] = {}
         self.ended: str | None = None
 
-    @property
+    @cached_property
     def api(self) -> Any:
         """The bindings, once ``cuInit`` has succeeded.
 
         Raises:
             LaunchError: there is no cuda-python, no driver, or the driver does not start.
         """
-        return self._started if self._started is not None else self._start()
-
-    def _start(self) -> Any:
         try:
             api = self._given or import_module("cuda.bindings.driver")
             result = api.cuInit(0)[0]
@@ -79,7 +75,6 @@ class Driver:
             raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
         if int(result):
             raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
-        self._started = api
         return api
 
     # -------------------------------------------------------------------------------------------- results
@@ -126,28 +121,23 @@ class Driver:
 
     # -------------------------------------------------------------------------------------------- devices
 
+    @cached_property
     def devices(self) -> list[Device]:
         """The GPUs of this machine, asked for once.
 
         Raises:
             LaunchError: there is no driver.
         """
-        if self._devices is None:
-            found = []
-            for ordinal in range(self.call("cuDeviceGetCount")):
-                device = self.call("cuDeviceGet", ordinal)
-                major, minor = (
-                    self.call(
-                        "cuDeviceGetAttribute",
-                        getattr(self.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"),
-                        device,
-                    )
-                    for part in ("MAJOR", "MINOR")
-                )
-                name = self.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode()
-                found.append(Device(ordinal, (major, minor), name))
-            self._devices = found
-        return self._devices
+        found = []
+        attribute = self.api.CUdevice_attribute
+        major = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        for ordinal in range(self.call("cuDeviceGetCount")):
+            device = self.call("cuDeviceGet", ordinal)
+            capability = tuple(self.call("cuDeviceGetAttribute", which, device) for which in (major, minor))
+            name = self.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode()
+            found.append(Device(ordinal, capability, name))
+        return found
 
     @contextmanager
     def active(self, ordinal: int) -> Iterator[None]:
