@@ -21,14 +21,9 @@ _CONTEXT_ENDED = frozenset(
 _CAPTURING = range(900, 910)
 """Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
 
-_NOT_CURRENT = frozenset({201, 400, 709})
+NOT_CURRENT = frozenset({201, 400, 709})
 """INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
-function's context is not the current one."""
-
-
-def is_not_current(code: Any) -> bool:
-    """Whether a launch was refused since the function's context (or the stream's) is not the current one."""
-    return int(code) in _NOT_CURRENT
+function's context (or the stream's) is not the current one."""
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ import attrs
 from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .driver import Driver, is_not_current
+from .driver import NOT_CURRENT, Driver
 
 
 @attrs.define(eq=False)
@@ -151,12 +151,12 @@ class ReadyLaunch:
         function of another context than the current one, and then nothing was launched.
         """
         what = f"launch of kernel {self.kernel}"
-        if is_not_current(code):
+        if int(code) in NOT_CURRENT:
             with self.driver.active(self.ordinal):
                 (code,) = self.call(stream, block.address, 0)
         if code:
             error = self.driver.error(what, code)
-            if is_not_current(code) and self.driver.ended is None:
+            if int(code) in NOT_CURRENT and self.driver.ended is None:
                 raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
             raise error
 
