@@ -5,6 +5,8 @@ tests/test_packages.py holds this table against plugins/*/pyproject.toml.
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import attrs
 
 
@@ -28,18 +30,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     ),
     "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
     "ragged": KnownVariant(
-        "tilecopy-ragged",
-        "copy",
-        (
-            ("global", "shared"),
-            ("shared", "global"),
-            ("shared", "local"),
-            ("local", "shared"),
-            ("global", "local"),
-            ("local", "global"),
-        ),
-        ("relaxed",),
-        edges=True,
+        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
     ),
     "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
     "reg": KnownVariant(
