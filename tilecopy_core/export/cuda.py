@@ -90,11 +90,11 @@ def cuda_header(functions: Sequence[str]) -> str:
 
 
 def _constant(function: Function, operand: Operand) -> str:
-    both = any(
+    written = any(
         isinstance(other, Operand) and other.written and other.buffer.memory is operand.buffer.memory
         for other in function.arguments
     )
-    return "" if operand.written or both else "const "
+    return "" if written else "const "
 
 
 def _parameter(argument: Argument, function: Function) -> str:
