@@ -142,7 +142,7 @@ def test_one_that_is_larger_than_the_limit_is_not_kept(environ: dict[str, str]) 
 def test_the_environment_is_followed(cache: ModuleCache, environ: dict[str, str], tmp_path: Path) -> None:
     cache.put(KEY, CODE)
     environ["TILECOPY_CACHE"] = "0"
-    assert cache.get(KEY) is None and cache.why_off == "TILECOPY_CACHE=0"
+    assert cache.get(KEY) is None and cache.info().why_off == "TILECOPY_CACHE=0"
     cache.put(KEY, CODE[::-1])
     environ["TILECOPY_CACHE"] = "1"
     assert cache.get(KEY) == CODE
@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_is_one_warning(what: str, tmp_path: Path) -> No
     cache = ModuleCache({"TILECOPY_CACHE_DIR": str(where)})
     with pytest.warns(CacheWarning, match="cannot be used") as caught:
         use(cache)
-    assert len(caught) == 1 and str(where) in cache.why_off and not cache.on
+    assert len(caught) == 1 and str(where) in cache.info().why_off and not cache.on
 
 
 def test_a_folder_where_others_may_write_is_not_trusted(cache: ModuleCache, environ: dict[str, str]) -> None:
@@ -256,7 +256,8 @@ def test_without_the_libraries_there_is_no_cache_and_no_warning(
     cache = ModuleCache({} if name == "platformdirs" else environ)
     cache.put(KEY, CODE)
     assert cache.get(KEY) is None and not cache.on
-    assert name.partition(".")[0] in cache.why_off and "pip install 'tilecopy-core[cache]'" in cache.why_off
+    why = cache.info().why_off
+    assert name.partition(".")[0] in why and "pip install 'tilecopy-core[cache]'" in why
     Path(environ["TILECOPY_CACHE_DIR"], "modules").mkdir(parents=True, exist_ok=True)
     with pytest.raises(tc.CacheError, match="pip install" if name == "platformdirs" else "cannot be cleared"):
         cache.clear()

@@ -154,7 +154,7 @@ class ModuleCache:
         self._settings = CacheSettings(None)
         self._reader: Any = None
         self._writer: Any = None
-        self._why_off = self._trouble = ""
+        self._why_off = ""
         self._warned = False
 
     # ------------------------------------------------------------------------------------------------- for launches
@@ -163,15 +163,9 @@ class ModuleCache:
     def on(self) -> bool:
         """Whether launches use it; where something keeps them from it that was not asked for, one warning says what."""
         self._open()
-        if self._trouble:
-            self._warn(f"is off: {self._trouble}")
+        if self._why_off:
+            self._warn(f"is off: {self._why_off}")
         return not self._why_off
-
-    @property
-    def why_off(self) -> str:
-        """Why the cache is not used, or ""."""
-        self._open()
-        return self._why_off
 
     def get(self, key: bytes) -> bytes | None:
         """The machine code of a key, or None; what was truncated or altered is dropped."""
@@ -250,19 +244,19 @@ class ModuleCache:
             return
         settings = cache_settings(self._environ)
         reader, why = None, settings.off or settings.wrong
-        # A library that was never installed is nothing to warn of.
-        trouble = settings.wrong if settings.folder is not None and not settings.off else ""
+        # What was asked for, or a library that was never installed, is nothing to warn of.
+        silent = settings.folder is None or settings.off != ""
         if settings.folder is not None and not why:
             try:
                 settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _trusted(settings.folder)
                 reader = _files(settings, bounded=False)
             except ImportError:
-                why = f"cuda.core with a program cache (1.0 or newer) is not installed: {INSTALL}"
+                why, silent = f"cuda.core with a program cache (1.0 or newer) is not installed: {INSTALL}", True
             except Exception as error:
-                why = trouble = f"{settings.folder} cannot be used: {error}"
+                why = f"{settings.folder} cannot be used: {error}"
         self._settings, self._reader, self._writer = settings, reader, None
-        self._why_off, self._trouble, self._warned = why, trouble, False
+        self._why_off, self._warned = why, silent
         self._values = values
 
     def _warn(self, what: str) -> None:
