@@ -246,27 +246,19 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     plan.emit(ptx, registry)
     root = ptx.blocks[0]
     body = tuple(line.strip() for line, _ in root.head + root.body if not line.strip().startswith("//"))
-    kept, inputs = _kept(bindings, body)
+    overwritten = _written_first(body) & {move.register for move in bindings.outputs}
+    kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
     return Function(
         name=name,
         plan=plan,
         arguments=arguments,
         declarations=tuple(ptx.declarations()),
-        inputs=inputs,
+        inputs=tuple(move for move in bindings.inputs if move.register not in overwritten),
         body=body,
         outputs=tuple(bindings.outputs),
-        kept=kept,
+        kept=frozenset(kept),
         needs=ptx.needs,
     )
-
-
-def _kept(bindings: FunctionBindings, body: Sequence[str]) -> tuple[frozenset[BlockOperand], tuple[Move, ...]]:
-    """The words of written fragments that must be inputs too, and the inputs without those that need not be."""
-    written = {move.register for move in bindings.outputs}
-    overwritten = written & _written_first(body)
-    inputs = tuple(move for move in bindings.inputs if move.register not in overwritten)
-    kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
-    return frozenset(kept), inputs
 
 
 _LOAD = re.compile(r"(?:ld|mov)\.\S+ (\{[^}]*\}|\S+), (.*);\Z")
