@@ -211,11 +211,11 @@ class Stage:
         def guard(*given: Any, **named: Any) -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
             run = _Run(impl.function(*given, **named), self._clock)
-            fault, cause, answer = run.fault, run.cause, None
+            fault, answer = run.fault, None
             try:
                 answer = yield
                 run.finish(answer)
-                fault, cause = run.fault, run.cause
+                fault = run.fault
                 if not fault:
                     answer, fault = _judged(wrapper, hook, answer, run.gave)
             except BaseException as error:
@@ -227,7 +227,7 @@ class Stage:
             finally:
                 call.spent[wrapper] = call.spent.get(wrapper, 0.0) + run.seconds
                 if fault:
-                    call.faults.append(Fault(wrapper, fault, cause))
+                    call.faults.append(Fault(wrapper, fault, run.cause))
             return answer
 
         return guard
