@@ -7,7 +7,10 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
+
+import attrs
 
 from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
 from ..expr import INT, Int, key_of
@@ -17,7 +20,7 @@ from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import Written, pure_once
 from .index import IndexEmitter
-from .operands import ADDRESS, REGISTER, TYPE_BITS, Access, Address, Register, parts_of
+from .operands import ADDRESS, REGISTER, Access, Address, Register, parts_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -33,7 +36,7 @@ _WORD = whole(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
 
 
-_TYPE_OF, _NAME_OF = attrgetter("type"), attrgetter("name")
+_NAME_OF = attrgetter("name")
 
 
 def _are_bindings(value: object) -> bool:
@@ -87,11 +90,12 @@ class PtxBuilder(IndexEmitter):
         """
         address, predicate, fill = parts_of(source)
         count = self._check_width(bits)
-        registers = self.regs("b32", count) if into is None else self._fitting("ld", bits, into)
-        opcode = self._opcode("ld", address, bits, registers)
+        registers = self.regs("b32", count) if into is None else into
+        vector = _vector(tuple(registers)) if into is None else self._fitting("ld", bits, into)
+        opcode = self._opcode("ld", address, bits, vector)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
-        self.instr(opcode, _braced(registers), address, guard=predicate)
+        self.instr(opcode, vector.operand, address, guard=predicate)
         return list(registers)
 
     def store(
@@ -110,8 +114,8 @@ class PtxBuilder(IndexEmitter):
         if relaxed is not False:
             FLAG.check(relaxed, "store", "relaxed", PtxError)
         name = "st.relaxed.gpu" if relaxed else "st"
-        opcode = self._opcode(name, address, bits, self._fitting("st", bits, registers))
-        self.instr(opcode, address, _braced(registers), guard=predicate)
+        vector = self._fitting("st", bits, registers)
+        self.instr(self._opcode(name, address, bits, vector), address, vector.operand, guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
@@ -135,18 +139,18 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _fitting(self, name: str, bits: int, registers: Sequence[Register]) -> Sequence[Register]:
+    def _fitting(self, name: str, bits: int, registers: Sequence[Register]) -> Vector:
         """The registers of an access, which hold what it moves."""
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
-        widths = {TYPE_BITS[type] for type in set(map(_TYPE_OF, registers))}
-        if widths not in ({32}, {64}):
+        vector = _vector(tuple(registers))
+        if not vector.bits:
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
-        if len(registers) * widths.pop() != max(bits, 32):
+        if vector.bits != max(bits, 32):
             raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
-        return registers
+        return vector
 
-    def _opcode(self, name: str, address: Address, bits: int, registers: Sequence[Register]) -> str:
+    def _opcode(self, name: str, address: Address, bits: int, vector: Vector) -> str:
         """The opcode of an access at an address that allows it."""
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
@@ -155,8 +159,7 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        vector = f".v{len(registers)}" if len(registers) > 1 else ""
-        return f"{name}.{address.space}{vector}.{f'u{bits}' if bits < 32 else registers[0].type}"
+        return _opcode_of(name, address.space, bits, vector.count, vector.type)
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -341,7 +344,32 @@ class PtxBuilder(IndexEmitter):
 BUILDER = a("a PtxBuilder", PtxBuilder)
 
 
-def _braced(registers: Sequence[Register]) -> Register | Written:
-    if len(registers) == 1:
-        return registers[0]
-    return Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")
+@attrs.frozen(eq=False)
+class Vector:
+    """The registers of an access.
+
+    Attributes:
+        operand: what stands for them in the text.
+        count: how many there are.
+        type: of the first.
+        bits: what they hold together; 0 where not all have 32 bits, or 64.
+    """
+
+    operand: Register | Written
+    count: int
+    type: str
+    bits: int
+
+
+@lru_cache(maxsize=4096)
+def _vector(registers: tuple[Register, ...]) -> Vector:
+    """Some registers as one operand; nearly always some of an earlier kernel's."""
+    widths, count = {register.bits for register in registers}, len(registers)
+    operand = registers[0] if count == 1 else Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")
+    type = registers[0].type if registers else ""
+    return Vector(operand, count, type, count * widths.pop() if widths in ({32}, {64}) else 0)
+
+
+@lru_cache(maxsize=1024)
+def _opcode_of(name: str, space: str, bits: int, count: int, type: str) -> str:
+    return f"{name}.{space}{f'.v{count}' if count > 1 else ''}.{f'u{bits}' if bits < 32 else type}"

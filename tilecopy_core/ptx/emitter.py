@@ -137,7 +137,7 @@ class Emitter:
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
         if count:
             self.register_counts[type] = first + count
-        return [register_of(type, f"{stem}{number}") for number in range(first, first + count)]
+        return [register_of(type, stem, number) for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import gcd
 
 import attrs
@@ -25,7 +26,7 @@ _SPACE = one_of("global", "shared", "shared::cluster", "param")
 
 @attrs.frozen(eq=False, repr=False)
 class Register:
-    """A virtual register: one object for each."""
+    """A virtual register."""
 
     type: str
     name: str
@@ -50,11 +51,12 @@ _new = object.__new__
 _set_type, _set_name = (Register.__dict__[name].__set__ for name in ("type", "name"))
 
 
-def register_of(type: str, name: str) -> Register:
-    """As Register(type, name), of parts that are known to be good: a copy makes a hundred."""
+@lru_cache(maxsize=4096)
+def register_of(type: str, stem: str, number: int) -> Register:
+    """As Register(type, name), of parts that are known to be good: a copy has a hundred, which the next kernel has too."""
     made = _new(Register)
     _set_type(made, type)
-    _set_name(made, name)
+    _set_name(made, f"{stem}{number}")
     return made
 
 
