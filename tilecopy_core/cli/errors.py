@@ -13,6 +13,6 @@ class FileError(TilecopyError):
 
 
 def shown(name: object) -> str:
-    """A file's name for a message: as it is where it prints, else quoted with escapes."""
+    """A file's name for a message: as it is where it prints and has no blank ends, else quoted with escapes."""
     text = str(name) if isinstance(name, (str, PurePath)) else value_shown(name)
-    return text if text.isprintable() else ascii(text)
+    return text if text.isprintable() and text.strip() == text != "" else ascii(text)

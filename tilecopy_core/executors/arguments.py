@@ -241,29 +241,47 @@ def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
     return view
 
 
-def host_memory(kernel: BuiltKernel, binding: Binding) -> list[tuple[int, int, list[str]]]:
-    """The host memory of a launch's arguments: address, bytes, and the names of those in it.
+@attrs.frozen
+class HostSpan:
+    """Host memory of some arguments of a launch.
+
+    Attributes:
+        first: its address.
+        nbytes: its size.
+        names: of the parameters whose arrays are in it.
+    """
+
+    first: int
+    nbytes: int
+    names: tuple[str, ...]
+
+    def with_(self, other: HostSpan) -> HostSpan:
+        """Both, of which the other begins inside this one."""
+        end = max(self.first + self.nbytes, other.first + other.nbytes)
+        return HostSpan(self.first, end - self.first, self.names + other.names)
+
+
+def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
+    """The host memory of a launch's arguments, in pieces that a device can have copies of.
 
     Arguments are together where one of them is written in memory that the others are in too (columns of one array): a copy
     of each would lose what the kernel writes through the other.
     """
-    found: list[tuple[int, int, list[str]]] = []
-    spans = [
-        (facts.pointer, facts.pointer + facts.span_bytes(parameter.dtype.bytes), parameter.name)
+    alone = {
+        parameter.name: HostSpan(facts.pointer, facts.span_bytes(parameter.dtype.bytes), (parameter.name,))
         for parameter in kernel.arrays
         if (facts := binding.arrays[parameter.name]).device is None
-    ]
-    for first, end, name in sorted(spans):
-        last, size, names = found[-1] if found else (0, 0, [])
-        if first < last + size:
-            found[-1] = last, max(end - last, size), [*names, name]
+    }
+    found: list[HostSpan] = []
+    for span in sorted(alone.values(), key=lambda span: span.first):
+        if found and span.first < found[-1].first + found[-1].nbytes:
+            found[-1] = found[-1].with_(span)
         else:
-            found.append((first, end - first, [name]))
-    spans_of = {name: (first, end - first, [name]) for first, end, name in spans}
+            found.append(span)
     return [
         each
-        for first, size, names in found
-        for each in ([(first, size, names)] if kernel.written.intersection(names) else map(spans_of.__getitem__, names))
+        for span in found
+        for each in ([span] if kernel.written.intersection(span.names) else map(alone.__getitem__, span.names))
     ]
 
 

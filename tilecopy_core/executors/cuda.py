@@ -18,7 +18,7 @@ from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .arguments import array_facts, bind, host_memory, reader_of, stream_pointer
+from .arguments import HostSpan, array_facts, bind, host_spans, reader_of, stream_pointer
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .modules import ModuleLoader
@@ -253,38 +253,28 @@ class CudaExecutor:
                 )
             self.load(kernel, binding.device)
             staged = [
-                (first, size, self._stage(kernel, binding, names, first, size, stream, cleanup), names)
-                for first, size, names in host_memory(kernel, binding)
+                (span, self._stage(kernel, binding, span, stream, cleanup)) for span in host_spans(kernel, binding)
             ]
             ready = self._ready(kernel, binding)
             block = ready.new_block(list(binding.addresses.values()))
             (code,) = ready.call(stream, block.address, 0)
             if code:
                 raise self.driver.error(f"launch of {what}", code)
-            for first, size, memory, names in staged:
-                if kernel.written.intersection(names):
-                    call("cuMemcpyDtoHAsync", first, memory, size, stream, what=what)
+            for span, memory in staged:
+                if kernel.written.intersection(span.names):
+                    call("cuMemcpyDtoHAsync", span.first, memory, span.nbytes, stream, what=what)
             call("cuStreamSynchronize", stream, what=what)
 
-    def _stage(
-        self,
-        kernel: BuiltKernel,
-        binding: Binding,
-        names: Sequence[str],
-        first: int,
-        size: int,
-        stream: Any,
-        cleanup: ExitStack,
-    ) -> int:
-        """Device memory with what some arguments share of the host's; their addresses are in it from now on."""
-        where = f"kernel {kernel.name}, argument {' and '.join(names)}"
-        what = f"{where}: {size} bytes of device memory"
-        memory = int(self.driver.call("cuMemAlloc", max(1, size), what=what))
+    def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> int:
+        """A copy of host memory on the device; the arguments that are in it have their addresses there from now on."""
+        where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
+        what = f"{where}: {span.nbytes} bytes of device memory"
+        memory = int(self.driver.call("cuMemAlloc", max(1, span.nbytes), what=what))
         cleanup.callback(self.driver.api.cuMemFree, memory)
-        self.driver.call("cuMemcpyHtoDAsync", memory, first, size, stream, what=where)
+        self.driver.call("cuMemcpyHtoDAsync", memory, span.first, span.nbytes, stream, what=where)
         for parameter in kernel.arrays:
-            if parameter.name in names:
-                apart = binding.arrays[parameter.name].pointer - first
+            if parameter.name in span.names:
+                apart = binding.arrays[parameter.name].pointer - span.first
                 if apart % parameter.align_bytes:
                     raise LaunchError(
                         f"{where}: they share host memory, in which {parameter.name} begins {apart} bytes after the first; its "
