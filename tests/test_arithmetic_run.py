@@ -5,9 +5,11 @@ What a compiler makes of a minimum of a minimum was wrong once (docs/design.md);
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -113,3 +115,69 @@ def test_values_are_what_numpy_computes(where: tuple[str, str], dtype: str) -> N
         found = np.zeros_like(wanted)
         k.build(target=target, grid=1)(*arrays.values(), found, executor=executor)
         assert np.array_equal(found, wanted), (seed, np.argwhere(found != wanted)[0])
+
+
+WHOLE = [0, 1, -1, 2047, 2049, -2051, 65519, 65520, 70000, 2**24 + 1, 2**25 + 2**17 + 1, -(2**31) + 1]
+NUMBERS_OF = {
+    "float64": [1 + 2**-11 + 2**-40, 1 + 2**-11, 1 + 2**-8 + 2**-40, 65519.999999999, 2**-25 * (1 + 2**-40), 1e300, -0.0, float("nan")],
+    "float32": [1 + 2**-11, 1 + 2**-8 + 2**-20, 65520.0, 2**-25, float("inf"), -1e-45, 3.4e38],
+    "int32": WHOLE,
+    "uint16": [0, 255, 257, 2049, 65535],
+    "int64": [*WHOLE, 2**60 + 2**52 + 1, 2**60 + 2**52, -(2**62) - 1],
+    "uint64": [0, 2**63 + 2**55 + 1, 2**64 - 1, 257],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("source", NUMBERS_OF)
+def test_numbers_become_floats_by_one_rounding(where: tuple[str, str], source: str, wanted: str) -> None:
+    executor, target = where
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    numpy = np.dtype(getattr(ml_dtypes, wanted, None) or wanted)
+    given = np.array(NUMBERS_OF[source], source)
+    k = tc.KernelBuilder("casts", threads=32)
+    a, b, c = k.param("A", given.shape, source), k.param("B", given.shape, wanted), k.param("C", given.shape, "float32")
+    i = k.thread_id()
+    with k.if_(i < len(given)):
+        value = k.cast(k.load(a[i]), wanted)
+        k.store(b[i], value)
+        k.store(c[i], k.cast(value, "float32"))
+    stored, seen = np.zeros(given.shape, numpy), np.zeros(given.shape, np.float32)
+    k.build(target=target, grid=1)(given, stored, seen, executor=executor)
+    with np.errstate(all="ignore"):
+        exact = [once(each, wanted) for each in given.tolist()]
+    assert np.array_equal(stored.astype(np.float64), exact, equal_nan=True)
+    assert np.array_equal(seen.astype(np.float64), exact, equal_nan=True)
+
+
+def once(number: float, wanted: str) -> float:
+    """A number rounded to the nearest float of a type, ties to even, by exact arithmetic."""
+    bits, least, largest = {"float16": (11, -24, 65504), "bfloat16": (8, -133, 3.3895313892515355e38), "float32": (24, -149, 3.4028234663852886e38)}[wanted]  # fmt: skip
+    if not math.isfinite(number) or not number:
+        return float(number)
+    exact = Fraction(number)
+    unit = max(math.floor(math.log2(abs(exact))) - bits + 1, least)
+    while abs(exact) >= Fraction(2) ** (unit + bits):  # the logarithm of a float is not exact
+        unit += 1
+    found = float(round(exact / Fraction(2) ** unit) * Fraction(2) ** unit)
+    return found if abs(found) <= largest else math.copysign(float("inf"), found)
+
+
+def test_constants_of_16_bits_are_rounded_too() -> None:
+    k = tc.KernelBuilder("constants", threads=1)
+    a, b = k.param("A", (1,), "float16"), k.param("B", (2,), "int32")
+    value = k.load(a[0])
+    for place, condition in enumerate((value == 2049, value == k.cast(k.block_id() + 2049, "float16"))):
+        with k.if_(condition):
+            k.store(b[place], 1)
+    found = np.zeros(2, np.int32)
+    k.build(target="sm_80", grid=1)(np.array([2048], np.float16), found, executor="emulator")
+    assert found.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "complex64"])
+def test_what_does_not_compute_is_not_compared(dtype: str) -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    a = k.param("A", (2,), dtype)
+    with pytest.raises(tc.RequestError, match=f"values of {dtype} are moved, not compared"):
+        k.load(a[0]) < k.load(a[1])

@@ -6,6 +6,7 @@ Floats of 16 bits compute in float32 and are rounded where they are stored or ca
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -40,7 +41,12 @@ def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]
 
 
 def _comparison(op: str) -> Callable[[Value, Any], Condition]:
-    return lambda self, other: Condition(op, self, as_value(other, self.dtype))
+    def compare(self: Value, other: Any) -> Condition:
+        if not _computes(self.dtype) and self.dtype.kind != "b":
+            raise RequestError(f"'{self!r} {op} {shown(other)}': values of {self.dtype} are moved, not compared")
+        return Condition(op, self, as_value(other, self.dtype))
+
+    return compare
 
 
 @attrs.frozen(eq=False)
@@ -190,7 +196,17 @@ def as_value(value: Any, dtype: DType) -> Value:
         raise RequestError(f"the value {shown(value)} is not a number or a run-time value")
     if why := why_not_held(value, dtype):
         raise RequestError(f"the value {shown(value)} as {dtype}: {why}")
-    return Value(dtype, "const", (value,))
+    return Value(dtype, "const", (_as_half(value, dtype.name),))
+
+
+def _as_half(number: float, dtype: str) -> float:
+    """A finite constant as a 16-bit float holds it (of NumPy's own there is one); of other types as it is."""
+    if dtype == "float16":
+        return float(np.float16(number))
+    if dtype != "bfloat16" or not math.isfinite(number):
+        return number
+    unit = max(math.frexp(number)[1] - 8, -133)  # eight bits, and the least that there is
+    return math.ldexp(round(math.ldexp(number, -unit)), unit)
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
@@ -329,10 +345,9 @@ def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 
 def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
     have, want = register_type(source), register_type(wanted)
-    if wanted.name in ("float16", "bfloat16") and source.kind == "f":
-        if have == "f64":
-            register = made(ptx, "b32", "cvt.rn.f32.f64", register)
-        return _from_storage(ptx, to_storage(ptx, register, wanted), wanted)
+    if wanted.name in ("float16", "bfloat16"):
+        single = register if have == "f32" else _to_odd_single(ptx, register, have)
+        return _from_storage(ptx, to_storage(ptx, single, wanted), wanted)
     if have != want:
         rounding = ""
         if want[0] == "f" and (have[0] != "f" or have > want):
@@ -341,6 +356,14 @@ def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) 
             rounding = ".rzi"
         register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
     return _wrap(ptx, register, wanted)
+
+
+def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
+    """A number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
+    single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
+    back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
+    inexact = made(ptx, "b32", "selp.b32", 1, 0, made(ptx, "pred", f"setp.ne.{type}", register, back))
+    return made(ptx, "b32", "or.b32", single, inexact)
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
