@@ -163,6 +163,18 @@ def once(number: float, wanted: str) -> float:
     return found if abs(found) <= largest else math.copysign(float("inf"), found)
 
 
+def test_sums_of_16_bit_floats_are_rounded_where_they_are_cast() -> None:
+    """They compute in float32: a sum of theirs is one of them again once it is stored, or seen as another type."""
+    k = tc.KernelBuilder("sums", threads=1)
+    a, b, c = k.param("A", (2,), "float16"), k.param("B", (1,), "float32"), k.param("C", (1,), "int32")
+    total = k.load(a[0]) + k.load(a[1])
+    k.store(b[0], k.cast(total, "float32"))
+    k.store(c[0], k.cast(total * 2, "int32"))
+    single, whole = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    k.build(target="sm_80", grid=1)(np.array([2048, 1], np.float16), single, whole, executor="emulator")
+    assert (single[0], whole[0]) == (2048, 4096)  # 4098 lies between 4096 and 4100
+
+
 def test_constants_of_16_bits_are_rounded_too() -> None:
     k = tc.KernelBuilder("constants", threads=1)
     a, b = k.param("A", (1,), "float16"), k.param("B", (2,), "int32")

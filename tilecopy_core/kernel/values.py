@@ -22,6 +22,7 @@ from ..memory import Buffer, Region
 from ..ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
+_HALVES = ("float16", "bfloat16")
 _LARGEST = {
     "float16": 65504.0,
     "bfloat16": 3.3895313892515355e38,
@@ -295,7 +296,7 @@ def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
-    if dtype.name in ("float16", "bfloat16"):
+    if dtype.name in _HALVES:
         half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
         return made(ptx, "b32", "cvt.u32.u16", half)
     return register
@@ -328,7 +329,10 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         )
     operands = [lower_value(ptx, arg) for arg in value.args]
     if value.op == "cast":
-        return _convert(ptx, operands[0], value.args[0].dtype, value.dtype)
+        source = value.args[0]
+        if source.dtype.name in _HALVES and source.op not in ("loaded", "const", "cast"):
+            operands = [_rounded(ptx, operands[0], source.dtype)]
+        return _convert(ptx, operands[0], source.dtype, value.dtype)
     rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
@@ -345,9 +349,8 @@ def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 
 def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
     have, want = register_type(source), register_type(wanted)
-    if wanted.name in ("float16", "bfloat16"):
-        single = register if have == "f32" else _to_odd_single(ptx, register, have)
-        return _from_storage(ptx, to_storage(ptx, single, wanted), wanted)
+    if wanted.name in _HALVES:
+        return _rounded(ptx, register if have == "f32" else _to_odd_single(ptx, register, have), wanted)
     if have != want:
         rounding = ""
         if want[0] == "f" and (have[0] != "f" or have > want):
@@ -356,6 +359,11 @@ def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) 
             rounding = ".rzi"
         register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
     return _wrap(ptx, register, wanted)
+
+
+def _rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """What computes in f32 as the 16-bit float that it is stored as."""
+    return _from_storage(ptx, to_storage(ptx, register, dtype), dtype)
 
 
 def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
