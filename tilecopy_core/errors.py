@@ -274,6 +274,8 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
         where, code = function.__qualname__, function.__code__
         names = code.co_varnames[: code.co_argcount]
         placed = [kinds[name]._fits if name in kinds else None for name in names]
+        while placed and placed[-1] is None:  # what is passed there is not looked at
+            placed.pop()
         rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
         variadic = rest in kinds
 

@@ -392,6 +392,7 @@ class Region:
     extents: tuple[int, ...]
     inside: tuple[tuple[bool, bool], ...] = ()
     _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
+    _text: list[str] = attrs.field(init=False, factory=list, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if type(self.buffer) is not Buffer:
@@ -459,5 +460,7 @@ class Region:
                 )
 
     def __repr__(self) -> str:
-        parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]
-        return f"{self.buffer.name}[{', '.join(parts)}]"
+        if not self._text:  # a copy's plan, text and messages have it
+            parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]
+            self._text.append(f"{self.buffer.name}[{', '.join(parts)}]")
+        return self._text[0]
