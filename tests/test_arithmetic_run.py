@@ -159,7 +159,7 @@ def once(number: float, wanted: str) -> float:
     unit = max(math.floor(math.log2(abs(exact))) - bits + 1, least)
     while abs(exact) >= Fraction(2) ** (unit + bits):  # the logarithm of a float is not exact
         unit += 1
-    found = float(round(exact / Fraction(2) ** unit) * Fraction(2) ** unit)
+    found = math.copysign(float(round(abs(exact) / Fraction(2) ** unit) * Fraction(2) ** unit), number)
     return found if abs(found) <= largest else math.copysign(float("inf"), found)
 
 
@@ -185,6 +185,21 @@ def test_constants_of_16_bits_are_rounded_too() -> None:
     found = np.zeros(2, np.int32)
     k.build(target="sm_80", grid=1)(np.array([2048], np.float16), found, executor="emulator")
     assert found.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_constants_are_rounded_once(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    numbers = [-0.0, 0.1, -1e-45, 2049, 65503.999, 1 + 2**-8 + 2**-40, -(2**-133), 3, -7.5]
+    numbers += [] if dtype == "float16" else [2**60 + 2**52 + 1, 2**60 + 2**36 + 1, -(2**100) - 1]
+    k = tc.KernelBuilder("constants", threads=1)
+    b = k.param("B", (len(numbers),), dtype)
+    for place, number in enumerate(numbers):
+        k.store(b[place], number)
+    found = np.ones(len(numbers), getattr(ml_dtypes, dtype, None) or dtype)
+    k.build(target="sm_80", grid=1)(found, executor="emulator")
+    exact = [once(number, dtype) for number in numbers]
+    assert found.astype(np.float64).tolist() == exact and np.array_equal(np.signbit(found), np.signbit(exact))
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "complex64"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,9 @@ def test_an_integer_that_its_type_may_not_hold_is_found_once_the_grid_is_known(d
     blocks = (most + 1) >> 30
     kernel(found, 2**30 - 2, grid=blocks, executor="emulator")
     assert found[:blocks].tolist() == [block * 2**30 + 2**30 - 2 for block in range(blocks)]
-    with pytest.raises(tc.LaunchError, match=rf"numbers_of_{dtype}.*it must stay in 0 to {most}"):
+    with pytest.raises(
+        tc.LaunchError, match=rf"the integer .*n as {dtype}, which holds .* to {most}: it may be 1 more"
+    ):
         kernel(found, 0, grid=blocks + 1, executor="emulator")
 
 
@@ -110,15 +113,16 @@ def test_a_value_is_compared_with_an_integer_that_its_type_holds() -> None:
     """5 is not 2**32 + 5: what 32 bits would cut is refused once the scalar is known."""
     k = tc.KernelBuilder("k", threads=1)
     n = k.scalar("n", "int64", upper=2**40)
-    a, b = k.param("A", (1,), "int32"), k.param("B", (3,), "int32")
+    a, b = k.param("A", (1,), "int32"), k.param("B", (5,), "int32")
     value = k.load(a[0])
-    for place, condition in enumerate((value == n, value < n, n + value.max(0) > 7)):
+    more = [Condition("==", n, value), ~Condition(">=", value, n)]
+    for place, condition in enumerate((value == n, value < n, n + value.max(0) > 7, *more)):
         with k.if_(condition):
             k.store(b[place], 1)
-    kernel, found = k.build(target="sm_80", grid=1), np.zeros(3, np.int32)
+    kernel, found = k.build(target="sm_80", grid=1), np.zeros(5, np.int32)
     kernel(5, np.array([5], np.int32), found, executor="emulator")
-    assert found.tolist() == [1, 0, 1]
-    with pytest.raises(tc.LaunchError, match=r"numbers_of_int32\[n:n \+ 1\]"):
+    assert found.tolist() == [1, 0, 1, 1, 0]
+    with pytest.raises(tc.LaunchError, match=r"the integer n as int32, which holds"):
         kernel(2**32 + 5, np.array([5], np.int32), found, executor="emulator")
 
 
@@ -131,3 +135,60 @@ def test_the_threads_index_is_that_of_a_cta_of_this_size() -> None:
         use(large.thread_id() % 64)
         with pytest.raises(tc.RequestError, match="a CTA of 32 threads; kernel k has 64: take it of this builder"):
             use(small.thread_id())
+
+
+@pytest.mark.parametrize("written", ["value == n", "n == value", "~(n == value)", "(n == value) & (n > 0)"])
+def test_each_comparison_of_a_value_with_an_integer_is_looked_at(written: str) -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    n, a, b = k.scalar("n", "int64", upper=2**40), k.param("A", (1,), "int32"), k.param("B", (1,), "int32")
+    value = k.load(a[0])
+    left, right = (value, n) if written.startswith("value") else (n, value)
+    condition = Condition("==", left, right)
+    condition = ~condition if written.startswith("~") else condition & (n > 0) if "&" in written else condition
+    with k.if_(condition):
+        k.store(b[0], 1)
+    with pytest.raises(tc.LaunchError, match="the integer n as int32, which holds"):
+        k.build(target="sm_80", grid=1)(2**32 + 5, np.zeros(1, np.int32), np.zeros(1, np.int32), executor="emulator")
+
+
+def test_values_that_many_others_use_are_looked_at_once() -> None:
+    """A sorting network, of which each result is in two of the next, takes no longer than its operations."""
+    k = tc.KernelBuilder("network", threads=32)
+    n, a, b = k.scalar("n", upper=2**30), k.param("A", (32,), "int32"), k.param("B", (32,), "int32")
+    value = k.load(a[k.thread_id()])
+    for _ in range(60):
+        value = value.max(n) + value.min(0)
+    k.store(b[k.thread_id()], value)
+    with k.if_(value > 0):
+        k.store(b[0], value)
+    assert "selp" in k.build(target="sm_80", grid=1).ptx
+
+
+def past_64_bits(k: tc.KernelBuilder, w: Any, out: tc.Buffer) -> dict[str, Callable[[], Any]]:
+    """Where the value of an integer matters, and not its low bits alone."""
+    return {
+        "comparison": lambda: k.if_(w * 16 < 64),
+        "both sides": lambda: k.if_(w <= (w - 5) * 65536),
+        "minimum": lambda: k.store(out[0], tc.minimum(w * 16, 3)),
+        "quotient": lambda: k.store(out[0], w * 4 // 3),
+        "remainder": lambda: k.store(out[0], w * 4 % 3),
+        "store": lambda: k.store(out[0], w * 16),
+        "count": lambda: k.range(w * 16),
+        "value": lambda: k.if_(k.load(out[0]) == w * 16),
+        "region": lambda: k.load(out[tc.minimum(w * 16, 3)]),
+    }
+
+
+@pytest.mark.parametrize("name", past_64_bits(*[None] * 3))  # type: ignore[arg-type]
+def test_integers_past_64_bits_are_refused_where_their_value_matters(name: str) -> None:
+    def build(upper: int) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("far", threads=1)
+        w, out = k.scalar("w", "int64", lower=0, upper=upper), k.param("O", (4,), "int64")
+        found = past_64_bits(k, w, out)[name]()
+        with found if hasattr(found, "__enter__") else nullcontext():
+            k.store(out[1], 1)
+        return k.build(target="sm_80", grid=1)
+
+    assert build(2**40)
+    with pytest.raises(tc.TilecopyError, match="past|64 bits|int64"):
+        build(2**62)

@@ -157,7 +157,7 @@ def test_kept_kernels_come_back_as_they_were(tmp_path: Path) -> None:
     place = disk.ModuleCache({"TILECOPY_CACHE_DIR": str(tmp_path)})
     found = executors.KernelCache(place)
     if not found.on:
-        pytest.skip(f"no disk cache here: {place.why_off}")
+        pytest.skip(f"no disk cache here: {place.info().why_off}")
     assert found.get(KEY) is None
     found.put(KEY, {"tile": [4, 8]}, kernel())
     note, again = executors.KernelCache(place).get(KEY) or (None, None)

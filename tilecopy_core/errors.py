@@ -125,8 +125,9 @@ def shown(value: object) -> str:
         text = " ".join(repr(value).split())
     except Exception:
         text = f"<{type(value).__name__} object>"
-    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
-    return text if text.isprintable() else "".join(map(_printable, text))
+    if not text.isprintable():
+        text = "".join(map(_printable, text[:_SHOWN_CHARACTERS]))
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def _printable(character: str) -> str:

@@ -126,6 +126,7 @@ chunked = _door(chunks.chunked)
 bounds_of = _door(expr.bounds_of)
 divisor_of = _door(expr.divisor_of)
 is_multiple = _door(expr.is_multiple)
+key_of = _door(expr.key_of)
 substitute = _door(expr.substitute)
 symbols_of = _door(expr.symbols_of)
 digits_of = _door(fragments.digits_of)
@@ -242,6 +243,7 @@ __all__ = [
     "guards_of",
     "hookimpl",
     "integer",
+    "key_of",
     "is_int",
     "is_multiple",
     "m",

@@ -320,7 +320,10 @@ def _options(value: Any) -> Options:
 def _as_region(value: Any) -> Any:
     """What stands for a region as that region; anything else as it is."""
     as_region = attribute(value, "as_region")
-    return value if as_region is None else as_region()
+    try:
+        return value if as_region is None else as_region()
+    except Exception as error:  # an object's own
+        raise RequestError(f"options: {shown(value)} has an as_region that gives no region") from error
 
 
 @attrs.frozen(kw_only=True)

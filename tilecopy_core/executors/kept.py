@@ -45,7 +45,7 @@ class KernelCache:
         note, _, kernel = found.partition(b"\n")
         try:
             return json.loads(note), unpacked(kernel)
-        except (ValueError, TilecopyError):
+        except (ValueError, RecursionError, TilecopyError):
             self._cache.discard(key)
             return None
 

@@ -65,11 +65,12 @@ _WORDS = (
     "namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
     "requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw "
     "true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL min"
+    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL min main std dim3 size_t ptrdiff_t half clock int8_t int16_t uint8_t uint16_t int64_t uint64_t"
 )
 MARK = "tc_"
 """What registers of a block and variables of its arithmetic are called: ``%r0`` would hide a compiler's register, silently."""
-_RESERVED = frozenset(_WORDS.split())
+_VECTORS = "char uchar short ushort int uint long ulong longlong ulonglong float double"
+_RESERVED = frozenset([*_WORDS.split(), *(f"{name}{n}" for name in _VECTORS.split() for n in (1, 2, 3, 4))])
 """Words of C++ and CUDA, and functions that the text calls, that no argument or function can be called."""
 
 

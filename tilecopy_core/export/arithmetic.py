@@ -69,12 +69,14 @@ def lift(function: Function) -> Lifted:
     """
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
     written = Counter(name for line in function.body for name in _results(line))
+    outputs = {move.register for move in function.outputs}
     body: list[str] = []
     straight, products = True, False
     for line in function.body:
         straight = straight and _LABEL.match(line) is None
         found = _LINE.match(line) if straight else None
-        cpp = found and written[found[2]] == 1 and _cpp(found[1], found[3].split(", "), values)
+        own = found and written[found[2]] == 1 and found[2] not in outputs
+        cpp = own and found and _cpp(found[1], found[3].split(", "), values)
         if found and cpp:
             values[found[2]] = cpp
             products = products or _PRODUCT.match(line) is not None

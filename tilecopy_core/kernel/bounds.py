@@ -222,12 +222,14 @@ class Bound:
         dim: the dimension that this is about; its start must lie in ``[0, limit]``.
         known: what the conditions and loops around say.
         where: the line of the program that made the statement.
+        integer: where it is about an integer that its type must hold, that in words.
     """
 
     region: Region
     dim: int
     known: Alternatives
     where: str = ""
+    integer: str = ""
 
     @property
     def start(self) -> Int:
@@ -261,18 +263,24 @@ class Bound:
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""
+            at = f"\n  at {self.where}" if self.where else ""
+            if self.integer:
+                past = "" if upper is None else f": it may be {sub(upper, limit)} more"
+                raise LayoutError(
+                    f"{self.integer}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
+                )
             extent = self.region.buffer.shape[self.dim]
             known = f" = {substitute(extent, replacements)}" if isinstance(extent, Expr) and replacements else ""
             raise LayoutError(
                 f"{self.region}, dimension {self.dim} of extent {extent}{known}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
-                f"{guard}" + (f"\n  at {self.where}" if self.where else "")
+                f"{guard}{at}"
             )
 
 
-def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
+def bounds_checks(region: Region, known: Alternatives, where: str = "", integer: str = "") -> list[Bound]:
     """The checks of a region that stands where some facts are known."""
     return [
-        Bound(region, dim, known, where)
+        Bound(region, dim, known, where, integer)
         for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
         if isinstance(start, Expr) or isinstance(extent, Expr)
     ]

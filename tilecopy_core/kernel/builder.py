@@ -36,7 +36,7 @@ from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, element_offset
-from .values import Value, as_value, cast, lower_value
+from .values import Value, as_value, cast, lower_value, typed
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -308,6 +308,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
             )
+        condition = typed(condition)
         for operand in condition.operands():
             if is_int(operand):
                 self._own(operand, "if_: condition")

@@ -101,8 +101,8 @@ class Recorder:
 
     def _hold(self, value: Value) -> None:
         """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
-        for region in value.held():
-            self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
+        for region, told in value.held():
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._where(), told))
 
     def _known(self, *regions: Region) -> Alternatives:
         """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""

@@ -150,4 +150,4 @@ def _read_parameter(told: Mapping[str, Any], names: Mapping[str, Int]) -> Parame
 def _read_bound(told: Mapping[str, Any], names: Mapping[str, Int]) -> Bound:
     buffer = Buffer(_all(told["shape"], names), told["dtype"], space="global", name=told["buffer"])
     region = Region(buffer, _all(told["starts"], names), tuple(told["extents"]))
-    return Bound(region, told["dim"], _all(told["known"], names), told["where"])
+    return Bound(region, told["dim"], _all(told["known"], names), told["where"], told.get("integer", ""))

@@ -180,6 +180,7 @@ def _bound(bound: Bound, names: _SymbolNames) -> dict[str, Any]:
         "dim": bound.dim,
         "known": [[names.text(fact) for fact in facts] for facts in bound.known],
         "where": bound.where,
+        "integer": bound.integer,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import attrs
@@ -17,11 +18,13 @@ import numpy as np
 from ..conditions import Condition, RunTime
 from ..dtypes import DType, dtype_of
 from ..errors import RequestError, a, one_of, shown
-from ..expr import Expr, Int, bounds_of, fits, sub
+from ..expr import Expr, Int, bounds_of, fits, key_of, sub
 from ..memory import Buffer, Region
 from ..ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
+_TOLD_DEPTH = 4
+"""Operations inside each other that a message shows: a value may be made of thousands."""
 _HALVES = ("float16", "bfloat16")
 _LARGEST = {
     "float16": 65504.0,
@@ -64,6 +67,11 @@ class Value(RunTime):
     op: str = attrs.field(validator=one_of(*_VALUES))
     args: tuple[Any, ...] = attrs.field(default=(), validator=a("a tuple", tuple))
 
+    def __attrs_post_init__(self) -> None:
+        wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op in ("cast", "neg") else 2))
+        if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
+            raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
+
     reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
     __array_ufunc__ = None
 
@@ -97,17 +105,25 @@ class Value(RunTime):
         return self._with("max", other)
 
     def __repr__(self) -> str:
+        return self._told(_TOLD_DEPTH)
+
+    def _told(self, depth: int) -> str:
         if self.op in ("const", "index", "held"):
             return repr(self.args[0])
-        return f"{self.op}({', '.join(map(repr, self.args))})"
+        if not depth:
+            return "..."
+        return f"{self.op}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
 
-    def held(self) -> Iterator[Region]:
-        """What must stay inside its buffer so that no integer in it is cut."""
-        for each in self.args:
-            if isinstance(each, Value):
-                yield from each.held()
-            elif self.op == "held":
-                yield each
+    def held(self) -> Iterator[tuple[Region, str]]:
+        """What must stay inside its buffer so that no integer in it is cut, and which integer that is."""
+        left, seen = [self], set[int]()
+        while left:
+            value = left.pop()
+            if id(value) not in seen:  # a value is used by many
+                seen.add(id(value))
+                if value.op == "held":
+                    yield value.args[1:]
+                left += [each for each in value.args if isinstance(each, Value)]
 
     def sources(self) -> tuple[Int, ...] | None:
         """Integers that decide which threads see which value; None where it depends on data."""
@@ -121,17 +137,20 @@ class Value(RunTime):
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
         """The integers in it, and those of each element that was loaded; None where one of them gives None."""
-        if self.op in ("const", "index"):
-            return self.args if self.op == "index" else ()
-        if self.op == "loaded":
-            return of_element(self.args[0])
-        found: tuple[Int, ...] = ()
-        for arg in self.args[:1] if self.op == "held" else self.args:
-            own = arg._deciding(of_element)
+        left, seen, found = [self], set[int](), dict[Any, Int]()
+        while left:
+            value = left.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
+            if value.op == "loaded":
+                own = of_element(value.args[0])
             if own is None:
                 return None
-            found += own
-        return found
+            found |= {key_of(integer): integer for integer in own}
+            left += [each for each in value.args if isinstance(each, Value)]
+        return tuple(found.values())
 
     def __bool__(self) -> bool:
         raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
@@ -143,6 +162,15 @@ class Value(RunTime):
         if not _computes(self.dtype):
             raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
+
+
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "loaded": (Region,),
+    "const": ((int, float),),
+    "index": ((int, Expr),),
+    "held": (Value, Region, str),
+}
+"""What the operations take that do not take values alone."""
 
 
 def _range_of(dtype: DType) -> tuple[int, int]:
@@ -188,7 +216,9 @@ def as_value(value: Any, dtype: DType) -> Value:
                 f"the integer {value} as {dtype}: {why}; KernelBuilder.cast(..., '{dtype}') wraps it around"
             )
         found, region = cast(value, dtype), _as_region(value, dtype)
-        return found if region is None else Value(dtype, "held", (found, region))
+        low, high = _range_of(dtype) if dtype.kind in "iu" else (0, 0)
+        told = f"the integer {value} as {dtype}, which holds {low} to {high}"
+        return found if region is None else Value(dtype, "held", (found, region, told))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
@@ -197,17 +227,24 @@ def as_value(value: Any, dtype: DType) -> Value:
         raise RequestError(f"the value {shown(value)} is not a number or a run-time value")
     if why := why_not_held(value, dtype):
         raise RequestError(f"the value {shown(value)} as {dtype}: {why}")
-    return Value(dtype, "const", (_as_half(value, dtype.name),))
+    return Value(dtype, "const", (_as_held(value, dtype.name),))
 
 
-def _as_half(number: float, dtype: str) -> float:
-    """A finite constant as a 16-bit float holds it (of NumPy's own there is one); of other types as it is."""
-    if dtype == "float16":
-        return float(np.float16(number))
-    if dtype != "bfloat16" or not math.isfinite(number):
+_PRECISION = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149)}
+"""Bits of the significand, and the exponent of the least number that there is (IEEE 754; bfloat16 likewise)."""
+
+
+def _as_held(number: float, dtype: str) -> float:
+    """A constant as a float of a type holds it, rounded once, ties to even; of other types as it is."""
+    if dtype not in _PRECISION or not number or not math.isfinite(number):
         return number
-    unit = max(math.frexp(number)[1] - 8, -133)  # eight bits, and the least that there is
-    return math.ldexp(round(math.ldexp(number, -unit)), unit)
+    bits, least = _PRECISION[dtype]
+    exact = abs(Fraction(number))
+    exponent = (
+        exact.numerator.bit_length() - exact.denominator.bit_length()
+    )  # of two powers around it the one or the other
+    unit = Fraction(2) ** max(exponent - (exact < Fraction(2) ** exponent) - bits + 1, least)
+    return math.copysign(float(round(exact / unit) * unit), number)
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
@@ -313,7 +350,7 @@ def _constant(number: float, type: str) -> str:
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
     if value.op == "index":
-        return ptx.value(value.args[0], int(type[1:]))
+        return ptx.value(ptx.exact(value.args[0]), int(type[1:]))
     if value.op == "held":
         return lower_value(ptx, value.args[0])
     if value.op in ("min", "max") and type[0] != "f":
@@ -333,7 +370,9 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         if source.dtype.name in _HALVES and source.op not in ("loaded", "const", "cast"):
             operands = [_rounded(ptx, operands[0], source.dtype)]
         return _convert(ptx, operands[0], source.dtype, value.dtype)
-    rounding = ".rn" if value.op == "div" and type[0] == "f" else ".lo" if value.op == "mul" and type[0] != "f" else ""
+    rounding = ".lo" if value.op == "mul" else ""
+    if type[0] == "f" and value.op in ("add", "sub", "mul", "div"):
+        rounding = ".rn"  # said, or a product and a sum may become one operation of one rounding (PTX ISA 9.7.3)
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
     return _wrap(ptx, result, value.dtype)
@@ -377,6 +416,22 @@ def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
     """A condition on symbolic integers, values, or both in a predicate register."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
+
+
+def typed(condition: Condition) -> Condition:
+    """A condition in which an integer that is compared with a value is a value of its type.
+
+    Raises:
+        RequestError: the type does not hold the integer, or two values differ in type.
+    """
+    if condition.op in ("and", "or"):
+        return Condition(condition.op, typed(condition.left), typed(condition.right))
+    if condition.op == "not":
+        return Condition("not", typed(condition.left))
+    side = next((side for side in (condition.left, condition.right) if isinstance(side, Value)), None)
+    if side is None:
+        return condition
+    return Condition(condition.op, as_value(condition.left, side.dtype), as_value(condition.right, side.dtype))
 
 
 def _compare(ptx: PtxBuilder, condition: Condition) -> Register:

@@ -194,6 +194,8 @@ class IndexEmitter(ValueEmitter):
         left, right = condition.left, condition.right
         if not INT.fits(left) or not INT.fits(right):
             raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
+        for side in (left, right):
+            self.exact(side)
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = self.operand(right, bits)
@@ -259,6 +261,7 @@ class IndexEmitter(ValueEmitter):
     def _against(self, form: Expr, comparison: str, bound: int) -> Register:
         block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
         opcode, bits = f"setp.{comparison}", int(comparison[-2:])
+        self.exact(form)
         return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
 
     @checked(PtxError, predicates=many(_PREDICATE))
@@ -332,7 +335,7 @@ class IndexEmitter(ValueEmitter):
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
             raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
-        bits = 32 if self._fits(start) and self._fits(stop) else 64
+        bits = 32 if self._fits(self.exact(start)) and self._fits(self.exact(stop)) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")

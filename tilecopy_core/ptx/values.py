@@ -31,9 +31,15 @@ from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
 from .operands import Register
 
-_INTEGER = a("a register", Register)
+_REGISTER = a("a register", Register)
 _OPCODES = {Product: "mul.lo.s", Xor: "xor.b"}
 """Atom of two integers -> its instruction, without the width."""
+
+
+def _in_64_bits(value: Int) -> bool:
+    """Whether nothing is known of an integer that is past 64 bits."""
+    lower, upper = bounds_of(value)
+    return (lower is None or lower >= -(2**63)) and (upper is None or upper < 2**63)
 
 
 class ValueEmitter(Emitter):
@@ -119,6 +125,8 @@ class ValueEmitter(Emitter):
         for atom, coefficient in terms_of(value):
             total = self._term(block, atom, coefficient, bits, total)
         const = constant_of(value)
+        if bits == 32:  # as a coefficient
+            const = (const + 2**31) % 2**32 - 2**31
         if total is None:
             return self.pure(block, f"mov.b{bits}", self.reg(f"b{bits}"), const)
         return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, const) if const else total
@@ -172,19 +180,35 @@ class ValueEmitter(Emitter):
             sign = "u" if lowest >= 0 else "s"
             factors = self.value(atom.left), self.value(atom.right)
             return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
+        if isinstance(atom, Minimum):
+            for part in (atom.left, atom.right):
+                self.exact(part)
         left = self.value(atom.left, bits)
         if isinstance(atom, Minimum):
             return self.lesser(f"s{bits}", left, self.operand(atom.right, bits), block=block)
         right = self.value(atom.right, bits)
         return self.pure(block, f"{_OPCODES[type(atom)]}{bits}", self.reg(f"b{bits}"), left, right)
 
+    def exact(self, value: Int) -> Int:
+        """An integer whose value matters, not its low bits alone: what is compared, divided, stored, counted.
+
+        Raises:
+            PtxError: it may be past the 64 bits in which it is computed.
+        """
+        INT.check(value, "exact", "value", PtxError)
+        if not (_in_64_bits(value) or _in_64_bits(substitute(value, self.tighter))):
+            lower, upper = bounds_of(value)
+            raise PtxError(
+                f"the integer {value} may be from {lower} to {upper}: past the 64 bits in which it is computed; declare "
+                "lower= and upper= of its scalars"
+            )
+        return value
+
     @checked(
         PtxError,
         type=one_of("s32", "u32", "s64", "u64"),
-        left=_INTEGER,
-        right=Kind(
-            "a register, or an integer of 64 bits", lambda value: _INTEGER.fits(value) or ANY_INTEGER.fits(value)
-        ),
+        left=_REGISTER,
+        right=Kind("a register, or an integer", lambda value: _REGISTER.fits(value) or ANY_INTEGER.fits(value)),
         greater=FLAG,
         block=maybe(a("an open Block", Block)),
     )
@@ -196,8 +220,13 @@ class ValueEmitter(Emitter):
         Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on sm_90,
         in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
         """
+        wanted, low = f"b{type[1:]}", 0 if type[0] == "u" else -(2 ** (int(type[1:]) - 1))
+        if left.type != wanted or (right.type if isinstance(right, Register) else wanted) != wanted:
+            raise PtxError(f"lesser: {type} takes registers of {wanted}; found {left} and {shown(right)}")
+        if isinstance(right, int) and not low <= right < low + 2 ** int(type[1:]):
+            raise PtxError(f"lesser: right {shown(right)} is no {type}")
         write = self.instr if block is None else partial(self.pure, block)
-        result = self.reg(f"b{type[1:]}")
+        result = self.reg(wanted)
         if type[1:] == "64":
             write(f"{'max' if greater else 'min'}.{type}", result, left, right)
         else:
@@ -217,7 +246,7 @@ class ValueEmitter(Emitter):
             blocks_below = max(0, -(lower // by))
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
         bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
-        divided = self.value(dividend, bits)
+        divided = self.value(self.exact(dividend), bits)
         result = self.reg(f"b{bits}")
         if by & (by - 1) == 0:
             if modulo:

@@ -44,8 +44,12 @@ def recall(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel] | Non
     found = kept.get(key_of(problem, target))
     if found is None:
         return None
-    (kind, tile, threads, order), kernel = found
-    return Tiling(kind, tuple(tile), threads, tuple(order)), kernel
+    note, kernel = found
+    try:
+        kind, tile, threads, order = note
+        return Tiling(kind, tuple(tile), threads, tuple(order)), kernel
+    except (TypeError, ValueError):  # somebody else's, whatever its key says: it is written over
+        return None
 
 
 def keep(problem: Problem, target: str, tiling: Tiling, kernel: tc.BuiltKernel) -> None:

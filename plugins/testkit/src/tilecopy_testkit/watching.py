@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 import tilecopy_core as tc
+from tilecopy_core.plugin import key_of
 
 QUICK_SECONDS = {"tilecopy_predicate": 0.05, "tilecopy_partition": 0.5, "tilecopy_emit": 2.0}
 """A hook that takes longer, every time that it is asked, is too slow: the core's share of a copy is a millisecond."""
@@ -55,7 +56,7 @@ def snapshot(value: Any) -> Any:
         return tuple(sorted((str(name), snapshot(each)) for name, each in value.items()))
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
-    return value
+    return key_of(value) if isinstance(value, tc.Expr) else value
 
 
 class Watcher:
