@@ -181,6 +181,18 @@ class FakeDriver:
         del self._memory[pointer]
         return self._said("cuMemFree")
 
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyHtoD")
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._said("cuMemcpyDtoH")
+
+    def cuMemsetD8(self, to: int, byte: int, size: int) -> Any:
+        ctypes.memset(to, byte, size)
+        return self._said("cuMemsetD8")
+
     def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: Any) -> Any:
         ctypes.memmove(to, source, size)
         return self._said("cuMemcpyHtoDAsync")

@@ -35,19 +35,8 @@ def main() -> None:
     """Run everything; exit 1 when a part failed."""
     python = sys.executable
     pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
-    results = [
-        run(
-            "GPU tests",
-            [
-                *pytest,
-                str(TESTS / "test_cuda.py"),
-                str(TESTS / "test_gpu_variants.py"),
-                str(TESTS / "test_arithmetic_run.py"),
-            ],
-            300,
-            25,
-        )
-    ]
+    results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
+    results.append(run("drawn arithmetic", [*pytest, str(TESTS / "test_arithmetic_run.py"), "-k", "cuda"], 100, 10))
     files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
     results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
     files = [str(TESTS / f"test_{name}.py") for name in ("export", "export_examples", "launchers")]

@@ -75,12 +75,19 @@ def cuda() -> CudaExecutor:
     return CudaExecutor(FakeDriver())
 
 
+def on_device() -> executors.DeviceArray:
+    return executors.DeviceArray((32,), "float32", executor=cuda())
+
+
 def device_array(shape: Any, dtype: Any, device: Any, executor: Any) -> None:
     executors.DeviceArray(shape, dtype, device=device, executor=executor).free()
 
 
 GOOD: dict[str, Callable[[], Bound]] = {
     "DeviceArray": lambda: call(device_array, (4, 8), "float32", 0, cuda()),
+    "DeviceArray.copy_from": lambda: call(lambda host: on_device().copy_from(host), array()),
+    "DeviceArray.copy_to": lambda: call(lambda host: on_device().copy_to(host), array()),
+    "DeviceArray.fill": lambda: call(lambda byte: on_device().fill(byte), 7),
     "KernelCache": lambda: call(executors.KernelCache, None),
     "KernelCache.get": lambda: call(kept, KEY),
     "KernelCache.put": lambda: call(keep, KEY, {"by": "a test"}, kernel()),
@@ -90,7 +97,7 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "executor_named": lambda: call(executors.executor_named, "emulator"),
     "executors": lambda: call(executors.executors),
     "stream_pointer": lambda: call(executors.stream_pointer, 0),
-    "time_on_device": lambda: call(executors.time_on_device, cuda(), lambda: None, runs=2, warm_up=1),
+    "time_on_device": lambda: call(executors.time_on_device, cuda(), lambda: None, runs=2, warm_up=1, device=0),
     "cuda_function": lambda: call(export.cuda_function, kernel().plans[0], "row", None),
     "cuda_header": lambda: call(export.cuda_header, [kernel().plans[0].cuda("row")]),
     "function_of": lambda: call(export.function_of, kernel().plans[0], "row", None),

@@ -319,7 +319,7 @@ def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
     both = np.zeros((8, 64), np.int32)
     CudaExecutor(fake).launch(kernel, (both[:, :32], both[:, 32:]))
     left, right = fake.launches[0].numbers()
-    assert right - left == 128 and fake.calls["cuMemcpyDtoHAsync"] == 1 and fake.allocated == [both.nbytes]
+    assert right - left == 128 and fake.calls["cuMemcpyDtoHAsync"] == 2 and fake.allocated == [both.nbytes]
     apart = np.zeros(2 * 8 * 64 + 4, np.int32)[1:].view()
     first, second = (apart[at : at + 512].reshape(8, 64)[:, :32] for at in (0, 513))  # they do not overlap
     CudaExecutor(fake).launch(kernel, (first, second))
@@ -329,6 +329,21 @@ def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
     ):
         CudaExecutor(fake).launch(kernel, (apart[:512].reshape(8, 64)[:, :32], apart[1:513].reshape(8, 64)[:, :32]))
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"]
+
+
+def test_what_is_only_read_may_overlap_and_keeps_a_copy_of_its_own() -> None:
+    k = tc.KernelBuilder("sums", threads=32)
+    a, b, out = (k.param(name, (32,), "float32") for name in "ABO")
+    t = k.thread_id()
+    k.store(out[t], k.load(a[t]) + k.load(b[t]))
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8, 8, 8))
+    memory, result = np.arange(33, dtype=np.float32), np.zeros(32, np.float32)
+    CudaExecutor(fake).launch(kernel, (memory[:-1], memory[1:], result))  # 4 bytes apart, which one copy could not have
+    assert fake.allocated == [128, 128, 128] and fake.calls["cuMemcpyDtoHAsync"] == 1
+    whole = np.arange(96, dtype=np.float32)
+    CudaExecutor(fake).launch(kernel, (whole[:32], whole[32:64], whole[32:64]))  # what is written is in what is read
+    _, second, third = fake.launches[1].numbers()
+    assert second == third and fake.allocated[3:] == [128, 128] and fake.calls["cuMemcpyDtoHAsync"] == 2
 
 
 # ------------------------------------------------------------------------------------------- contexts and their end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import tomllib
 from pathlib import Path
 
@@ -164,6 +165,8 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     listed = PUBLIC[name].__all__
     assert len(set(listed)) == len(listed)
     assert not [each for each in listed if not hasattr(PUBLIC[name], each)]
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
 
 
 def test_imports_of_the_core_have_no_circle() -> None:

@@ -255,8 +255,8 @@ class HostSpan:
     nbytes: int
     names: tuple[str, ...]
 
-    def with_(self, other: HostSpan) -> HostSpan:
-        """Both, of which the other begins inside this one."""
+    def joined(self, other: HostSpan) -> HostSpan:
+        """Both as one, of which the other begins inside this one."""
         end = max(self.first + self.nbytes, other.first + other.nbytes)
         return HostSpan(self.first, end - self.first, self.names + other.names)
 
@@ -275,7 +275,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     found: list[HostSpan] = []
     for span in sorted(alone.values(), key=lambda span: span.first):
         if found and span.first < found[-1].first + found[-1].nbytes:
-            found[-1] = found[-1].with_(span)
+            found[-1] = found[-1].joined(span)
         else:
             found.append(span)
     return [

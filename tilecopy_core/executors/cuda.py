@@ -252,20 +252,21 @@ class CudaExecutor:
                     "memory; pass device arrays"
                 )
             self.load(kernel, binding.device)
-            staged = [
-                (span, self._stage(kernel, binding, span, stream, cleanup)) for span in host_spans(kernel, binding)
-            ]
+            for span in host_spans(kernel, binding):
+                self._stage(kernel, binding, span, stream, cleanup)
             ready = self._ready(kernel, binding)
             block = ready.new_block(list(binding.addresses.values()))
             (code,) = ready.call(stream, block.address, 0)
             if code:
                 raise self.driver.error(f"launch of {what}", code)
-            for span, memory in staged:
-                if kernel.written.intersection(span.names):
-                    call("cuMemcpyDtoHAsync", span.first, memory, span.nbytes, stream, what=what)
+            for parameter in kernel.arrays:
+                if parameter.name in kernel.written.intersection(binding.on_host):
+                    facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
+                    size = facts.span_bytes(parameter.dtype.bytes)
+                    call("cuMemcpyDtoHAsync", facts.pointer, memory, size, stream, what=what)
             call("cuStreamSynchronize", stream, what=what)
 
-    def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> int:
+    def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
         """A copy of host memory on the device; the arguments that are in it have their addresses there from now on."""
         where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
         what = f"{where}: {span.nbytes} bytes of device memory"
@@ -281,7 +282,6 @@ class CudaExecutor:
                         f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart
-        return memory
 
     def _stream(self, stream: Any) -> Any:
         """The driver's handle of a stream."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ..dtypes import dtype_of
 from ..errors import Kind, LaunchError, a, checked, integer, maybe, shown, whole
 from .cuda import CudaExecutor
@@ -57,13 +59,22 @@ class DeviceArray:
         }
 
     def copy_from(self, host: Any) -> None:
-        """Fill from a C-contiguous host array of the same size."""
-        self._call("cuMemcpyHtoD", self.pointer, _contiguous(host, self.nbytes).ctypes.data, self.nbytes)
+        """Fill from a C-contiguous host array of the same size.
+
+        Raises:
+            LaunchError: it is none.
+        """
+        self._call("cuMemcpyHtoD", self.pointer, self._held(host, "copy_from").ctypes.data, self.nbytes)
 
     def copy_to(self, host: Any) -> None:
-        """Copy into a C-contiguous host array of the same size."""
-        self._call("cuMemcpyDtoH", _contiguous(host, self.nbytes).ctypes.data, self.pointer, self.nbytes)
+        """Copy into a C-contiguous host array of the same size, which may be written.
 
+        Raises:
+            LaunchError: it is none.
+        """
+        self._call("cuMemcpyDtoH", self._held(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes)
+
+    @checked(LaunchError, byte=whole(0, 255))
     def fill(self, byte: int) -> None:
         """Set every byte."""
         self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
@@ -73,6 +84,15 @@ class DeviceArray:
         pointer, self.pointer = self.pointer, 0
         if pointer:
             self._call("cuMemFree", pointer)
+
+    def _held(self, host: Any, what: str, *, written: bool = False) -> Any:
+        good = isinstance(host, np.ndarray) and host.flags.c_contiguous and host.nbytes == self.nbytes
+        if not good or (written and not host.flags.writeable):
+            may = " that may be written" if written else ""
+            raise LaunchError(
+                f"DeviceArray.{what}: host {shown(host)} is no C-contiguous NumPy array of {self.nbytes} bytes{may}"
+            )
+        return host
 
     def _call(self, function: str, *arguments: Any) -> None:
         with self._executor.driver.active(self._device):
@@ -85,20 +105,17 @@ class DeviceArray:
         self.free()
 
 
-def _contiguous(host: Any, nbytes: int) -> Any:
-    if not host.flags.c_contiguous or host.nbytes != nbytes:
-        raise LaunchError(f"a C-contiguous host array of {nbytes} bytes, not {host.nbytes} with strides {host.strides}")
-    return host
-
-
 @checked(
     LaunchError,
     executor=_EXECUTOR,
     work=Kind("a function of no argument", callable),
     runs=whole(1, 2**20),
     warm_up=whole(0, 2**20),
+    device=whole(0, 2**16),
 )
-def time_on_device(executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2) -> float:
+def time_on_device(
+    executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0
+) -> float:
     """Median seconds of some launches on the legacy stream, by device events.
 
     Args:
@@ -106,12 +123,13 @@ def time_on_device(executor: CudaExecutor, work: Callable[[], None], *, runs: in
         work: launches once.
         runs: how often it is timed.
         warm_up: how often it is called before.
+        device: the GPU's number.
     """
     for _ in range(warm_up):
         work()
     times: list[float] = []
     call = executor.driver.call
-    with executor.driver.active(0):
+    with executor.driver.active(device):
         start, stop = call("cuEventCreate", 0), call("cuEventCreate", 0)
         for _ in range(runs):
             call("cuEventRecord", start, 0)

@@ -86,3 +86,28 @@ def test_faults_are_reported_in_many_ctas(case: Case, seed: int | None) -> None:
         assert "ptx" in kinds, str(error)
     else:
         assert found is None
+
+
+def test_any_number_of_batches_may_diverge() -> None:
+    """Each batch of CTAs that part is taken apart; what numbers their operations have grows with what they begin."""
+    text = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {
+    .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .pred %p<2>;
+    mov.u32 %r0, %ctaid.x; mul.wide.u32 %d0, %r0, 4; ld.param.u64 %d1, [out]; add.s64 %d0, %d1, %d0;
+    mov.u32 %r3, %tid.x; setp.ne.u32 %p0, %r3, 0; @%p0 bra $end;
+    and.b32 %r1, %r0, 3; setp.ne.u32 %p0, %r1, 1; @%p0 bra $other;
+    st.global.b32 [%d0], 7;
+    bra $end;
+$other:
+    st.global.b32 [%d0], %r0;
+$end:
+    ret;
+}
+"""
+    found = np.zeros(70000, np.uint32)
+    run_ptx(text, [found], grid=70000, block=32)
+    numbers = np.arange(70000)
+    assert np.array_equal(found, np.where(numbers % 4 == 1, 7, numbers))

@@ -65,6 +65,7 @@ class Machine:
         self.threads, self.cluster_size = launch.threads, launch.cluster_size
         self.copies = ctas // self.cluster_size
         self.unit_ctas = self.cluster_size
+        self.begun = launch.operations
         self.registers: dict[str, Any] = {}
         self.defined: dict[str, Any] = {}
         self.owned: dict[str, bool] = {}
@@ -706,7 +707,7 @@ class Machine:
         self.copies, self.unit_ctas = 1, ctas * copies
         self._lay_out()
         self.order = self.order.copied(copies, self.first)
-        shift = self.launch.operations + 1
+        shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine's
         self.launch.operations += shift * copies
         made = self.engines.expand(copies, unit, shift)
         self.shared.expand(copies, (unit, ctas * 64, shift))
