@@ -199,8 +199,8 @@ class ValueEmitter(Emitter):
         if not (_in_64_bits(value) or _in_64_bits(substitute(value, self.tighter))):
             lower, upper = bounds_of(value)
             raise PtxError(
-                f"the integer {value} may be from {lower} to {upper}: past the 64 bits in which it is computed; declare "
-                "lower= and upper= of its scalars"
+                f"the value {shown(value)} may be from {shown(lower)} to {shown(upper)}: past the 64 bits in which it is "
+                "computed; declare lower= and upper= of its scalars"
             )
         return value
 
@@ -221,8 +221,9 @@ class ValueEmitter(Emitter):
         in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
         """
         wanted, low = f"b{type[1:]}", 0 if type[0] == "u" else -(2 ** (int(type[1:]) - 1))
-        if left.type != wanted or (right.type if isinstance(right, Register) else wanted) != wanted:
-            raise PtxError(f"lesser: {type} takes registers of {wanted}; found {left} and {shown(right)}")
+        for name, operand in (("left", left), ("right", right)):
+            if isinstance(operand, Register) and operand.type != wanted:
+                raise PtxError(f"lesser: {name} {operand} is a register of {operand.type}; {type} takes {wanted}")
         if isinstance(right, int) and not low <= right < low + 2 ** int(type[1:]):
             raise PtxError(f"lesser: right {shown(right)} is no {type}")
         write = self.instr if block is None else partial(self.pure, block)
