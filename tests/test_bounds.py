@@ -192,3 +192,16 @@ def test_integers_past_64_bits_are_refused_where_their_value_matters(name: str) 
     assert build(2**40)
     with pytest.raises(tc.TilecopyError, match="past|64 bits|int64"):
         build(2**62)
+
+
+def test_a_value_of_too_many_operations_says_what_to_do() -> None:
+    k = tc.KernelBuilder("deep", threads=1)
+    a = k.param("A", (2,), "int32")
+    value = k.load(a[0])
+    for _ in range(5000):
+        value = value + 1
+    k.store(a[1], value)
+    with pytest.raises(
+        tc.RequestError, match="kernel deep: a value or a condition is made of more operations .* store some"
+    ):
+        k.build(target="sm_80", grid=1)

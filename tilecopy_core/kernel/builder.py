@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -583,14 +584,20 @@ class KernelBuilder(Recorder):
                 f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} CTAs of {self.threads} threads; an SM holds "
                 f"{MOST_THREADS_PER_SM} threads at most"
             )
-        return lower_kernel(
-            self._described,
-            target=target,
-            grid=grid,
-            cluster=cluster,
-            min_ctas_per_sm=min_ctas_per_sm,
-            registry=registry,
-        )
+        try:
+            return lower_kernel(
+                self._described,
+                target=target,
+                grid=grid,
+                cluster=cluster,
+                min_ctas_per_sm=min_ctas_per_sm,
+                registry=registry,
+            )
+        except RecursionError:
+            raise RequestError(
+                f"kernel {self.name}: a value or a condition is made of more operations inside each other than Python follows "
+                f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
+            ) from None
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
