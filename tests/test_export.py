@@ -362,3 +362,37 @@ def test_an_argument_hides_no_function_that_the_text_calls() -> None:
     first = tc.minimum(tc.symbol("min", upper=2**33), rows - 128)
     text = tc.plan(s[:, :], a[first : first + 128, 0:64], scope=tc.cta(128), target="sm_90").cuda("tile")
     assert ", int64_t min_," in text and "min((long long)" in text
+
+
+@pytest.mark.parametrize("outside", ["zero", 5])
+@pytest.mark.parametrize("columns", ["N", "-8", "3 * N + 24"])
+def test_a_fragment_that_lies_outside_is_filled(columns: str, outside: Any) -> None:
+    """What fills it is written by a move alone, beside a product of sizes that is lifted out of the block."""
+    size = tc.symbol("N", lower=8, upper=2**20, multiple_of=8)
+    a = tc.Buffer((47, size), "float16", space="global", name="A")
+    b = tc.Buffer((32, 8), "float16", space="global", name="B")
+    f = tc.Buffer((32, 8), "float16", space="local", name="f", layout=tc.TileLayout(tc.S[(32, 8) : (1 @ tc.laneid, 1)]))
+    first = eval(columns, {"N": size})
+    load = tc.plan(f[:, :], a[0:32, first : first + 8], scope=tc.warp(), target="sm_90", outside=outside)
+    store = tc.plan(b[:, :], f[:, :], scope=tc.warp(), target="sm_90")
+    source = (
+        tc.cuda_header([load.cuda("load"), store.cuda("store")])
+        + """
+        extern "C" __global__ void k(const void* A, void* B, int N) {
+            uint32_t f[4];
+            for (int i = 0; i < 4; ++i) f[i] = 0x3c003c00;
+            load(f, A, N);
+            store(B, f);
+        }"""
+    )
+    found = np.full((32, 8), 7, np.float16)
+    numbers = np.random.default_rng(0).random((47, 24)).astype(np.float16)
+    run_ptx(compiled(source, "compute_90"), [numbers, found, 24], entry="k", grid=1, block=32)
+    assert (found == (0 if outside == "zero" else outside)).all()
+
+
+@pytest.mark.parametrize("name", ["main", "dim3", "std", "float4", "size_t"])
+def test_names_of_cuda_are_no_names_of_functions(name: str) -> None:
+    a, tile = tile_of()
+    with pytest.raises(tc.RequestError, match="identifier of C"):
+        tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda(name)

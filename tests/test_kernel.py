@@ -346,3 +346,15 @@ def test_a_cta_that_is_no_whole_number_of_warps() -> None:
     a, b = oracle.random_array((4, 48), np.float32), np.zeros((4, 48), np.float32)
     kernel(a, b, executor="emulator")
     assert oracle.same_bytes(a, b)
+
+
+@pytest.mark.parametrize("start", [2**31 - 2, 2**32 - 1, 2**40, -(2**31) - 1])
+def test_loops_begin_where_32_bits_end(start: int) -> None:
+    k = tc.KernelBuilder("far", threads=32)
+    out = k.param("O", (2,), "int64")
+    for i in k.range(2, start=start):
+        with k.if_(k.thread_id() == 0):
+            k.store(out[i - start], i)
+    found = np.zeros(2, np.int64)
+    k.build(target="sm_80", grid=1)(found, executor="emulator")
+    assert found.tolist() == [start, start + 1]

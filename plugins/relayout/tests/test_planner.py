@@ -324,3 +324,20 @@ def test_a_copied_plan_moves_the_same(again: Any) -> None:
     source, result = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((8, 4), np.float32)
     copied.bind("emulator")(source, result, None)
     assert np.array_equal(result, source.T)
+
+
+@pytest.mark.parametrize("note", [5, [1, 2], ["a", 5, 6, 7], None])
+def test_a_note_of_another_version_is_no_plan(note: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.core.utils")
+    from tilecopy_relayout import kept
+
+    from tilecopy_core.executors import KernelCache
+
+    monkeypatch.setenv("TILECOPY_CACHE", "1")
+    monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))
+    plan = plan_relayout((64, 96), "float16", (1, 0), target="sm_90")
+    cache = KernelCache()
+    kept.keep(plan.problem, "sm_90", plan.tiling, plan.kernel)
+    assert kept.recall(plan.problem, "sm_90") is not None
+    cache.put(kept.key_of(plan.problem, "sm_90"), note, plan.kernel)
+    assert kept.recall(plan.problem, "sm_90") is None
