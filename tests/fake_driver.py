@@ -122,7 +122,7 @@ class FakeDriver:
         return self._said("cuEventSynchronize")
 
     def cuEventElapsedTime(self, start: int, stop: int) -> Any:
-        return self._said("cuEventElapsedTime", 0.5)
+        return self._said("cuEventElapsedTime", 2.0)
 
     def cuEventDestroy(self, event: int) -> Any:
         return self._said("cuEventDestroy")

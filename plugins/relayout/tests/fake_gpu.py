@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import types
 from contextlib import nullcontext
@@ -26,11 +25,6 @@ class FakeGpu(FakeDriver):
     def __init__(self, free_bytes: int = 1 << 30) -> None:
         super().__init__()
         self.free_bytes = free_bytes
-        self.allocated: list[int] = []
-
-    def cuMemAlloc(self, size: int) -> Any:
-        self.allocated.append(size)
-        return super().cuMemAlloc(size)
 
     def cuMemGetInfo(self) -> Any:
         return (
@@ -38,33 +32,6 @@ class FakeGpu(FakeDriver):
             if not self.fail.get("cuMemGetInfo")
             else (self._said("cuMemGetInfo")[0], 0, 0)
         )
-
-    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
-        ctypes.memmove(to, source, size)
-        return self._said("cuMemcpyHtoD")
-
-    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
-        ctypes.memmove(to, source, size)
-        return self._said("cuMemcpyDtoH")
-
-    def cuMemsetD8(self, to: int, value: int, size: int) -> Any:
-        ctypes.memset(to, value, size)
-        return self._said("cuMemsetD8")
-
-    def cuEventCreate(self, flags: int) -> Any:
-        return self._said("cuEventCreate", 9)
-
-    def cuEventRecord(self, event: int, stream: int) -> Any:
-        return self._said("cuEventRecord")
-
-    def cuEventSynchronize(self, event: int) -> Any:
-        return self._said("cuEventSynchronize")
-
-    def cuEventElapsedTime(self, start: int, stop: int) -> Any:
-        return self._said("cuEventElapsedTime", 2.0)
-
-    def cuEventDestroy(self, event: int) -> Any:
-        return self._said("cuEventDestroy")
 
 
 @attrs.define(eq=False)
