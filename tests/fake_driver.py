@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import threading
 from collections import Counter
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -48,6 +49,7 @@ class FakeDriver:
         capturing: what cuStreamIsCapturing says.
         version: what cuDriverGetVersion says.
         allocated: bytes of each piece of device memory, in order.
+        retained: the GPUs whose primary contexts were asked for, in order.
         images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
     """
 
@@ -59,6 +61,7 @@ class FakeDriver:
         self.fail: dict[str, int] = {}
         self.current, self.capturing = True, 0
         self.pushed: list[int] = []
+        self.retained: list[int] = []
         self.modes: list[str] = []
         self.version, self.images = 13000, list[bytes]()
         self._linking: Any = None
@@ -95,6 +98,7 @@ class FakeDriver:
         return self._said("cuDeviceGetName", b"stand-in\0")
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        self.retained.append(device)
         return self._said("cuDevicePrimaryCtxRetain", 100 + device)
 
     def cuCtxPushCurrent(self, context: int) -> Any:
@@ -105,7 +109,23 @@ class FakeDriver:
         return self._said("cuCtxPopCurrent", self.pushed.pop())
 
     def cuPointerGetAttribute(self, which: Any, pointer: int) -> Any:
-        return self._said("cuPointerGetAttribute", pointer >> 48)
+        return self._said("cuPointerGetAttribute", 0)  # what cuda-bindings 13.3 says of memory of every GPU
+
+    def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> Any:
+        assert name == b"cuPointerGetAttribute"
+        return (*self._said("cuGetProcAddress", ctypes.cast(self._where, ctypes.c_void_p).value), 0)
+
+    @cached_property
+    def _where(self) -> Any:
+        """cuPointerGetAttribute as the driver has it; the host memory that stands for device memory is GPU 0's."""
+
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_uint64)
+        def attribute(value: Any, which: int, pointer: int) -> int:
+            assert which == int(real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            value[0] = pointer >> 48 if pointer >> 48 < self.count else -1
+            return self.fail.get("cuPointerGetAttribute", 0)
+
+        return attribute
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
         before = self.modes[-1] if self.modes else "GLOBAL"

@@ -276,6 +276,110 @@ def test_a_graph_captures_launches(gpu: str) -> None:
     assert torch.equal(a, c) and bool(a.any())
 
 
+def test_a_launch_waits_for_the_side_stream_that_made_its_array(gpu: str) -> None:
+    """Products before it on the side stream make the array late: a launch on any other stream copies what was there before."""
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((512, 512), (64, 64), "float32", target=gpu)
+    stale = []
+    for run in range(6):
+        side, factor = torch.cuda.Stream(), torch.randn(8192, 8192, device="cuda")
+        x, y, z = (torch.zeros(512, 512, device="cuda") for _ in range(3))
+        prepared = kernel.prepare(y, z)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                factor = factor @ factor
+            x.copy_(torch.nan_to_num(factor[:512, :512]) * 0 + run + 1)
+            kernel(x, y)
+            prepared()
+            after = z.clone()
+        side.synchronize()
+        stale.append(int((after != run + 1).sum()))
+    assert stale == [0] * 6
+
+
+def test_a_launch_waits_for_the_side_stream_of_cupy(gpu: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    kernel = round_trip((512, 512), (64, 64), "float32", target=gpu)
+    stale = []
+    for run in range(6):
+        factor = cupy.random.random((8192, 8192), dtype=cupy.float32)
+        x, y = cupy.zeros((512, 512), cupy.float32), cupy.zeros((512, 512), cupy.float32)
+        cupy.cuda.Device().synchronize()
+        with cupy.cuda.Stream(non_blocking=True) as side:
+            for _ in range(3):
+                factor = factor @ factor
+            x[...] = cupy.nan_to_num(factor[:512, :512], posinf=0) * 0 + run + 1
+            kernel(x, y)
+            after = y.copy()
+            side.synchronize()
+        stale.append(int((after != run + 1).sum()))
+    assert stale == [0] * 6
+
+
+def test_a_graph_is_captured_on_the_current_stream(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    a, b, c = (torch.zeros(256, 64, device="cuda") for _ in range(3))
+    prepared, graph = kernel.prepare(b, c), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a += 1
+        kernel(a, b)
+        prepared()
+        c *= 2
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert bool((c == 6).all())
+
+
+def test_what_dlpack_and_numba_export_is_waited_for(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = round_trip((512, 512), (64, 64), "float32", target=gpu)
+
+    class Export:
+        """A tensor of which only its exporting protocol is known."""
+
+        def __init__(self, tensor: Any) -> None:
+            self.__dlpack__, self.__dlpack_device__ = tensor.__dlpack__, tensor.__dlpack_device__
+
+    side, factor = torch.cuda.Stream(), torch.randn(8192, 8192, device="cuda")
+    x, y = torch.zeros(512, 512, device="cuda"), torch.zeros(512, 512, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            factor = factor @ factor
+        x.copy_(torch.nan_to_num(factor[:512, :512]) * 0 + 5)
+        kernel(Export(x), Export(y))  # torch makes the legacy stream wait for its current one
+    torch.cuda.synchronize()
+    assert bool((y == 5).all())
+
+
+@pytest.mark.parametrize("framework", ["cupy", "jax", "numba"])
+def test_arrays_of_the_last_gpu_by_the_array_interface(
+    gpu: str, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuda-bindings 13.3 says that all memory is GPU 0's."""
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    module, torch = pytest.importorskip(framework), pytest.importorskip("torch")
+    last = torch.cuda.device_count() - 1
+    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
+    source = np.random.default_rng(0).random((256, 64), np.float32)
+    result = torch.zeros(256, 64, device=f"cuda:{last}")
+    if framework == "cupy":
+        with module.cuda.Device(last):
+            kernel(module.asarray(source), result)
+    elif framework == "jax":
+        kernel(module.device_put(source, module.devices()[last]), result)
+    else:
+        from numba import cuda
+
+        with cuda.gpus[last]:
+            kernel(cuda.to_device(source), result)
+    torch.cuda.synchronize(last)
+    assert np.array_equal(source, result.cpu().numpy())
+
+
 def test_two_devices(gpu: str) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() < 2:

@@ -92,6 +92,7 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "KernelCache.get": lambda: call(kept, KEY),
     "KernelCache.put": lambda: call(keep, KEY, {"by": "a test"}, kernel()),
     "HostArguments.of": lambda: call(executors.HostArguments.of, kernel(), (array(), array()), 1),
+    "agreed_stream": lambda: call(executors.agreed_stream, "row", {"A": partial(int, 5)}),
     "array_facts": lambda: call(executors.array_facts, "row, A", array(), lambda address: 0),
     "choose_executor": lambda: call(executors.choose_executor, "emulator", kernel()),
     "executor_named": lambda: call(executors.executor_named, "emulator"),

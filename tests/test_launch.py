@@ -6,6 +6,7 @@ import copy
 import pickle
 import sys
 import threading
+import types
 import weakref
 from typing import Any
 
@@ -477,6 +478,95 @@ def test_streams_of_every_framework(
     assert [launched.stream for launched in fake.launches] == [number, number]
 
 
+class Torch:
+    """A stand-in for torch that has a current stream for each GPU."""
+
+    def __init__(self, *streams: int) -> None:
+        self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device])
+        self.streams = list(streams)
+
+
+class OldTorch:
+    """One without the reader of the number."""
+
+    _C = None
+
+    def __init__(self, *streams: int) -> None:
+        current = lambda device: types.SimpleNamespace(cuda_stream=self.streams[device])  # noqa: E731
+        self.cuda, self.streams = types.SimpleNamespace(current_stream=current), list(streams)
+
+
+class TorchTensor(FakeTensor):
+    __module__ = "torch"
+
+
+class Cupy:
+    def __init__(self, *streams: int) -> None:
+        current = lambda device: types.SimpleNamespace(ptr=self.streams[device])  # noqa: E731
+        self.cuda, self.streams = types.SimpleNamespace(get_current_stream=current), list(streams)
+
+
+@pytest.mark.parametrize("kind", [Torch, OldTorch])
+def test_a_launch_takes_the_current_stream_of_torch(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    fake.count, torch = 2, kind(0x20, 0x30)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    a, b = TorchTensor(A0), TorchTensor(B0)
+    there = TorchTensor(A0 + (1 << 48), device=CUDA1), TorchTensor(B0 + (1 << 48), device=CUDA1)
+    for _ in range(2):  # checked, and remembered
+        cuda.launch(kernel, (a, b))
+        cuda.launch(kernel, there)
+    prepared, launcher = cuda.prepare(kernel, (a, b)), cuda.launcher(kernel, (a, b))
+    torch.streams[0] = 0x40
+    cuda.launch(kernel, (a, b))
+    prepared()
+    launcher((A0, B0))
+    launcher((A0, B0), 0x50)
+    cuda.launch(kernel, (a, b), stream=0)
+    cuda.prepare(kernel, (a, b), stream=0x50)()
+    cuda.launch(kernel, (a, np.zeros((256, 64), np.float16)))  # host memory goes there and back on that stream too
+    streams = [launched.stream for launched in fake.launches]
+    assert streams == [0x20, 0x30, 0x20, 0x30, 0x40, 0x40, 0x40, 0x50, 0, 0x50, 0x40]
+
+
+def test_two_frameworks_need_one_stream(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch, cupy = Torch(0), Cupy(0)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    arguments = TorchTensor(A0), CupyInterface()
+    cuda.launch(kernel, arguments)
+    torch.streams[0] = 0x20
+    with pytest.raises(tc.LaunchError, match="frameworks differ: A on 0x20, B on 0x0; pass stream="):
+        cuda.launch(kernel, arguments)
+    cuda.launch(kernel, arguments, stream=7)
+    cupy.streams[0] = 0x20
+    cuda.launch(kernel, arguments)
+    assert [launched.stream for launched in fake.launches] == [0, 7, 0x20]
+
+
+@pytest.mark.parametrize(("stream", "number"), [(None, 0), (1, 0), (2, 2), (0x60, 0x60)])
+def test_the_stream_of_the_cuda_array_interface(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any, number: int
+) -> None:
+    cuda.launch(kernel, (Interface(stream=stream), Interface()))
+    cuda.launch(kernel, (Interface(stream=stream), Interface()), stream=7)
+    assert [launched.stream for launched in fake.launches] == [number, 7]
+    with pytest.raises(tc.LaunchError, match="frameworks differ"):
+        cuda.launch(kernel, (Interface(stream=3), Interface(stream=4)))
+
+
+@pytest.mark.parametrize("stream", [0, -1, 2**64, "legacy"])
+def test_what_is_no_stream_of_the_cuda_array_interface(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any
+) -> None:
+    with pytest.raises(tc.LaunchError, match="argument A: its __cuda_array_interface__ is malformed"):
+        cuda.launch(kernel, (Interface(stream=stream), Interface()))
+    assert not fake.launches
+
+
 @pytest.mark.parametrize("stream", [True, -1, 2**64, 1.5, "0", [], object(), BrokenStream()])
 def test_what_is_no_stream(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any) -> None:
     with pytest.raises(tc.LaunchError, match="^stream "):
@@ -526,12 +616,35 @@ def test_the_cuda_array_interface_is_checked(
     assert len(fake.launches) == 1
 
 
+class CupyInterface(Interface):
+    __module__ = "cupy"
+
+
 def test_an_address_says_its_gpu(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    fake.count = 2
     here, there = Interface(data=(4096, False)), Interface(data=((1 << 48) + 4096, False))
     with pytest.raises(tc.LaunchError, match="several devices: A on GPU 0, B on GPU 1"):
         cuda.launch(kernel, (here, there))
     cuda.launch(kernel, (here, here))
     assert len(fake.launches) == 1
+
+
+def test_memory_of_the_second_gpu_never_touches_the_first(kernel: tc.BuiltKernel) -> None:
+    fake = FakeDriver(sizes=(8, 8), devices=2)  # its cuPointerGetAttribute says GPU 0 for all memory
+    cuda, there = CudaExecutor(fake), Interface(data=((1 << 48) + 4096, False))
+    cuda.launch(kernel, (there, there))
+    cuda.prepare(kernel, (there, there))()
+    assert len(fake.launches) == 2 and fake.retained == [1]
+
+
+@pytest.mark.parametrize(("code", "pointer"), [(1, 4096), (0, (0xFFFF << 48) + 4096)])
+def test_an_address_of_no_gpu(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, code: int, pointer: int
+) -> None:
+    fake.fail["cuPointerGetAttribute"] = code
+    array = Interface(data=(pointer, False))
+    with pytest.raises(tc.LaunchError, match=f"0x{pointer:x} as a device pointer: CUDA_ERROR_INVALID_VALUE"):
+        cuda.launch(kernel, (array, array))
 
 
 class Device:

@@ -11,7 +11,8 @@ from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
 from ..running import Executor, choose_executor, executor_named, executors
 from . import arguments
-from .arguments import HostArguments, HostArray, stream_pointer
+from .arguments import HostArguments, HostArray
+from .streams import agreed_stream, stream_pointer
 
 if TYPE_CHECKING:
     from .device_array import DeviceArray, time_on_device
@@ -33,6 +34,7 @@ __all__ = [
     "HostArray",
     "KernelCache",
     "ValueCheck",
+    "agreed_stream",
     "array_facts",
     "choose_executor",
     "executor_named",

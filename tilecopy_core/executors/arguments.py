@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..errors import LaunchError, LayoutError, a, attribute, checked, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding
 from ..layout import row_major
+from .streams import current_stream, exported_stream, framework_of
 
 View = Callable[[str, Any], ArrayFacts]
 """How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
@@ -90,31 +90,6 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
     )
 
 
-def stream_pointer(stream: Any) -> int:
-    """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
-
-    Raises:
-        LaunchError: none of these.
-    """
-    try:
-        given: Any = None if isinstance(stream, bool) else stream
-        if hasattr(stream, "cuda_stream"):
-            given = stream.cuda_stream
-        elif hasattr(stream, "__cuda_stream__"):
-            protocol = stream.__cuda_stream__
-            given = (protocol() if callable(protocol) else protocol)[1]
-        elif hasattr(stream, "ptr"):
-            given = stream.ptr
-        number = operator.index(given)
-    except Exception:  # an object's own
-        number = -1
-    if not 0 <= number < 2**64:
-        raise LaunchError(
-            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
-        )
-    return number
-
-
 def host_facts(where: str, argument: Any) -> ArrayFacts:
     """:func:`array_facts` for an executor that takes host memory alone.
 
@@ -164,7 +139,16 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     if device.type not in ("cpu", "cuda"):
         raise LaunchError(f"{where}: the tensor is on {device}; it must be on the CPU or a CUDA device")
     ordinal = None if device.type == "cpu" else int(device.index or 0)
-    return ArrayFacts(tuple(shape), tuple(strides), dtype, int(pointer), readonly=False, device=ordinal, owner=tensor)
+    return ArrayFacts(
+        tuple(shape),
+        tuple(strides),
+        dtype,
+        int(pointer),
+        readonly=False,
+        device=ordinal,
+        owner=tensor,
+        stream=None if ordinal is None else current_stream(framework_of(type(tensor)), ordinal),
+    )
 
 
 def _cupy_key(array: Any) -> tuple[Any, int]:
@@ -195,10 +179,19 @@ def _interface_facts(
         elements = row_major(shape) if strides is None else _elements(where, strides, written_dtype.itemsize)
         dtype = getattr(argument, "dtype", written_dtype)  # the framework's own knows bfloat16
         pointer = int(pointer or 0)
+        stream = exported_stream(interface.get("stream"))
     except (KeyError, TypeError, ValueError) as error:
         raise LaunchError(f"{where}: its __cuda_array_interface__ is malformed: {error!r}") from error
+    _await(argument)
     ordinal = device_of(pointer) if pointer else 0
-    return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument)
+    stream = current_stream(framework_of(type(argument)), ordinal) or stream
+    return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
+
+
+def _await(array: Any) -> None:
+    """Wait until a JAX array is computed: JAX has streams of its own, and no current one."""
+    if framework_of(type(array)) == "jax":
+        array.block_until_ready()
 
 
 def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
@@ -210,7 +203,8 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
         from cuda.core.utils import StridedMemoryView
 
-        view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)
+        _await(argument)
+        view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
     except LaunchError:
         raise
     except Exception as error:  # whatever the exporting framework raises
@@ -218,7 +212,9 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
     dtype = getattr(argument, "dtype", view.dtype)
-    return ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
+    facts = ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
+    stream = current_stream(framework_of(type(argument)), int(view.device_id))
+    return attrs.evolve(facts, stream=stream, export=None if stream else argument.__dlpack__)
 
 
 def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -18,10 +18,11 @@ from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
-from .arguments import HostSpan, array_facts, bind, host_spans, reader_of, stream_pointer
+from .arguments import HostSpan, array_facts, bind, host_spans, reader_of
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .modules import ModuleLoader
+from .streams import CurrentStream, agreed_stream, stream_pointer
 
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
@@ -49,7 +50,7 @@ class CudaExecutor:
         )
         self._lock = threading.RLock()
         self._functions: dict[tuple[int, str, str, int, str], Any] = {}
-        self._streams: dict[int | None, Any] = {}
+        self._streams: dict[int, Any] = {}
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
     # ------------------------------------------------------------------------------------------- devices
@@ -125,19 +126,20 @@ class CudaExecutor:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        handle = self._stream(stream)
+        handle = None if stream is None else self._stream(stream)
         recalled = self._recall(kernel, arguments, grid)
         if recalled is None:
             binding = self._check(kernel, arguments, grid)
             if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
                 return
+            current = self._current(kernel, binding, stream)
             if binding.on_host:
-                self._launch_staged(kernel, binding, handle)
+                self._launch_staged(kernel, binding, current, self._stream(current()) if handle is None else handle)
                 return
-            recalled = self._ready(kernel, binding), list(binding.addresses.values())
+            recalled = self._ready(kernel, binding, current), list(binding.addresses.values())
             self._remember(kernel, arguments, grid, recalled[0])
         ready, addresses = recalled
-        ready.launch(addresses, handle)
+        ready.launch(addresses, self._stream(ready.current()) if handle is None else handle)
 
     def prepare(
         self,
@@ -154,11 +156,12 @@ class CudaExecutor:
         Raises:
             LaunchError: as for :meth:`launch`.
         """
-        handle = self._stream(stream)
+        handle = None if stream is None else self._stream(stream)
         binding = self._check(kernel, arguments, grid)
         if binding.on_host or 0 in binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
-        return self._ready(kernel, binding).prepared(list(binding.addresses.values()), handle, arguments)
+        ready = self._ready(kernel, binding, self._current(kernel, binding, stream))
+        return ready.prepared(list(binding.addresses.values()), handle, self._stream, arguments)
 
     def launcher(
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None
@@ -178,7 +181,7 @@ class CudaExecutor:
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
-        return self._ready(kernel, binding).launcher(self._stream)
+        return self._ready(kernel, binding, self._current(kernel, binding, None)).launcher(self._stream)
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
@@ -216,10 +219,20 @@ class CudaExecutor:
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 
-    def _ready(self, kernel: BuiltKernel, binding: Binding) -> ReadyLaunch:
+    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any) -> CurrentStream:
+        """What reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream."""
+        readers = {name: facts.stream for name, facts in binding.arrays.items() if facts.stream is not None}
+        current = agreed_stream(f"kernel {kernel.name}", readers)
+        for facts in binding.arrays.values():
+            if facts.export is not None:
+                number = current() if stream is None else stream_pointer(stream)
+                facts.export(stream=number or 1)  # DLPack's number of the legacy stream
+        return current
+
+    def _ready(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream) -> ReadyLaunch:
         """A launch of the kernel, which is loaded where it is not yet."""
         with self.driver.active(binding.device):
-            return ready_launch(self.driver, kernel, binding, self.load(kernel, binding.device))
+            return ready_launch(self.driver, kernel, binding, self.load(kernel, binding.device), current)
 
     def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: ReadyLaunch) -> None:
         """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
@@ -242,7 +255,7 @@ class CudaExecutor:
             remembered.clear()
         remembered[tuple(key)] = ready
 
-    def _launch_staged(self, kernel: BuiltKernel, binding: Binding, stream: Any) -> None:
+    def _launch_staged(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream, stream: Any) -> None:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
         call, what = self.driver.call, f"kernel {kernel.name}"
         with self.driver.active(binding.device), ExitStack() as cleanup:
@@ -254,7 +267,7 @@ class CudaExecutor:
             self.load(kernel, binding.device)
             for span in host_spans(kernel, binding):
                 self._stage(kernel, binding, span, stream, cleanup)
-            ready = self._ready(kernel, binding)
+            ready = self._ready(kernel, binding, current)
             block = ready.new_block(list(binding.addresses.values()))
             (code,) = ready.call(stream, block.address, 0)
             if code:
@@ -286,13 +299,12 @@ class CudaExecutor:
     def _stream(self, stream: Any) -> Any:
         """The driver's handle of a stream."""
         try:
-            return self._streams[stream if stream is None or type(stream) is int else stream.cuda_stream]
+            return self._streams[stream if type(stream) is int else stream.cuda_stream]
         except Exception:  # no torch stream, or a new one
-            number = 0 if stream is None else stream_pointer(stream)
+            number = stream_pointer(stream)
         if len(self._streams) >= _MOST_REMEMBERED:
             self._streams.clear()
-        handle = self.driver.api.CUstream(number)
-        self._streams[None if stream is None else number] = handle
+        handle = self._streams[number] = self.driver.api.CUstream(number)
         return handle
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -20,6 +21,9 @@ _CONTEXT_ENDED = frozenset(
 
 _CAPTURING = range(900, 910)
 """Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
+
+_DEVICE_ORDINAL = 9
+"""CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL (cuda.h)."""
 
 NOT_CURRENT = frozenset({201, 400, 709})
 """INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
@@ -75,7 +79,7 @@ class Driver:
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """The value of a driver call.
+        """The value of a driver call, or the list of them where there are several.
 
         Args:
             function: such as ``"cuMemAlloc"``.
@@ -88,7 +92,7 @@ class Driver:
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
             raise self.error(what or function, code)
-        return values[0] if values else None
+        return values if len(values) > 1 else values[0] if values else None
 
     def error(self, what: str, code: Any) -> LaunchError:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
@@ -159,8 +163,21 @@ class Driver:
         Raises:
             LaunchError: it is no device address.
         """
-        attribute = self.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        return int(self.call("cuPointerGetAttribute", attribute, pointer, what=f"0x{pointer:x} as a device pointer"))
+        ordinal = ctypes.c_int(-1)
+        code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
+        if code or ordinal.value < 0:  # the driver knows host memory that it has pinned too
+            raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
+        return ordinal.value
+
+    @cached_property
+    def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
+        """The driver's own cuPointerGetAttribute.
+
+        That of cuda-bindings 13.3 says GPU 0 for memory of every GPU (NVIDIA/cuda-python #2928).
+        """
+        address, _ = self.call("cuGetProcAddress", b"cuPointerGetAttribute", 12000, 0)
+        signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+        return signature(int(address))
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:

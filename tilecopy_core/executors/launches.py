@@ -15,6 +15,7 @@ from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .driver import NOT_CURRENT, Driver
+from .streams import CurrentStream
 
 
 @attrs.define(eq=False)
@@ -40,6 +41,7 @@ class ReadyLaunch:
         pack: puts the addresses into a block's memory.
         fixed: the initial content of a block's memory.
         places: where each parameter is in it.
+        current: reads the stream of a launch that is given none.
         blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
     """
 
@@ -52,6 +54,7 @@ class ReadyLaunch:
     pack: Callable[..., None]
     fixed: bytes
     places: tuple[int, ...]
+    current: CurrentStream
     blocks: list[Block] = attrs.field(factory=list)
 
     def new_block(self, addresses: Sequence[int] = ()) -> Block:
@@ -81,7 +84,7 @@ class ReadyLaunch:
         Args:
             handle_of: the driver's handle of a stream.
         """
-        mask, call, pack, blocks = self.mask, self.call, self.pack, self.blocks
+        mask, call, pack, blocks, current = self.mask, self.call, self.pack, self.blocks, self.current
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             # This is the whole path of a launch by address: a call within it would cost as much as a check.
@@ -96,7 +99,7 @@ class ReadyLaunch:
                 fit = False
             if not fit:
                 self.check_addresses(addresses)
-            handle = handle_of(stream)
+            handle = handle_of(current() if stream is None else stream)
             try:
                 block = blocks.pop()
             except IndexError:  # this thread is the first, or others are launching it too
@@ -128,19 +131,28 @@ class ReadyLaunch:
                     f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
                 )
 
-    def prepared(self, addresses: Sequence[int], stream: Any, arguments: Any) -> Callable[[], None]:
-        """This launch with its addresses and stream: calling it is the driver's call and little else.
+    def prepared(
+        self, addresses: Sequence[int], stream: Any, handle_of: Callable[[int], Any], arguments: Any
+    ) -> Callable[[], None]:
+        """This launch with its addresses: calling it is the driver's call and little else.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
+
+        Args:
+            addresses: of the arrays, in order.
+            stream: the driver's handle, or None: each call takes the stream that is current then.
+            handle_of: the driver's handle of a stream's number.
+            arguments: what is kept alive.
         """
         block = self.new_block(addresses)
         block.keeps = arguments
-        call = partial(self.call, stream, block.address, 0)
+        call, current, address = self.call, self.current, block.address
 
         def launch() -> None:
-            (code,) = call()
+            handle = handle_of(current()) if stream is None else stream
+            (code,) = call(handle, address, 0)
             if code:
-                self.launch_elsewhere(block, stream, code)
+                self.launch_elsewhere(block, handle, code)
 
         return launch
 
@@ -161,7 +173,9 @@ class ReadyLaunch:
             raise error
 
 
-def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any) -> ReadyLaunch:
+def ready_launch(
+    driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any, current: CurrentStream
+) -> ReadyLaunch:
     """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
@@ -182,4 +196,5 @@ def ready_launch(driver: Driver, kernel: BuiltKernel, binding: Binding, function
         pack=struct.Struct(f"={len(arrays)}Q").pack_into,
         fixed=bytes(first) + b"".join(padded),
         places=tuple(place[parameter.name] for parameter in kernel.parameters),
+        current=current,
     )

@@ -246,7 +246,9 @@ class BuiltKernel:
         Args:
             arguments: arrays (NumPy, or anything with DLPack or ``__cuda_array_interface__``) and integers.
             grid: CTAs along x, y, z, when not given at build.
-            stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream; by default the legacy one.
+            stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default it is the current stream
+                of the framework that the arrays come from (torch, CuPy); the stream that the CUDA array interface names; else
+                the legacy default stream.
             executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
 
         Returns:
@@ -272,7 +274,7 @@ class BuiltKernel:
 
         It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
         cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
-        It takes what a call of the kernel takes, and raises the same.
+        Without ``stream=`` each launch takes the stream that is current when it is called. It takes what a call of the kernel takes, and raises the same.
         """
         chosen = self._executor(executor)
         prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
@@ -285,7 +287,8 @@ class BuiltKernel:
         """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
 
         For libraries that know their arrays' form already. Shapes, strides and dtypes are checked once, now; each
-        launch checks the addresses' alignment, and the caller answers for the rest.
+        launch checks the addresses' alignment, and the caller answers for the rest. Without ``stream=`` a launch takes the
+        current stream, as a call of the kernel does.
 
         Args:
             arguments: device arrays as a call takes them.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import attrs
@@ -37,6 +37,8 @@ class ArrayFacts:
         readonly: whether its memory may not be written.
         device: the number of the GPU that it is on, or None for host memory.
         owner: what keeps the memory alive.
+        stream: reads the stream (a CUstream) on which the array's framework puts work now; None where it has no such stream.
+        export: ``__dlpack__`` of an array whose producer orders its work before a stream when it exports for that stream.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,8 @@ class ArrayFacts:
     readonly: bool
     device: int | None
     owner: Any = attrs.field(repr=False)
+    stream: partial[int] | None = attrs.field(default=None, repr=False)
+    export: Callable[..., Any] | None = attrs.field(default=None, repr=False)
 
     def span_bytes(self, itemsize: int) -> int:
         """Bytes from the first element to the end of the last."""

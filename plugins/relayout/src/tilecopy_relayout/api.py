@@ -9,6 +9,7 @@ from typing import Any, cast
 import attrs
 
 from tilecopy_core import RequestError
+from tilecopy_core.executors import agreed_stream
 from tilecopy_core.plugin import row_major
 
 from .arrays import Array, array_of, dtype_name
@@ -90,8 +91,8 @@ def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None,
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
     destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
-    if stream is None and source.device is not None:
-        stream = source.framework.current(source.device)() or destination.framework.current(source.device)()
+    if stream is None:
+        stream = _current(source, destination)()
     if 0 not in moved.shape:
         movement = movement_of(source, moved, destination)
         if source.device is None:
@@ -101,6 +102,12 @@ def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None,
             launch(source.pointer, destination.pointer, stream)
             _remember(array, axes, out, executor, sizes, _Ready.of(launch, movement, moved, source, destination))
     return source.framework.made(array, result, stream) if out is None else out
+
+
+def _current(source: Array, destination: Array) -> Callable[[], int]:
+    """What reads the current stream of the arrays' frameworks, which is one where they are two."""
+    sides = {"array": source.stream, "out": destination.stream}
+    return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
 def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
@@ -204,7 +211,7 @@ class _Ready:
             movement.word_bytes - 1,
             moved.shape,
             row_major(moved.shape) if source.framework.name == "torch" else None,
-            source.framework.current(source.device),
+            _current(source, destination),
             source.dtype,
             source.framework,
             first - out_last + distance,

@@ -34,6 +34,7 @@ class Array:
         device: the GPU's number, or None for host memory.
         readonly: whether it may not be written.
         keeps: what else keeps its memory alive.
+        stream: reads its framework's current stream of that GPU; None where there is none.
     """
 
     owner: Any
@@ -46,6 +47,7 @@ class Array:
     device: int | None
     readonly: bool
     keeps: Any = None
+    stream: Any = None
 
     @property
     def footprint(self) -> Footprint:
@@ -97,6 +99,7 @@ def array_of(where: str, argument: Any) -> Array:
         device=facts.device,
         readonly=facts.readonly,
         keeps=facts.owner,
+        stream=facts.stream,
     )
 
 

@@ -1,10 +1,9 @@
-"""What differs between NumPy, torch, CuPy and JAX: how a result is made, and on which stream work is put."""
+"""What differs between NumPy, torch, CuPy and JAX: how a result is made, and what may be written."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,6 @@ class Framework:
             RequestError: it cannot be made.
         """
         raise RequestError(f"a {type(array).__name__} is of no framework that a result could be made in; pass out=")
-
-    def current(self, device: int) -> Callable[[], Any]:
-        """What reads the stream that the framework puts a device's work on now; None is the legacy default stream."""
-        return lambda: None
 
     def made(self, array: Any, result: Any, stream: Any) -> Any:
         """The result, once work that writes it is on the stream."""
@@ -77,12 +72,6 @@ class Torch(Framework):
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer(stream), device=array.device)):
             return array.new_empty(shape)
 
-    def current(self, device: int) -> Callable[[], Any]:
-        """By torch's own reader of the number, where it has one."""
-        torch = sys.modules["torch"]
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        return partial(raw, device) if raw is not None else lambda: torch.cuda.current_stream(device).cuda_stream
-
     def refuses_out(self, out: Any) -> str | None:
         """A tensor whose gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
@@ -104,12 +93,6 @@ class CuPy(Framework):
                 return cupy.empty(tuple(shape), dtype)
             with cupy.cuda.ExternalStream(stream_pointer(stream)):
                 return cupy.empty(tuple(shape), dtype)
-
-    def current(self, device: int) -> Callable[[], Any]:
-        """By CuPy's reader of the stream."""
-        import cupy
-
-        return lambda: cupy.cuda.get_current_stream(device).ptr
 
 
 class JaxMemory:
