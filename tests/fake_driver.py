@@ -50,6 +50,8 @@ class FakeDriver:
         version: what cuDriverGetVersion says.
         allocated: bytes of each piece of device memory, in order.
         retained: the GPUs whose primary contexts were asked for, in order.
+        loaded: the modules that are.
+        graph: the user objects of the graph that is captured.
         images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
     """
 
@@ -62,6 +64,8 @@ class FakeDriver:
         self.current, self.capturing = True, 0
         self.pushed: list[int] = []
         self.retained: list[int] = []
+        self.loaded: set[int] = set()
+        self.graph: list[tuple[int, int]] = []
         self.modes: list[str] = []
         self.version, self.images = 13000, list[bytes]()
         self._linking: Any = None
@@ -175,16 +179,42 @@ class FakeDriver:
         assert self.pushed and self.modes[-1] == "RELAXED" and count == len(options) == len(values)
         assert image.startswith(b"\x7fELF") or image.endswith(b"\0")
         self.images.append(image)
-        return self._said("cuModuleLoadDataEx", 7)
+        said = self._said("cuModuleLoadDataEx", 1000 + self.calls["cuModuleLoadDataEx"])
+        if not int(said[0]):
+            self.loaded.add(said[1])
+        return said
+
+    def cuModuleUnload(self, module: int) -> Any:
+        assert self.pushed and self.modes[-1] == "RELAXED"  # without, it would break a capture that goes on elsewhere
+        self.loaded.remove(module)
+        return self._said("cuModuleUnload")
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
-        return self._said("cuModuleGetFunction", 8)
+        return self._said("cuModuleGetFunction", 8 * module)
 
     def cuFuncSetAttribute(self, function: int, which: Any, value: int) -> Any:
         return self._said("cuFuncSetAttribute")
 
     def cuStreamIsCapturing(self, stream: Any) -> Any:
         return self._said("cuStreamIsCapturing", self.capturing)
+
+    def cuStreamGetCaptureInfo(self, stream: Any) -> Any:
+        return self._said("cuStreamGetCaptureInfo", self.capturing, 1, self.graph, [], [], 0)
+
+    def cuUserObjectCreate(self, pointer: int, destroy: Any, count: int, flags: Any) -> Any:
+        assert count == 1 and int(flags) == 1
+        return self._said("cuUserObjectCreate", (int(destroy), pointer))
+
+    def cuGraphRetainUserObject(self, graph: Any, found: tuple[int, int], count: int, flags: Any) -> Any:
+        assert count == 1 and int(flags) == 1  # moved: the caller has no reference any more
+        graph.append(found)
+        return self._said("cuGraphRetainUserObject")
+
+    def destroy_graph(self) -> None:
+        """What the driver does when a graph and what was instantiated from it are gone; then another may be captured."""
+        for destroy, pointer in self.graph:
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(destroy)(pointer)
+        self.graph = []
 
     def cuStreamSynchronize(self, stream: Any) -> Any:
         return self._said("cuStreamSynchronize")
@@ -223,7 +253,7 @@ class FakeDriver:
 
     def cuLaunchKernel(self, function: int, *launch: Any) -> Any:
         *sizes, shared, stream, table, extra = launch
-        assert extra == 0 and function == 8
+        assert extra == 0 and function // 8 in self.loaded
         if not self.current and not self.pushed:
             return (real.CUresult.CUDA_ERROR_INVALID_CONTEXT,)
         places = (ctypes.c_void_p * len(self.sizes)).from_address(table)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from tilecopy_testkit.programs import round_trip
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
+from tilecopy_core.executors import executor_named
 from tilecopy_core.executors.device_array import DeviceArray
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
@@ -333,7 +337,76 @@ def test_a_graph_is_captured_on_the_current_stream(gpu: str) -> None:
     assert bool((c == 6).all())
 
 
-def test_what_dlpack_and_numba_export_is_waited_for(gpu: str) -> None:
+def test_a_graph_replays_a_kernel_that_was_dropped(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    cuda: Any = executor_named("cuda")
+    a, b = torch.zeros(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda")
+    kernels = [round_trip((256, 64), (128, 64), "float32", target=gpu, threads=96)]
+    graph, module = torch.cuda.CUDAGraph(), weakref.ref(kernels[0])
+    with torch.cuda.graph(graph):
+        a += 1
+        kernels[0](a, b)
+    dropping = threading.Thread(target=kernels.clear)
+    dropping.start()
+    dropping.join()
+    gc.collect()
+    assert module() is None
+    for rows in range(1, 129):  # other kernels take the place of what is unloaded
+        other = torch.zeros(128, 64 * rows, device="cuda")
+        round_trip((128, 64 * rows), (128, 64), "float32", target=gpu)(other, other.clone())
+    del other
+    cuda.unload_unused()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert bool((b == 3).all())
+    del graph
+    gc.collect()
+    time.sleep(0.2)  # the driver's own thread posts it
+    cuda.unload_unused()
+    assert not cuda._modules._dropped
+
+
+def test_unloading_ends_no_launch_in_flight_and_breaks_no_capture(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    cuda: Any = executor_named("cuda")
+    side, other = torch.cuda.Stream(), torch.cuda.Stream()
+    x, y, factor = *(torch.zeros(512, 512, device="cuda") for _ in range(2)), torch.randn(8192, 8192, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            factor = factor @ factor
+        x.copy_(torch.nan_to_num(factor[:512, :512]) * 0 + 4)
+        round_trip((512, 512), (64, 64), "float32", target=gpu, threads=160)(x, y)
+    graph, z = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    with torch.cuda.graph(graph, stream=other):
+        z += 1
+        cuda.unload_unused()
+        z += 1
+    graph.replay()
+    torch.cuda.synchronize()
+    assert bool((y == 4).all()) and bool((z == 2).all())
+
+
+def test_a_service_of_many_kernels_holds_its_memory(gpu: str) -> None:
+    torch = pytest.importorskip("torch")
+    cuda: Any = executor_named("cuda")
+    a, b = torch.ones(2048, 64, device="cuda"), torch.zeros(2048, 64, device="cuda")
+    free = []
+    for rows in range(1, 601):
+        k = tc.KernelBuilder("rows", threads=32)
+        source, result = k.param("A", (rows, 64), "float32"), k.param("B", (rows, 64), "float32")
+        k.store(result[rows - 1, 0], k.load(source[rows - 1, 0]) + rows)
+        k.build(target=gpu, grid=1)(a[:rows], b[:rows])
+        if rows in (200, 600):
+            torch.cuda.synchronize()
+            free.append(torch.cuda.mem_get_info()[0])
+    assert free[0] - free[1] <= 2 << 20
+    assert bool((b[:600, 0].cpu() == torch.arange(1, 601) + 1).all())
+    cuda.unload_unused()
+
+
+def test_what_dlpack_exports_is_waited_for(gpu: str) -> None:
     torch = pytest.importorskip("torch")
     kernel = round_trip((512, 512), (64, 64), "float32", target=gpu)
 

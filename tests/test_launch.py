@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import sys
 import threading
+import tracemalloc
 import types
 import weakref
 from typing import Any
@@ -270,12 +272,18 @@ def test_a_prepared_launch_is_one_call_and_keeps_its_arguments(
 ) -> None:
     a, b = FakeTensor(A0), FakeTensor(B0)
     launch, alive = cuda.prepare(kernel, (a, b), stream=5), weakref.ref(a)
+    default = cuda.prepare(kernel, (a, b))
     assert not fake.launches
     del a
     before = fake.calls.copy()
     for _ in range(3):
-        launch()
+        default()
     assert fake.calls - before == {"cuLaunchKernel": 3} and alive() is not None
+    fake.launches.clear()
+    before = fake.calls.copy()
+    for _ in range(3):
+        launch()
+    assert fake.calls - before == {"cuLaunchKernel": 3, "cuStreamIsCapturing": 3}  # a graph would hold the kernel
     cuda.launch(kernel, (FakeTensor(A0 + 64), b))
     launch()
     assert [x.numbers()[0] for x in fake.launches] == [A0, A0, A0, A0 + 64, A0] and fake.launches[-1].stream == 5
@@ -680,3 +688,92 @@ def test_a_copied_or_pickled_kernel_carries_no_handles(fake: FakeDriver, cuda: C
         assert not twin.remembered and twin.ptx == kernel.ptx and twin.parameters == kernel.parameters
         cuda.launch(twin, (FakeTensor(A0), FakeTensor(B0)))
     assert len(fake.launches) == 4 and fake.calls["cuModuleLoadDataEx"] == 1
+
+
+# ------------------------------------------------------------------------------- modules that nothing can launch
+
+
+def loads_of_rows(rows: int) -> tc.BuiltKernel:
+    k = tc.KernelBuilder("rows", threads=32)
+    a, b = k.param("A", (rows, 64), "float16"), k.param("B", (rows, 64), "float16")
+    k.store(b[rows - 1, 0], k.load(a[rows - 1, 0]))
+    return k.build(target="sm_90", grid=1)
+
+
+def arrays_of_rows(rows: int) -> tuple[FakeTensor, FakeTensor]:
+    return FakeTensor(A0, shape=(rows, 64)), FakeTensor(B0, shape=(rows, 64))
+
+
+def test_a_service_of_many_kernels_holds_few_modules_and_flat_memory(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    held = []
+    for rows in range(1, 701):
+        kernel = loads_of_rows(rows)
+        cuda.launch(kernel, arrays_of_rows(rows))
+        cuda.prepare(kernel, arrays_of_rows(rows), stream=5)()
+        fake.images.clear()
+        fake.launches.clear()
+        fake.modes.clear()
+        if rows == 400:
+            tracemalloc.start()
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+        assert len(fake.loaded) <= 100
+    gc.collect()
+    held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert held[1] - held[0] < 300 * 1000  # under 1 kB a kernel
+    del kernel
+    cuda.unload_unused()
+    assert not fake.loaded and fake.calls["cuModuleUnload"] == 700
+
+
+@pytest.mark.parametrize("keep", ["kernel", "twin", "prepared", "launcher"])
+def test_what_can_launch_a_kernel_keeps_its_module(fake: FakeDriver, cuda: CudaExecutor, keep: str) -> None:
+    kernel = loads_of_rows(9)
+    cuda.launch(kernel, arrays_of_rows(9))
+    holders: dict[str, Any] = {
+        "kernel": kernel,
+        "twin": pickle.loads(pickle.dumps(kernel)),
+        "prepared": cuda.prepare(kernel, arrays_of_rows(9)),
+        "launcher": cuda.launcher(kernel, arrays_of_rows(9)),
+    }
+    cuda.launch(holders["twin"], arrays_of_rows(9))
+    held = holders[keep]
+    del kernel, holders
+    cuda.unload_unused()
+    assert len(fake.loaded) == 1
+    if keep == "prepared":
+        held()
+    elif keep == "launcher":
+        held((A0, B0))
+    else:
+        cuda.launch(held, arrays_of_rows(9))
+    assert len(fake.launches) == 3 and fake.calls["cuModuleLoadDataEx"] == 1
+    del held
+    cuda.unload_unused()
+    assert not fake.loaded
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor, elsewhere: bool) -> None:
+    kernels = [loads_of_rows(9), loads_of_rows(10)]
+    fake.capturing = 1
+    cuda.launch(kernels[0], arrays_of_rows(9), stream=5)
+    cuda.prepare(kernels[1], arrays_of_rows(10), stream=5)()
+    cuda.launcher(kernels[1], arrays_of_rows(10))((A0, B0), 5)
+    fake.capturing = 0
+    drop = threading.Thread(target=kernels.clear)
+    drop.start() if elsewhere else kernels.clear()
+    drop.join() if elsewhere else None
+    cuda.unload_unused()
+    assert len(fake.loaded) == 2 and len(fake.graph) == 3
+    fake.destroy_graph()
+    cuda.unload_unused()
+    assert not fake.loaded
+
+
+def test_a_module_without_the_function_is_unloaded(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    fake.fail["cuModuleGetFunction"] = 500
+    with pytest.raises(tc.LaunchError, match="cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"):
+        cuda.launch(loads_of_rows(9), arrays_of_rows(9))
+    assert fake.calls["cuModuleLoadDataEx"] == 1 and not fake.loaded

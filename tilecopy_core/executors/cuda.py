@@ -13,6 +13,9 @@ from contextlib import ExitStack
 from functools import partial
 from math import prod
 from typing import Any
+from weakref import WeakValueDictionary
+
+import attrs
 
 from ..cache import ModuleCache
 from ..errors import LaunchError
@@ -21,11 +24,20 @@ from ..kernel.parameters import Binding
 from .arguments import HostSpan, array_facts, bind, host_spans, reader_of
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
+from .loaded import LoadedKernel, Modules
 from .modules import ModuleLoader
 from .streams import CurrentStream, agreed_stream, stream_pointer
 
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
+
+
+@attrs.frozen(eq=False)
+class _Remembered:
+    """What an executor keeps for later launches of a kernel: those that were checked, and where it is loaded, by device."""
+
+    launches: dict[Any, ReadyLaunch] = attrs.field(factory=dict)
+    loaded: dict[int, LoadedKernel] = attrs.field(factory=dict)
 
 
 class CudaExecutor:
@@ -49,7 +61,8 @@ class CudaExecutor:
             self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
         )
         self._lock = threading.RLock()
-        self._functions: dict[tuple[int, str, str, int, str], Any] = {}
+        self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
+        self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
@@ -77,19 +90,34 @@ class CudaExecutor:
 
     # ------------------------------------------------------------------------------------------- loading
 
-    def load(self, kernel: BuiltKernel, ordinal: int) -> Any:
-        """The kernel's function on a device (whose context is active), loaded once in this process.
+    def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
+        """The kernel on a device (whose context is active), loaded once in this process for all kernels with its text.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
         key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
         with self._lock:
-            if key not in self._functions:
-                self._functions[key] = self._load(kernel, ordinal)
-            return self._functions[key]
+            loaded = self._loaded.get(key)
+            if loaded is None:
+                self._modules.unload_unused(all=False)
+                loaded = self._loaded[key] = self._load(kernel, ordinal)
+            kept: _Remembered = kernel.remembered.setdefault(self, _Remembered())
+            kept.loaded[ordinal] = loaded
+            return loaded
 
-    def _load(self, kernel: BuiltKernel, ordinal: int) -> Any:
+    def unload_unused(self) -> None:
+        """Unload the modules of kernels that nothing can launch any more; loading kernels does so now and then.
+
+        It waits until the work that was launched on their devices is done.
+
+        Raises:
+            LaunchError: a device's context cannot be had.
+        """
+        with self._lock:
+            self._modules.unload_unused(all=True)
+
+    def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
         device = next((d for d in self.devices() if d.ordinal == ordinal), None)
         if device is None or not kernel.target.runs_on(*device.capability):
             found = "no such device" if device is None else f"the device is {device}"
@@ -97,18 +125,25 @@ class CudaExecutor:
                 f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
-        call, attribute = self.driver.call, self.driver.api.CUfunction_attribute
         with self.driver.outside_capture():
             module = self.modules.load(kernel, device)
-            function = call("cuModuleGetFunction", module, kernel.name.encode())
-            if kernel.dynamic_shared:
-                which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
-                what = f"kernel {kernel.name}: {size} bytes of shared memory"
-                call("cuFuncSetAttribute", function, which, size, what=what)
-            if kernel.cluster is not None and prod(kernel.cluster) > 8:
-                which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-                what = f"kernel {kernel.name}: a cluster of more than 8 CTAs"
-                call("cuFuncSetAttribute", function, which, 1, what=what)
+            try:
+                return self._modules.loaded(ordinal, module, self._function(kernel, module))
+            except BaseException:
+                self.driver.api.cuModuleUnload(module)
+                raise
+
+    def _function(self, kernel: BuiltKernel, module: Any) -> Any:
+        call, attribute = self.driver.call, self.driver.api.CUfunction_attribute
+        function = call("cuModuleGetFunction", module, kernel.name.encode())
+        if kernel.dynamic_shared:
+            which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
+            what = f"kernel {kernel.name}: {size} bytes of shared memory"
+            call("cuFuncSetAttribute", function, which, size, what=what)
+        if kernel.cluster is not None and prod(kernel.cluster) > 8:
+            which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            what = f"kernel {kernel.name}: a cluster of more than 8 CTAs"
+            call("cuFuncSetAttribute", function, which, 1, what=what)
         return function
 
     # ------------------------------------------------------------------------------------------- launching
@@ -185,8 +220,8 @@ class CudaExecutor:
 
     def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
-        remembered = kernel.remembered.get(self)
-        if remembered is None:
+        kept = kernel.remembered.get(self)
+        if kept is None:
             return None
         addresses, bits, readers = [], 0, self._readers
         try:
@@ -200,7 +235,7 @@ class CudaExecutor:
                     key.append(facts)
                     addresses.append(address)
                     bits |= address
-            ready: ReadyLaunch = remembered[tuple(key)]
+            ready: ReadyLaunch = kept.launches[tuple(key)]
         except Exception:  # whatever is odd about them, the whole check says it
             return None
         if bits & ready.mask and any(address & mask for address, mask in zip(addresses, ready.masks, strict=True)):
@@ -250,10 +285,10 @@ class CudaExecutor:
                     return
                 self._readers[kind] = reader
             key.append(self._readers[kind](argument)[0])
-        remembered = kernel.remembered.setdefault(self, {})
-        if len(remembered) >= _MOST_REMEMBERED:
-            remembered.clear()
-        remembered[tuple(key)] = ready
+        launches = kernel.remembered[self].launches
+        if len(launches) >= _MOST_REMEMBERED:
+            launches.clear()
+        launches[tuple(key)] = ready
 
     def _launch_staged(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream, stream: Any) -> None:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
@@ -268,10 +303,7 @@ class CudaExecutor:
             for span in host_spans(kernel, binding):
                 self._stage(kernel, binding, span, stream, cleanup)
             ready = self._ready(kernel, binding, current)
-            block = ready.new_block(list(binding.addresses.values()))
-            (code,) = ready.call(stream, block.address, 0)
-            if code:
-                raise self.driver.error(f"launch of {what}", code)
+            ready.launch(list(binding.addresses.values()), stream)
             for parameter in kernel.arrays:
                 if parameter.name in kernel.written.intersection(binding.on_host):
                     facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
@@ -304,7 +336,7 @@ class CudaExecutor:
             number = stream_pointer(stream)
         if len(self._streams) >= _MOST_REMEMBERED:
             self._streams.clear()
-        handle = self._streams[number] = self.driver.api.CUstream(number)
+        handle = self._streams[number] = self.driver.api.CUstream(number) if number else self.driver.legacy_stream
         return handle
 
 

@@ -76,6 +76,11 @@ class Driver:
             raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
         return api
 
+    @cached_property
+    def legacy_stream(self) -> Any:
+        """The handle of the legacy default stream, on which nothing is ever captured."""
+        return self.api.CUstream(0)
+
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:

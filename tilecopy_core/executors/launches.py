@@ -15,6 +15,7 @@ from ..errors import LaunchError, shown
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
 from .driver import NOT_CURRENT, Driver
+from .loaded import LoadedKernel
 from .streams import CurrentStream
 
 
@@ -36,6 +37,7 @@ class ReadyLaunch:
         driver: launches it.
         kernel: its name.
         ordinal: the GPU.
+        loaded: the kernel there.
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         pack: puts the addresses into a block's memory.
@@ -48,6 +50,7 @@ class ReadyLaunch:
     driver: Driver
     kernel: str
     ordinal: int
+    loaded: LoadedKernel
     call: Callable[..., tuple[Any, ...]]
     masks: tuple[int, ...]
     mask: int
@@ -73,6 +76,8 @@ class ReadyLaunch:
         except IndexError:  # this thread is the first, or others are launching it too
             block = self.new_block()
         self.pack(block.memory, 0, *addresses)
+        if stream is not self.driver.legacy_stream:
+            self.loaded.hold_in_graph(stream)
         (code,) = self.call(stream, block.address, 0)
         if code:
             self.launch_elsewhere(block, stream, code)
@@ -85,6 +90,7 @@ class ReadyLaunch:
             handle_of: the driver's handle of a stream.
         """
         mask, call, pack, blocks, current = self.mask, self.call, self.pack, self.blocks, self.current
+        legacy, loaded = self.driver.legacy_stream, self.loaded
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             # This is the whole path of a launch by address: a call within it would cost as much as a check.
@@ -109,6 +115,8 @@ class ReadyLaunch:
             except struct.error:  # another number of them, or none of 64 bits
                 self.check_addresses(addresses)
                 raise
+            if handle is not legacy:
+                loaded.hold_in_graph(handle)
             (code,) = call(handle, block.address, 0)
             if code:
                 self.launch_elsewhere(block, handle, code)
@@ -147,9 +155,12 @@ class ReadyLaunch:
         block = self.new_block(addresses)
         block.keeps = arguments
         call, current, address = self.call, self.current, block.address
+        legacy, loaded = self.driver.legacy_stream, self.loaded
 
         def launch() -> None:
             handle = handle_of(current()) if stream is None else stream
+            if handle is not legacy:
+                loaded.hold_in_graph(handle)
             (code,) = call(handle, address, 0)
             if code:
                 self.launch_elsewhere(block, handle, code)
@@ -174,7 +185,7 @@ class ReadyLaunch:
 
 
 def ready_launch(
-    driver: Driver, kernel: BuiltKernel, binding: Binding, function: Any, current: CurrentStream
+    driver: Driver, kernel: BuiltKernel, binding: Binding, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
     """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
@@ -190,7 +201,8 @@ def ready_launch(
         driver=driver,
         kernel=kernel.name,
         ordinal=binding.device,
-        call=partial(driver.api.cuLaunchKernel, function, *binding.grid, kernel.threads, 1, 1, shared),
+        loaded=loaded,
+        call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,
         mask=max(masks, default=0),
         pack=struct.Struct(f"={len(arrays)}Q").pack_into,
