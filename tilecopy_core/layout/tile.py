@@ -157,8 +157,8 @@ class TileLayout:
 
     def _naming(self, axes: Iterable[Axis]) -> TileLayout:
         """The same with an offset of 0 along thread axes that it does not name: place 0 owns it, not every place."""
-        threads = {axis for axis in axes if axis.kind != "memory"}
-        lost = threads.difference(self._named()) if threads else threads
+        named = self._named()
+        lost = {axis for axis in axes if axis.kind != "memory" and axis not in named}
         if not lost:
             return self
         offset = sorted((*self._offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
