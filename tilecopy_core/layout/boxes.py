@@ -34,7 +34,7 @@ class Iter:
 
 
 Offset = tuple[tuple[Axis, "Int"], ...]
-"""What is added along each axis, axes in the order of their names and none at 0."""
+"""What is added along each axis, axes in the order of their names; at 0 only a thread axis that nothing else names."""
 
 
 def add_offsets(left: Offset, right: Offset) -> Offset:

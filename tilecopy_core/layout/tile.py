@@ -7,7 +7,7 @@ repeats the place ``extent`` times. A swizzle permutes the resulting memory addr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, product
 from math import prod
 from typing import Any, ClassVar, TypeVar
@@ -78,8 +78,8 @@ class TileLayout:
         _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
         _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
         _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
-        pairs = add_offsets((), tuple(offset.items())) if isinstance(offset, Mapping) else offset
-        return cls._of(tuple(shard), tuple(replica), pairs, swizzle)
+        pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
+        return cls._of(shard, replica, add_offsets((), pairs), swizzle)._naming(axis for axis, _ in pairs)
 
     @classmethod
     def _of(
@@ -92,15 +92,16 @@ class TileLayout:
 
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
-            other = TileLayout._of((), (), add_offsets((), ((other.axis, other.value),)))
+            other = TileLayout._of((), (), ((other.axis, other.value),))
         elif is_int(other):
-            other = TileLayout._of((), (), add_offsets((), ((m, other),)))
+            other = TileLayout._of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
             raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
         offset = add_offsets(self._offset, other._offset)
-        return TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
+        made = TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
+        return made._naming(axis for axis, _ in self._offset + other._offset)
 
     __radd__ = __add__
 
@@ -112,9 +113,9 @@ class TileLayout:
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
-        """The same replicas, offset and swizzle over other shard iters."""
+        """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
         _ITERS.check(shard, "with_iters", "shard", LayoutError)
-        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)
+        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)._naming(self._named())
 
     @property
     def unswizzled(self) -> TileLayout:
@@ -124,7 +125,7 @@ class TileLayout:
     @property
     def offset(self) -> dict[str, Int]:
         """Offset per axis name; axes at 0 are left out."""
-        return {axis.name: value for axis, value in self._offset}
+        return {axis.name: value for axis, value in self._offset if isinstance(value, Expr) or value}
 
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
@@ -147,8 +148,21 @@ class TileLayout:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
-        named = {axis.name: axis for axis in [*(it.axis for it in self.shard + self.replica), *dict(self._offset)]}
+        named = {axis.name: axis for axis in self._named()}
         return tuple([named[name] for name in sorted(named)]) or (m,)
+
+    def _named(self) -> list[Axis]:
+        """The axes that are named, as often as they are."""
+        return [*[it.axis for it in self.shard + self.replica], *[axis for axis, _ in self._offset]]
+
+    def _naming(self, axes: Iterable[Axis]) -> TileLayout:
+        """The same with an offset of 0 along thread axes that it does not name: place 0 owns it, not every place."""
+        named = self._named()
+        lost = {axis for axis in axes if axis.kind != "memory" and axis not in named}
+        if not lost:
+            return self
+        offset = sorted((*self._offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
+        return TileLayout._of(self.shard, self.replica, tuple(offset), self.swizzle)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
@@ -260,7 +274,7 @@ class TileLayout:
         """
         groups = self.by_dimension(shape)
         separators = tuple(accumulate(map(len, groups), initial=0))
-        return self._of([it for owned in groups for it in owned], self.replica, self._offset, self.swizzle), separators
+        return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
         """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
@@ -338,7 +352,8 @@ class TileLayout:
             found = cut(fuse(self.shard), *run)
         if found is None:
             return None
-        return TileLayout._of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
+        made = TileLayout._of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
+        return made._naming(self._named())
 
     def _by_dimension(
         self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
@@ -391,7 +406,7 @@ class TileLayout:
         shard: list[Iter] = []
         for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *own]
-        return self.with_iters(shard).canonicalize()
+        return self.with_iters(shard).canonicalize()._naming(self._named())
 
 
 Layout = TileLayout

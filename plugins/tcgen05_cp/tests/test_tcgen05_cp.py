@@ -202,3 +202,47 @@ def test_cta_group_two_fills_both_ctas() -> None:
     kernel(a, b, executor="emulator")
     words = a.view(np.uint32)
     assert oracle.same_bytes(b, np.concatenate([np.tile(words[:32], (4, 1)), np.tile(words[32:], (4, 1))]))
+
+
+def columns_of(
+    start: tc.Int, dtype: str = "float16", *, layout: tc.Layout | None = None, own_start: int = 0
+) -> list[tc.Int]:
+    """The column of each atom of a copy of two rows of 128 bits into wider tensor memory."""
+    per = 128 // tc.dtype_of(dtype).bits
+    units = TileLayout(S[(32, 2, per) : (per, 32 * per, 1)])
+    src = tc.Buffer((32, 2 * per), dtype, space="shared", layout=units, name="s")
+    wide = layout or TileLayout(S[(32, 64 * per) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
+    dst = tc.Buffer((32, wide.size // 32), dtype, space="tmem", layout=wide, name="t", elem_offset=own_start)
+    box = dst[:, start : start + 2 * per]
+    return [
+        atom.column
+        for atom in tc.plan(box, src[:, :], op="copy_async", scope=tc.thread(), target="sm_100a").partition.atoms
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "per"), [("uint8", 16), ("float16", 8), ("uint32", 4)])
+def test_a_row_begins_at_a_multiple_of_four_columns(dtype: str, per: int) -> None:
+    assert columns_of(per, dtype) == [4, 8]
+    assert columns_of(0, dtype, own_start=2 * per) == [8, 12]
+    router = R[4 : 32 @ TLane]
+    apart = TileLayout(S[(32, 2, per) : (1 @ TLane, 3 * per @ TCol, 1 @ TCol)] + router)
+    assert columns_of(0, dtype, layout=apart + per @ TCol) == [4, 16]
+    whole, part = (tc.symbol("n", upper=8 * per, multiple_of=multiple) for multiple in (per, per // 2))
+    assert len(columns_of(whole, dtype)) == 2
+    for wrong in (
+        lambda: columns_of(part, dtype),
+        *(lambda start=start: columns_of(start, dtype) for start in range(1, per)),
+        *(lambda own=own: columns_of(0, dtype, own_start=own) for own in (1, per // 4, per // 2)),
+        lambda: columns_of(0, dtype, layout=apart + per // 2 @ TCol),
+        lambda: columns_of(
+            0, dtype, layout=TileLayout(S[(32, 2, per) : (1 @ TLane, 3 * per // 2 @ TCol, 1 @ TCol)] + router)
+        ),
+    ):
+        with pytest.raises(tc.NoVariantError, match="multiple of 4 columns"):
+            wrong()
+
+
+def test_tensor_memory_ends_at_512_columns() -> None:
+    assert columns_of(0, own_start=1008) == [504, 508]
+    with pytest.raises(tc.NoVariantError, match="column 512 of 32 bits; tensor memory has 512"):
+        columns_of(0, own_start=1016)

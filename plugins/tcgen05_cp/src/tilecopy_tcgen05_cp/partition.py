@@ -18,6 +18,7 @@ from tilecopy_core.plugin import (
     TCol,
     TileLayout,
     TLane,
+    bounds_of,
     divisor_of,
     evaluate,
     fuse_pairs,
@@ -34,6 +35,9 @@ COPIES = 4
 """Of each row: the warpx4 multicast writes the lanes of all four warps."""
 GROUP_ROWS = 8
 UNIT_BYTES = 16
+ROW_COLUMNS = 4
+"""32-bit columns of a row of 128 bits, which begins at a multiple of as many."""
+COLUMNS = 512
 LDO = 16
 """Leading-dimension field; a copy of one 16-byte unit a row never uses it (any value does)."""
 MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B", 3, 2)}
@@ -197,9 +201,9 @@ def _atoms(
         return Decline(f"source {buffer.name}: aligned to {buffer.align_bytes} bytes; this needs {period}")
     if not is_multiple(buffer.elem_offset * size, period):
         return Decline(f"source {buffer.name}: its own start {buffer.elem_offset} is not a multiple of {period} bytes")
-    if group_bytes % period or group_bytes // UNIT_BYTES >= 2**14:
+    if group_bytes % period or not 0 <= group_bytes // UNIT_BYTES < 2**14:
         return Decline(
-            f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed"
+            f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed, from 0 to {(2**14 - 1) * UNIT_BYTES}"
         )
     start = source.offset_on(m)
     constant = start.const if isinstance(start, Expr) else start
@@ -250,19 +254,29 @@ def _steps(
     period: int,
 ) -> tuple[CopyAtom, ...] | str:
     """Column and descriptor step of each atom, the last iter's units fastest."""
-    size, bits = request.src.buffer.dtype.bytes, request.src.buffer.dtype.bits
+    size = request.src.buffer.dtype.bytes
     run = columns[-1][0].extent // per_unit
     middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
-    first: Int = target.offset_on(TCol)
-    if not is_multiple(first * bits, 32):
-        return f"destination {request.dst}: it begins inside a 32-bit column (element {first})"
+    first = target.offset_on(TCol) + request.dst.buffer.elem_offset
+    if not is_multiple(first, per_unit):
+        return (
+            f"destination {request.dst}: it begins at element {first}, which is not proved to be a multiple of {per_unit}: "
+            f"a row of 128 bits begins at a multiple of {ROW_COLUMNS} columns of 32 bits"
+        )
     atoms = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
         column = sum(d * int(tensor.stride) for d, (tensor, _) in zip(digits, middle, strict=True))
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True)) * size
-        if column * bits % 32 or shared % UNIT_BYTES:
-            return f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units"
+        if column % per_unit or shared % UNIT_BYTES:
+            return (
+                f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units (rows of 128 "
+                f"bits begin at a multiple of {ROW_COLUMNS} columns, {per_unit} elements)"
+            )
         if period > UNIT_BYTES and (start_bytes + shared) % period >= pitch_bytes:
             return f"an atom begins {(start_bytes + shared) % period} bytes into a swizzle atom, past its first row"
-        atoms.append(CopyAtom((first + column) * bits // 32, shared // UNIT_BYTES))
+        begins = (first + column) * ROW_COLUMNS // per_unit
+        lower, upper = bounds_of(begins)
+        if (lower or 0) > COLUMNS - ROW_COLUMNS or (upper is not None and upper < 0):
+            return f"destination {request.dst}: column {begins} of 32 bits; tensor memory has {COLUMNS}"
+        atoms.append(CopyAtom(begins, shared // UNIT_BYTES))
     return tuple(atoms)
