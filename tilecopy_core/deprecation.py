@@ -64,8 +64,8 @@ def warn_outside(message: str | Warning, category: type[Warning], where: str = "
     frame = sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
         frame = frame.f_back
-    where, seen = frame.f_globals, frame.f_globals.setdefault("__warningregistry__", {})
-    name = str(where.get("__name__", "<unknown>"))
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    name = str(frame.f_globals.get("__name__", "<unknown>"))
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, seen)
 
 

@@ -23,7 +23,7 @@ from .errors import (
 from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, WrapperError, said
 from .memory import Region
-from .notes import Note, issued_by_one_thread, of_instructions, of_registers
+from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
@@ -421,13 +421,15 @@ def _notes(
     request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
 ) -> tuple[Note, ...]:
     """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
-    notes = of_registers(request)
-    if count := issued_by_one_thread(request, partition):
+    notes: list[Note] = []
+    if request.scope.kind == "thread" and (count := past(MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
         would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
-        for other in candidates:  # the best first
-            if other.name in would and other.record.threads == "one":
-                return of_instructions(count, chosen.name, other.record, would[other.name].lacks), *notes
-    return notes
+        best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)
+        if best is not None:
+            notes.append(of_instructions(count, chosen.name, best.record, would[best.name].lacks))
+    if "local" in request.spaces and (count := past(MOST_REGISTERS, partition, "registers_per_thread")):
+        notes.append(of_registers(count, request))
+    return tuple(notes)
 
 
 # ---------------------------------------------------------------------------------------------------- errors
