@@ -835,6 +835,7 @@ NOT_CALLED = {
     "Plan": "made by plan",
     "VariantPlugin": "a protocol",
     "hookimpl": "pluggy's",
+    "Registry.advise": "dispatch's",
     "Registry.call": "dispatch's: its plugin is of the registry's own table",
     "Registry.report_fault": "dispatch's",
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from .errors import did_you_mean, shown
 from .memory import Buffer, Region
 from .ptx import MBARRIER_TX_LIMIT
-from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
+from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Option, Variant, Verdict, why_invalid, why_not_shared
 
 Check = Callable[[CopyRequest], str | None]
 
@@ -65,12 +65,16 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     return None
 
 
+def options_missing(variant: Variant, request: CopyRequest) -> list[Option]:
+    """The options that a record requires and a request does not give."""
+    return [option for option in variant.options if option.missing_in(request)]
+
+
 def option_missing(variant: Variant, request: CopyRequest) -> str | None:
-    """The option that a record requires and a request does not give, or None."""
-    for option in variant.options:
-        if option.missing_in(request):
-            where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
-            return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
+    """Why a request lacks what a record requires, by the first such option; or None."""
+    for option in options_missing(variant, request):
+        where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
+        return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
     return None
 
 

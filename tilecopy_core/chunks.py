@@ -37,6 +37,11 @@ class ChunkPartition:
             (self.rounds.dst.offset(i, 0, shape), self.rounds.src.offset(i, 0, shape)) for i in range(self.rounds.outer)
         )
 
+    @property
+    def instructions_per_thread(self) -> int:
+        """Bulk copies that the one thread issues."""
+        return self.rounds.outer
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         return f"{self.rounds.outer} bulk copies of {self.chunk_bytes} bytes"

@@ -55,13 +55,17 @@ OLDER: Mapping[str, Older] = {}
 """By entry-point group, such as ``"tilecopy.variants.v1"`` once the core's is v2."""
 
 
-def warn_outside(message: str | Warning, category: type[Warning]) -> None:
-    """Warn at the first caller outside this package."""
+def warn_outside(message: str | Warning, category: type[Warning], where: str = "") -> None:
+    """Warn at the first caller outside this package, or at ``where``, a ``file:line`` of the user's program."""
+    if where:
+        file, _, line = where.rpartition(":")
+        warnings.warn_explicit(message, category, file, int(line))
+        return
     frame = sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
         frame = frame.f_back
-    where, seen = frame.f_globals, frame.f_globals.setdefault("__warningregistry__", {})
-    name = str(where.get("__name__", "<unknown>"))
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    name = str(frame.f_globals.get("__name__", "<unknown>"))
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, seen)
 
 

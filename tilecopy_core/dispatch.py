@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from .checks import not_as_declared, of_another_kind, option_missing
+from .checks import not_as_declared, of_another_kind, option_missing, options_missing
 from .errors import (
     Kind,
     NoVariantError,
@@ -23,6 +23,7 @@ from .errors import (
 from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, WrapperError, said
 from .memory import Region
+from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
@@ -46,11 +47,13 @@ class Outcome:
             given; ``faulty``: its hook failed; ``outranked`` or ``tied``: it accepts, and a higher priority or an
             earlier name was taken; ``other``: it lowers another op; ``not asked``: another was demanded; ``set aside``.
         reason: for a person to read.
+        lacks: names of the options that it would need.
     """
 
     name: str
     kind: OutcomeKind
     reason: str
+    lacks: tuple[str, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -67,6 +70,7 @@ class Plan:
         completion_steps: what the caller does for that, in order.
         demanded: whether the variant was asked for by name.
         outcomes: for every other variant, why it was not chosen; those that were asked come first.
+        notes: what of it is likely a mistake, by the partition and the fragments; nearly always ().
     """
 
     request: CopyRequest
@@ -78,6 +82,7 @@ class Plan:
     completion_steps: tuple[str, ...]
     demanded: bool
     outcomes: tuple[Outcome, ...]
+    notes: tuple[Note, ...] = ()
 
     @property
     def declined(self) -> dict[str, str]:
@@ -178,6 +183,7 @@ class Plan:
             ("split", self.summary),
             ("completes", self.completion),
         ]
+        rows += [("note", note.text) for note in self.notes]
         rows += [("caller", step) for step in self.completion_steps]
         rows += [("wider", note) for note in self._narrowed(self.partition)]
         if self.edge_summary:
@@ -245,7 +251,10 @@ def plan(
         op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options, outside=outside
     )
     check_request(request)
-    return dispatch(request, variant, _registry(registry))
+    registry = _registry(registry)
+    found = dispatch(request, variant, registry)
+    tell(found, registry)
+    return found
 
 
 def _registry(given: Registry | None) -> Registry:
@@ -273,6 +282,12 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
 
     plan: Plan = registry.call(_elector(), DISPATCH, request=request, demanded=variant, registry=registry)
     return plan
+
+
+def tell(plan: Plan, registry: Registry, where: str = "") -> None:
+    """Warn of a plan's notes, of each kind once: at ``where`` (a ``file:line``), else at the first caller outside."""
+    for note in plan.notes:
+        registry.advise(note.kind, f"{plan.request}: {note.text}", where)
 
 
 @cache
@@ -322,6 +337,7 @@ def _elected(request: CopyRequest, variant: str | None, registry: Registry, tabl
             completion_steps=plugin.record.completion_steps,
             demanded=variant is not None,
             outcomes=(*outcomes, *others),
+            notes=_notes(request, plugin, partition, candidates, outcomes),
         )
     raise _no_variant(request, variant, (*outcomes, *others), table)
 
@@ -360,7 +376,8 @@ def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]
     if why := not_as_declared(plugin.record, request, looked):
         return Outcome(plugin.name, "declined", why)
     if why := option_missing(plugin.record, request):
-        return Outcome(plugin.name, "lacks option", why)
+        lacks = tuple(option.name for option in options_missing(plugin.record, request))
+        return Outcome(plugin.name, "lacks option", why, lacks)
     return None
 
 
@@ -398,6 +415,21 @@ def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
         why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
         return Outcome(other.name, "tied", why)
     return Outcome(other.name, "outranked", f"accepts; priority {theirs} comes after {chosen.name}'s {ours}")
+
+
+def _notes(
+    request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
+) -> tuple[Note, ...]:
+    """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
+    notes: list[Note] = []
+    if request.scope.kind == "thread" and (count := past(MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
+        would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
+        best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)
+        if best is not None:
+            notes.append(of_instructions(count, chosen.name, best.record, would[best.name].lacks))
+    if "local" in request.spaces and (count := past(MOST_REGISTERS, partition, "registers_per_thread")):
+        notes.append(of_registers(count, request))
+    return tuple(notes)
 
 
 # ---------------------------------------------------------------------------------------------------- errors

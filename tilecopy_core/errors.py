@@ -58,6 +58,10 @@ class CacheError(TilecopyError, RuntimeError):
     """The disk cache of built modules cannot be cleared, or its folder cannot be used."""
 
 
+class PerformanceWarning(UserWarning):
+    """A copy is right, and much slower than it could be; ``plan.explain()`` has the same as a note."""
+
+
 class HazardError(TilecopyError, RuntimeError):
     """The emulator saw an execution that the hardware leaves undefined.
 

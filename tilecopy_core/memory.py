@@ -369,6 +369,15 @@ class Buffer:
         """Bytes of the allocation that this buffer needs."""
         return -(-self.span_elems * self.dtype.bits // 8)
 
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the memory takes, if it is registers.
+
+        Raises:
+            LayoutError: that is not known before the kernel runs.
+        """
+        return -(-self.memory.span_bytes // 4)
+
 
 _HOLDER = maybe(a("a shared Buffer, or the address", Buffer, int))
 

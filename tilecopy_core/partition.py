@@ -174,6 +174,11 @@ class VectorPartition:
         return self.outer + (0 if self.rest is None else self.rest.rounds)
 
     @property
+    def instructions_per_thread(self) -> int:
+        """Instructions that one thread moves data by; a load and its store count as one."""
+        return self.rounds
+
+    @property
     def vec_bytes(self) -> int:
         """Bytes of one vector."""
         return self.vec_bits // 8

@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from .errors import PluginError, RequestError, did_you_mean, shown
+from .deprecation import warn_outside
+from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from .hookcalls import HookCall, Hooks, Plugin, Stage, hook_manager
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import KNOWN_VARIANTS
@@ -331,6 +332,20 @@ class Registry:
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
         self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
+
+    def advise(self, kind: str, advice: str, where: str = "") -> None:
+        """Say once what of a copy is likely a mistake (once a process, of the installed variants).
+
+        Where a filter makes an error of it, every such copy raises it.
+
+        Args:
+            kind: of the advice; it is given once for each.
+            advice: one line.
+            where: the ``file:line`` that it is about; by default the first caller outside this package.
+        """
+        if ("advice", kind) not in self._said:
+            warn_outside(advice, PerformanceWarning, where)
+            self._said.add(("advice", kind))
 
 
 def _first_party(source: Source) -> bool:

@@ -124,6 +124,7 @@ def _plan_data(found: Plan) -> dict[str, Any]:
         "priority": found.priority,
         "summary": found.summary,
         "declined": found.declined,
+        "notes": [note.text for note in found.notes],
         **_split(found.partition),
         "edge": {"summary": found.edge_summary, **_split(edge)} if found.edge_summary else None,
     }

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..conditions import Condition
-from ..dispatch import Plan, dispatch
+from ..dispatch import Plan, dispatch, tell
 from ..emitted import why_malformed
 from ..errors import LayoutError, PluginError, TilecopyError, shown
 from ..expr import Expr, Int, Symbol, bounds_of, fits, maximum, substitute
@@ -77,6 +77,8 @@ class Lowering:
             self.origins.append(f"{placed.statement.describe()}, {placed.where}")
             try:
                 placed.statement.lower(self)
+                if isinstance(placed.statement, Copy):
+                    tell(self.plans[-1], self.registry, placed.where)
             except TilecopyError as error:
                 if not getattr(error, "located", False):
                     error.args = (f"{error}\n  at {placed.where}", *error.args[1:])

@@ -102,6 +102,11 @@ class Load:
         """The copies as ``[outer, 1, elements of a chunk]``."""
         return self.copies.rounds
 
+    @property
+    def instructions_per_thread(self) -> int:
+        """Bulk copies and prefetches that the one thread issues."""
+        return self.rounds.outer + (self.ahead.rounds.outer if self.ahead else 0)
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         return self.copies.summary() + (f", prefetches of {self.ahead.chunk_bytes} bytes" if self.ahead else "")

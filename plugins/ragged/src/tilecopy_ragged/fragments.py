@@ -59,6 +59,11 @@ class FragmentElements:
         """Width of one access."""
         return self.fragment.buffer.dtype.bits
 
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the fragment takes."""
+        return self.fragment.buffer.registers_per_thread
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         return (

@@ -78,6 +78,11 @@ class FragmentPartition:
         """Of the other side."""
         return self.memory.swizzle
 
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the fragment takes."""
+        return self.fragment.buffer.registers_per_thread
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""

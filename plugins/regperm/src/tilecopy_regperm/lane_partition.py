@@ -45,6 +45,11 @@ class LanePermutation:
         """Shuffles of a lane."""
         return self.form.shuffles
 
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the larger fragment takes."""
+        return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         kind = "butterfly" if isinstance(self.form, Butterfly) else "gather"

@@ -35,6 +35,11 @@ class RegisterPermutation:
     fields: tuple[Field, ...]
     network: Network
 
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the larger fragment takes."""
+        return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
+
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         pairs = list(zip(self.fields, self.network.values, strict=True))

@@ -1,0 +1,276 @@
+"""Copies that are right and absurd: explain() has a note, and a warning is given once."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import pytest
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout, laneid, tx
+from tilecopy_core.registry import Source
+
+SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
+PLAIN = TileLayout(S[128, 64])
+
+
+@attrs.frozen
+class Split:
+    """A partition of a third party that says how much it takes."""
+
+    instructions_per_thread: Any = 1
+    registers_per_thread: Any = 0
+
+
+class Raises:
+    """One that raises when it is asked."""
+
+    @property
+    def instructions_per_thread(self) -> int:
+        raise KeyError("how many")
+
+    registers_per_thread = instructions_per_thread
+
+
+def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) -> Source:
+    """A variant that answers as told; unless it is to be chosen, it is an error to partition by it."""
+
+    @tc.hookimpl
+    def tilecopy_predicate(request: Any) -> Any:
+        return tc.Accept() if verdict is None else verdict
+
+    @tc.hookimpl
+    def tilecopy_partition(request: Any) -> Any:
+        assert partition is not None, f"{name} is not asked for a partition"
+        return partition
+
+    @tc.hookimpl
+    def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
+        ptx.bar_warp_sync()
+
+    fields = {"op": "copy_async", "priority": 5, "summary": "x", "spaces": (("global", "shared"),), "threads": "one"}
+    plugin = SimpleNamespace(
+        variant=tc.Variant(name=name, **fields | record),
+        tilecopy_predicate=tilecopy_predicate,
+        tilecopy_partition=tilecopy_partition,
+        tilecopy_emit=tilecopy_emit,
+    )
+    return Source(name, f"acme-{name}", "1.0", lambda: plugin)
+
+
+def with_installed(*others: Source) -> tc.Registry:
+    """The installed variants and others; with a memory of its own of what was said."""
+    registry = tc.Registry()
+    for each in others:
+        registry.register(each.load(), name=each.name)
+    return registry
+
+
+def async_kernel(
+    *,
+    layout: Any = PLAIN,
+    rows: int = 128,
+    mbar: bool = False,
+    target: str = "sm_90a",
+    scope: str = "thread",
+    **how: Any,
+) -> tc.BuiltKernel:
+    """A tile of 128 bytes a row to shared memory, by one thread or by all."""
+    registry = how.pop("registry", None) or tc.Registry()
+    k = tc.KernelBuilder("k", threads=128)
+    a, s = k.param("A", (128, 64), "float16"), k.shared((128, 64), "float16", layout=layout)
+    bar = k.mbarrier("bar", count=1)
+    options = {"mbar": bar} if mbar else {}
+    if scope == "thread":
+        with k.if_(k.thread_id() == 0):
+            k.thread.copy_async(s[0:rows, :], a[0:rows, :], **options, **how)  # the line that is warned of
+    else:
+        getattr(k, scope).copy_async(s[0:rows, :], a[0:rows, :], **options, **how)
+    return k.build(target=target, grid=1, registry=registry)
+
+
+def fragment_plan(layout: Any = None, **how: Any) -> tc.Plan:
+    """A tile to registers."""
+    shape = how.pop("shape", (128, 64))
+    dst = tc.Buffer(shape, how.pop("dtype", "float16"), space="local", layout=layout, name="f")
+    src = tc.Buffer(shape, dst.dtype, space="global", name="A")
+    how = {"scope": tc.cta(128), "target": "sm_90a", "registry": tc.Registry()} | how
+    return tc.plan(dst[:, :], src[:, :], **how)
+
+
+def kinds(plan: Any) -> list[str]:
+    assert plan.explain().count("\nnote ") == len(plan.notes)
+    return [note.kind for note in plan.notes]
+
+
+# ----------------------------------------------------------------------------------------- instructions of one thread
+
+
+def test_one_thread_that_issues_what_a_bulk_copy_does_at_once() -> None:
+    with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions") as warned:
+        (plan,) = async_kernel().plans
+    assert plan.variant == "ldgsts" and kinds(plan) == ["instructions"]
+    assert "variant bulk is made for one thread" in plan.notes[0].text
+    assert "it lacks only mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
+    assert [outcome.lacks for outcome in plan.outcomes if outcome.name == "bulk"] == [("mbar",)]
+    assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
+    (told,) = warned
+    assert "the line that is warned of" in linecache.getline(told.filename, told.lineno)
+
+
+def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> None:
+    a, s = (tc.Buffer((128, 64), "float16", space=space, name=space[0]) for space in ("global", "shared"))
+    with pytest.warns(tc.PerformanceWarning) as warned:
+        plan = tc.plan(s[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", registry=tc.Registry())
+    assert kinds(plan) == ["instructions"] and "it accepts: ask for it by variant='bulk'" in plan.notes[0].text
+    assert warned[0].filename == __file__
+
+
+def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole() -> None:
+    mbar = tc.Option("mbar", (tc.Region, tc.Buffer), "one mbarrier", required=True)
+    boxes = other("boxes", priority=1, options=(mbar,))
+    with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions; variant boxes .* it accepts"):
+        (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes)).plans
+    assert plan.variant == "bulk" and kinds(plan) == ["instructions"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"rows": 16},  # 128 instructions are not too many
+        {"scope": "cta"},
+        {"scope": "warp"},  # more than one thread shares them
+        {"target": "sm_80"},  # nothing there is made for one thread
+        {"mbar": True},  # one instruction
+        {"layout": SWIZZLED, "mbar": True},  # no other takes it
+        {"variant": "ldgsts"},  # it is meant
+    ],
+    ids=str,
+)
+def test_what_is_not_absurd_is_not_told(how: dict[str, Any]) -> None:
+    (plan,) = async_kernel(**how).plans
+    assert kinds(plan) == []
+
+
+def third_party(chosen: Any, *others: Source) -> tc.Plan:
+    registry = tc.Registry([other("chosen", chosen, priority=50, threads="all"), *others], {})
+    a, s = (tc.Buffer((8, 8), "float16", space=space, name=space[0]) for space in ("global", "shared"))
+    return tc.plan(s[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", registry=registry)
+
+
+@pytest.mark.parametrize("says", [object(), "split", Raises(), Split(128), Split(True), Split("many"), Split(-129)])
+def test_a_partition_that_does_not_say_is_not_told_of(says: Any) -> None:
+    assert kinds(third_party(says, other("single"))) == []
+
+
+def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more() -> None:
+    def named(*others: Source) -> str:
+        with pytest.warns(tc.PerformanceWarning):
+            plan = third_party(Split(129), *others)
+        assert kinds(plan) == ["instructions"]
+        return plan.notes[0].text
+
+    needs = [tc.Option(name, (int,), f"the {name}", required=True) for name in ("first", "second")]
+    free = tc.Option("third", (int,), "the third")
+    wide, no = other("wide", priority=40, threads="any"), other("no", verdict=tc.Decline("not mine"), priority=40)
+    lacking, single = other("lacking", priority=30, options=(*needs, free)), other("single")
+    assert "variant single is" in named(single, wide, no)
+    assert "variant lacking is" in (text := named(single, lacking, wide, no))
+    assert "it lacks only first= (the first), second= (the second): give it" in text
+    assert kinds(third_party(Split(129), wide, no)) == []
+    assert kinds(third_party(Split(129))) == []
+
+
+# ------------------------------------------------------------------------------------------------- registers a thread
+
+
+def test_a_fragment_that_no_thread_has_registers_for() -> None:
+    with pytest.warns(tc.PerformanceWarning, match="fragment f: 4,096 registers of each thread") as warned:
+        plan = fragment_plan()
+    assert kinds(plan) == ["registers"] and warned[0].filename == __file__
+    assert "such as layout=TileLayout(S[(128, 64) : (1 @ tx, 1)])" in plan.notes[0].text
+    assert kinds(fragment_plan(TileLayout(S[(128, 64) : (1 @ tx, 1)]))) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "layout", "registers"),
+    [
+        ((32, 510), "float16", (1 @ laneid, 1), 255),
+        ((32, 511), "float16", (1 @ laneid, 1), 256),
+        ((32, 255), "float32", (1 @ laneid, 1), 255),
+        ((32, 128), "float64", (1 @ laneid, 1), 256),
+        ((32, 1020), "uint8", (1 @ laneid, 1), 255),
+        ((1, 1024), "uint8", None, 256),
+    ],
+)
+@pytest.mark.parametrize("variant", ["reg", "ragged"])
+def test_registers_are_words_of_32_bits(
+    shape: tuple[int, int], dtype: str, layout: Any, registers: int, variant: str
+) -> None:
+    found = layout and TileLayout(S[shape:layout])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tc.PerformanceWarning)
+        plan = fragment_plan(found, shape=shape, dtype=dtype, scope=tc.warp(), variant=variant)
+    assert plan.partition.registers_per_thread == registers
+    assert kinds(plan) == (["registers"] if registers > 255 else [])
+
+
+def test_one_thread_with_too_many_and_fragments_on_both_sides() -> None:
+    with pytest.warns(tc.PerformanceWarning, match="copy a smaller tile at a time"):
+        fragment_plan(scope=tc.thread())
+    f, g = (tc.Buffer((1, 260), "float32", space="local", name=name) for name in "fg")
+    with pytest.warns(tc.PerformanceWarning, match="fragment f: 260 registers"):
+        tc.plan(f[:, 0:8], g[:, 8:16], scope=tc.warp(), target="sm_90a", registry=tc.Registry())
+
+
+def test_the_registers_of_a_third_party_are_told_where_its_partition_says() -> None:
+    def told(partition: Any) -> list[str]:
+        taken = other("mine", partition, op="copy", spaces=(("global", "local"),), threads="all")
+        return kinds(fragment_plan(registry=tc.Registry([taken], {})))
+
+    for silent in ("split", Raises(), Split(1, 255), Split(1, None)):
+        assert told(silent) == []
+    with pytest.warns(tc.PerformanceWarning, match="fragment f: 256 registers"):
+        assert told(Split(1, 256)) == ["registers"]
+
+
+# ------------------------------------------------------------------------------------------------------- the warning
+
+
+def test_each_kind_is_warned_of_once_and_noted_always() -> None:
+    registry = tc.Registry()
+    with pytest.warns(tc.PerformanceWarning) as warned:
+        noted = [
+            *[async_kernel(registry=registry).plans[0].notes for _ in range(2)],
+            *[fragment_plan(shape=(rows, 64), registry=registry).notes for rows in (128, 256)],
+        ]
+    assert len(warned) == 2 and all(noted)
+
+
+def test_where_it_is_an_error_each_such_copy_raises() -> None:
+    registry = tc.Registry()
+    for _ in range(2):
+        with pytest.raises(tc.PerformanceWarning):
+            fragment_plan(registry=registry)
+
+
+def test_a_process_warns_once_at_the_line_of_the_copy() -> None:
+    script = """
+import tilecopy_core as tc
+k = tc.KernelBuilder("k", threads=128)
+a, f = k.param("A", (128, 64), "float16"), k.local((128, 64), "float16")
+k.cta.copy(f[:, :], a[:, :])
+k.cta.copy(f[:, :], a[:, :], variant="ragged")
+for _ in range(2):
+    kernel = k.build(target="sm_90a", grid=1)
+print(kernel.explain().count("note "))
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "2\n"
+    assert found.stderr.count("PerformanceWarning") == 1 and found.stderr.startswith("<string>:5: PerformanceWarning: ")
