@@ -144,6 +144,11 @@ class Symbol(Atom):
         return Symbol(self.name, lower, upper, *self._parts[3:])
 
 
+def _factor(atom: Atom) -> str:
+    """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
+    return f"({atom})" if isinstance(atom, (FloorDiv, Mod)) else f"{atom}"
+
+
 def _told(value: Int) -> str:
     """An integer in words; Python may refuse to write out a very long one."""
     return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
@@ -311,7 +316,7 @@ class Expr(RunTime):
         return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
-        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{atom}" for atom, c in self.terms]
+        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{_factor(atom)}" for atom, c in self.terms]
         if self.const:
             parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")

@@ -293,7 +293,7 @@ class KernelBuilder(Recorder):
             )
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
-        index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
+        index = Symbol(self._fresh("loop"), low, last, varies="cta", source=decides)
         loop, turn = Loop(index, count, start, unroll), of_atom(index)
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
