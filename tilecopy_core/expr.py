@@ -556,6 +556,16 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
         if quotient:
             return floordiv(reduced, divisor // common)
         return add(mul(mod(reduced, divisor // common), common), rest.const % common)
+    for step in sorted({gcd(divisor, c * atom.divisor) for atom, c in rest.terms}, reverse=True):
+        multiples = sum_of(0, ((atom, c) for atom, c in rest.terms if c * atom.divisor % step == 0))
+        small = sub(rest, multiples)
+        lower, upper = bounds_of(small)
+        if lower is None or upper is None or lower // step != upper // step:
+            continue
+        first = lower // step * step
+        if not same(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
+            whole = add(multiples, first)
+            return floordiv(whole, divisor) if quotient else add(mod(whole, divisor), sub(small, first))
     if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if quotient and isinstance(atom, FloorDiv):
