@@ -133,7 +133,10 @@ def test_printed_integers_and_conditions_are_what_they_print() -> None:
 def test_an_integer_along_an_axis_prints_whole() -> None:
     n = tc.symbol("n")
     assert str((n + 1) @ laneid) == "(n + 1) @ laneid" and str((n * 3) @ laneid) == "3*n @ laneid"
-    assert str(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid) == "TileLayout(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid)"
+    assert (
+        str(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid)
+        == "TileLayout(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid)"
+    )
 
 
 def test_quotients_and_remainders_of_every_small_sum() -> None:

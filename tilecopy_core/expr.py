@@ -67,6 +67,11 @@ class Atom:
         return type(self), self._parts
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """What it was made of: its value depends on nothing else."""
+        return self._parts
+
+    @property
     def bits(self) -> int | None:
         """Mask of the bits that can be set, or None when a value can be negative or has no upper bound."""
         if self._bits == -1:
