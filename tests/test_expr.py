@@ -271,6 +271,9 @@ def test_thread_splits_simplify_away() -> None:
     assert repr(flat // 1024) == "round"
     assert flat % 8 == 0
     assert repr(flat % 1024) == "8*tid"
+    group, lane = tc.symbol("group"), tc.symbol("lane", upper=31)
+    assert repr((group * 32 + lane) // 64) == "(group)//2" and repr((group * 32 + lane + 32) // 64) == "(group + 1)//2"
+    assert repr((group * 32 + lane) % 64) == "32*((group)%2) + lane" and repr((group * 32 + lane) // 16) != "2*group"
     wide = tc.symbol("wide", upper=1000)
     assert same(wide % 24 % 8, wide % 8)
     assert same(wide // 3 // 5, wide // 15)

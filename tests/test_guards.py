@@ -102,6 +102,21 @@ def test_a_refusal_names_the_guards_that_were_weighed() -> None:
         kernel(np.zeros(8, np.float32), 9, executor="emulator")
 
 
+def test_a_block_stands_where_it_was_made() -> None:
+    """What is known there is not known elsewhere: the store would need no room of a scalar past the array."""
+    k = tc.KernelBuilder("k", threads=32)
+    n = k.scalar("n", upper=99)
+    with k.if_(n < 8):
+        inner = k.if_(k.thread_id() == 0)
+    outer = k.range(2)
+    with pytest.raises(tc.RequestError, match="is a block of where it was made"):
+        inner.__enter__()
+    with k.if_(n < 4), pytest.raises(tc.RequestError, match="is a block of where it was made"):
+        outer.__enter__()
+    with outer:
+        k.cta_sync()
+
+
 GUARDS: dict[str, Callable[..., Any]] = {
     "i + d < n": lambda i, b, t, n, d: i + d < n,
     "i + d >= 0": lambda i, b, t, n, d: i + d >= 0,

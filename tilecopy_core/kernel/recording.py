@@ -206,13 +206,15 @@ class Block:
     """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
-        self._kernel, self._frame, self._index = kernel, frame, index
+        self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
         self._placed = Placed(statement, kernel._where())
         kernel._waiting.append(self._placed)
 
     def __enter__(self) -> Any:
         if self._placed not in self._kernel._waiting:
             raise RequestError(f"{self._placed} is a block that was used")
+        if self._kernel._frame is not self._outer:
+            raise RequestError(f"{self._placed} is a block of where it was made: write `with` there, or make it here")
         self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
         return self._index
