@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import random
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from tilecopy_core.expr import (
     substitute,
     symbols_of,
 )
+from tilecopy_core.layout import S, laneid
 
 SYMBOLS = {
     Symbol("a", 0, 31): range(32),
@@ -90,6 +93,50 @@ def test_operators_agree_with_integers(left: tc.Int, right: tc.Int, env: dict[Sy
     assert evaluate(tc.minimum(left, right), env) == min(a, b) and evaluate(tc.maximum(left, right), env) == max(a, b)
     assert evaluate(left // number, env) == a // number
     assert evaluate(left % number, env) == a % number
+
+
+def test_printed_integers_and_conditions_are_what_they_print() -> None:
+    """The text of 12,000 drawn integers, and of comparisons of them, evaluated by Python."""
+    drawn, names = random.Random(4), {found: range(-40, 41) for found in ("a", "b", "c")}
+    symbols = {name: Symbol(name, -40, 40) for name in names}
+
+    def integer(depth: int) -> tc.Int:
+        if depth == 0:
+            return drawn.choice([*map(of_atom, symbols.values()), drawn.randint(-9, 9)])
+        left, right, number = integer(depth - 1), integer(drawn.randrange(depth)), drawn.randint(1, 9)
+        op = drawn.choice(["+", "-", "*", "//", "%", "^", "n*", "min", "max"])
+        if op in ("//", "%"):
+            return left // number if op == "//" else left % number
+        if op in ("min", "max"):
+            return (tc.minimum if op == "min" else tc.maximum)(left, right)
+        right = number * drawn.choice([-1, 1]) if op == "n*" else right
+        return {"+": operator.add, "-": operator.sub, "^": operator.xor}.get(op, operator.mul)(left, right)
+
+    def condition(depth: int) -> Any:
+        if depth == 0:
+            compare = drawn.choice([operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge])
+            return compare(integer(2), of_atom(drawn.choice([*symbols.values()])) + 1)
+        first, second = condition(depth - 1), condition(drawn.randrange(depth))
+        return {"&": first & second, "|": first | second, "~": ~first}[drawn.choice("&|~")]
+
+    for turn in range(12_000):
+        values = {name: drawn.choice(choices) for name, choices in names.items()}
+        env = {found: values[name] for name, found in symbols.items()}
+        printed = integer(turn % 4)
+        assert eval(str(printed), {"min": min} | values) == evaluate(printed, env), printed
+        if turn % 8 == 0:
+            told = condition(turn // 8 % 3)
+            assert eval(str(told), {"min": min} | values) == told.evaluate(lambda part, env=env: evaluate(part, env))
+    assert str(128 * (of_atom(symbols["a"]) % 2)) == "128*((a)%2)"
+
+
+def test_an_integer_along_an_axis_prints_whole() -> None:
+    n = tc.symbol("n")
+    assert str((n + 1) @ laneid) == "(n + 1) @ laneid" and str((n * 3) @ laneid) == "3*n @ laneid"
+    assert (
+        str(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid)
+        == "TileLayout(S[(4, 8) : ((n + 1) @ laneid, 1)] + (n - 1) @ laneid)"
+    )
 
 
 def test_quotients_and_remainders_of_every_small_sum() -> None:
@@ -224,6 +271,9 @@ def test_thread_splits_simplify_away() -> None:
     assert repr(flat // 1024) == "round"
     assert flat % 8 == 0
     assert repr(flat % 1024) == "8*tid"
+    group, lane = tc.symbol("group"), tc.symbol("lane", upper=31)
+    assert repr((group * 32 + lane) // 64) == "(group)//2" and repr((group * 32 + lane + 32) // 64) == "(group + 1)//2"
+    assert repr((group * 32 + lane) % 64) == "32*((group)%2) + lane" and repr((group * 32 + lane) // 16) != "2*group"
     wide = tc.symbol("wide", upper=1000)
     assert same(wide % 24 % 8, wide % 8)
     assert same(wide // 3 // 5, wide // 15)

@@ -94,11 +94,9 @@ class Condition:
 
     def operands(self) -> Iterator[Any]:
         """Every operand that is not itself a condition, left to right."""
-        for side in (self.left, self.right):
-            if isinstance(side, Condition):
-                yield from side.operands()
-            elif side is not None:
-                yield side
+        for comparison in comparisons(self):
+            yield comparison.left
+            yield comparison.right
 
     def elects(self) -> bool:
         """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
@@ -127,6 +125,15 @@ class Condition:
             left, right = self.left.evaluate(value_of), self.right.evaluate(value_of)
             return left & right if self.op == "and" else left | right
         return _COMPARE[self.op](value_of(self.left), value_of(self.right))
+
+
+def comparisons(condition: Condition) -> Iterator[Condition]:
+    """Every comparison in a condition, left to right."""
+    if condition.op in _COMPARE:
+        yield condition
+    for side in (condition.left, condition.right):
+        if isinstance(side, Condition):
+            yield from comparisons(side)
 
 
 CONDITION = Kind("a comparison of integers or run-time values", lambda value: isinstance(value, Condition))

@@ -67,6 +67,11 @@ class Atom:
         return type(self), self._parts
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """What it was made of: its value depends on nothing else."""
+        return self._parts
+
+    @property
     def bits(self) -> int | None:
         """Mask of the bits that can be set, or None when a value can be negative or has no upper bound."""
         if self._bits == -1:
@@ -142,6 +147,11 @@ class Symbol(Atom):
     def bounded(self, lower: int | None, upper: int | None) -> Symbol:
         """The same run-time integer with other bounds (a different symbol: substitute one for the other)."""
         return Symbol(self.name, lower, upper, *self._parts[3:])
+
+
+def _factor(atom: Atom) -> str:
+    """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
+    return f"({atom})" if isinstance(atom, (FloorDiv, Mod)) else f"{atom}"
 
 
 def _told(value: Int) -> str:
@@ -311,7 +321,7 @@ class Expr(RunTime):
         return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
-        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{atom}" for atom, c in self.terms]
+        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{_factor(atom)}" for atom, c in self.terms]
         if self.const:
             parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")
@@ -551,6 +561,16 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
         if quotient:
             return floordiv(reduced, divisor // common)
         return add(mul(mod(reduced, divisor // common), common), rest.const % common)
+    for step in sorted({gcd(divisor, c * atom.divisor) for atom, c in rest.terms}, reverse=True):
+        multiples = sum_of(0, ((atom, c) for atom, c in rest.terms if c * atom.divisor % step == 0))
+        small = sub(rest, multiples)
+        lower, upper = bounds_of(small)
+        if lower is None or upper is None or lower // step != upper // step:
+            continue
+        first = lower // step * step
+        if not same(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
+            whole = add(multiples, first)
+            return floordiv(whole, divisor) if quotient else add(mod(whole, divisor), sub(small, first))
     if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if quotient and isinstance(atom, FloorDiv):

@@ -9,20 +9,30 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .conditions import CONDITION, Condition
+from .conditions import CONDITION, Condition, comparisons
 from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
 from .expr import (
     INT,
+    Atom,
     Expr,
+    FloorDiv,
     Int,
+    Minimum,
     Symbol,
+    add,
+    bounds_of,
     evaluate,
+    floordiv,
     is_int,
     key_of,
+    mul,
     of_atom,
     only_symbol,
+    sub,
     substitute,
+    sum_of,
     symbols_of,
+    terms_of,
 )
 from .layout import Axis
 
@@ -142,28 +152,48 @@ def is_thread_id(found: Symbol) -> bool:
 
 
 @cache
-def _lane_of(size: int | None) -> tuple[Symbol, Int]:
-    """The lane of a group of so many threads (None: of the CTA), and the thread's index by it.
-
-    The index is ``group * size + lane``: what the lane leaves untouched is the group's alone.
-    """
-    lane = Symbol("lane", 0, (size or MAX_CTA_THREADS) - 1, varies="thread")
-    if size is None:
-        return lane, of_atom(lane)
-    return lane, of_atom(Symbol("group", 0, MAX_CTA_THREADS // size - 1)) * size + of_atom(lane)
+def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
+    """The group of a thread, its lane among the ``size`` threads of that, and its index in a CTA by the two."""
+    group, lane = Symbol("group", 0, (threads - 1) // size), Symbol("lane", 0, size - 1, varies="thread")
+    return group, lane, of_atom(group) * size + of_atom(lane)
 
 
 def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
     if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
         return False
-    lane, place = _lane_of(_SIZES.get(scope.kind))
     found = symbols_of(value)
+    threads = max((1 + (s.upper or 0) for s in found if is_thread_id(s)), default=MAX_CTA_THREADS)
+    group, lane, place = _lane_of(_SIZES.get(scope.kind, threads), threads)
     split = substitute(value, {s: place for s in found if is_thread_id(s)})
     left = symbols_of(split)
-    if lane in left or any(s.varies == "thread" and not s.source for s in left - {lane}):
+    if any(s.varies == "thread" and not s.source for s in left - {lane}) or _depends_on(split, lane, group):
         return True
     return any(differs_within(source, scope) for s in left for source in s.source)
+
+
+def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
+    """Whether the lane can change a value: terms of lane and group alone are evaluated for every thread."""
+    terms = [term for term in terms_of(value) if lane in term[0].symbols]
+    if not terms:
+        return False
+    own = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
+    lanes = {found: np.arange((found.upper or 0) + 1) for found in (lane, group)}
+    values = np.asarray(evaluate(own, {lane: lanes[lane], group: lanes[group][:, None]}))
+    if values.ndim and bool((values != values[..., :1]).any()):
+        return True
+    mixed = (atom for atom, _ in terms if not atom.symbols <= {lane, group})
+    return any(_depends_on(part, lane, group) for atom in mixed for part in _made_of(atom))
+
+
+def _made_of(atom: Atom) -> tuple[Any, ...]:
+    """What decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
+    if isinstance(atom, FloorDiv):
+        for least, factor in atom.dividend.terms:
+            if isinstance(least, Minimum):
+                rest = sub(atom.dividend, mul(of_atom(least), factor))
+                return tuple(floordiv(add(rest, mul(side, factor)), atom.by) for side in least.parts)
+    return atom.parts
 
 
 def _is_deciding(pair: Any) -> bool:
@@ -251,15 +281,19 @@ class ActiveThreads:
         if condition.elects():
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
         deciding: list[Int] = []
-        for operand in condition.operands():
-            sources = (operand,) if is_int(operand) else getattr(operand, "sources", lambda: None)()
-            if sources is None:
-                return attrs.evolve(self, undecided=self.undecided or repr(condition))
-            deciding += sources
-        found = set().union(*map(symbols_of, deciding))
-        plain = all(map(is_int, condition.operands())) and self.cta_threads is not None
-        if found and plain and all(map(is_thread_id, found)):
-            assert self.cta_threads is not None
+        for comparison in comparisons(condition):
+            sides = (comparison.left, comparison.right)
+            if all(map(is_int, sides)):
+                deciding.append(_deciding(comparison))
+                continue
+            for operand in sides:
+                sources = (operand,) if is_int(operand) else getattr(operand, "sources", lambda: None)()
+                if sources is None:
+                    return attrs.evolve(self, undecided=self.undecided or repr(condition))
+                deciding += sources
+        operands = list(condition.operands())
+        found = set().union(*map(symbols_of, operands)) if all(map(is_int, operands)) else set()
+        if found and self.cta_threads is not None and all(map(is_thread_id, found)):
             truth = by_thread(condition, self.cta_threads)
             before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
             return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
@@ -270,6 +304,18 @@ class ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
+
+
+def _deciding(comparison: Condition) -> Int:
+    """What threads agree on where they agree on a comparison of integers: the difference, or its sign alone.
+
+    A difference is below 0 where its quotient by anything is; of that, what the lane adds to multiples is dropped.
+    """
+    left, right, op = comparison.left, comparison.right, comparison.op
+    if op in ("==", "!="):
+        low, high = bounds_of(sub(left, right))
+        return 0 if (low or 0) > 0 or (high or 0) < 0 else sub(left, right)
+    return floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62)
 
 
 def _may_differ(value: Expr) -> bool:

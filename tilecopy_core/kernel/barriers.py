@@ -31,7 +31,7 @@ class Mbarrier:
             LayoutError: there is no such barrier.
         """
         element = self.buffer[index]
-        element.check_inside()
+        self._kernel._comes_to(element)
         return element
 
     def as_region(self) -> Region:

@@ -33,6 +33,7 @@ from ..expr import (
     sum_of,
     terms_of,
 )
+from ..layout.boxes import surely_leaves
 from ..memory import Region
 
 Facts = tuple["Int", ...]
@@ -146,6 +147,11 @@ def contradict(facts: Sequence[Int]) -> bool:
     return any(
         proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
+
+
+def never(known: Alternatives) -> bool:
+    """Whether the facts of every alternative exclude each other: no thread comes to a statement that stands there."""
+    return all(contradict([each for fact in facts for each in implied(fact)]) for facts in known)
 
 
 def of_atoms(values: Sequence[Int]) -> list[Int]:
@@ -282,5 +288,6 @@ def bounds_checks(region: Region, known: Alternatives, where: str = "", integer:
     return [
         Bound(region, dim, known, where, integer)
         for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
-        if isinstance(start, Expr) or isinstance(extent, Expr)
+        if known
+        and (isinstance(start, Expr) or isinstance(extent, Expr) or surely_leaves(start, region.extents[dim], extent))
     ]

@@ -293,12 +293,12 @@ class KernelBuilder(Recorder):
             )
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
-        index = Symbol(f"loop{next(self._counters['loop'])}", low, last, varies="cta", source=decides)
+        index = Symbol(self._fresh("loop"), low, last, varies="cta", source=decides)
         loop, turn = Loop(index, count, start, unroll), of_atom(index)
         known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(loop.describe(), turns)
-        return Block(self, loop, Frame(loop.body, active, known, {index}), turn)
+        return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
 
     def if_(self, condition: Any) -> Block:
         """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
@@ -315,9 +315,9 @@ class KernelBuilder(Recorder):
                 self._own(operand, "if_: condition")
             else:
                 self._hold(operand)
-        known = together(self._frame.known, known_by(condition))
-        branch = If(condition)
-        return Block(self, branch, Frame(branch.body, self._frame.active.narrowed_by(condition), known))
+        active, branch = self._frame.active.narrowed_by(condition), If(condition)
+        known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
+        return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
@@ -350,8 +350,8 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
             )
-        self._use(element, "element", written=written)
-        element_offset(element)
+        if self._use(element, "element", written=written):
+            element_offset(element)
 
     @checked(lower=INT, upper=INT, clamp=FLAG)
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
@@ -532,8 +532,8 @@ class KernelBuilder(Recorder):
                 )
         for operand in operands:
             if isinstance(operand, Region):
-                self._use(operand, "inline_ptx: operand")
-                element_offset(operand)
+                if self._use(operand, "inline_ptx: operand"):
+                    element_offset(operand)
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):

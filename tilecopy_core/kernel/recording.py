@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 
 from ..conditions import Condition
-from ..errors import RequestError, attribute, shown
+from ..errors import LayoutError, RequestError, attribute, shown
 from ..expr import Expr, Int, Symbol, symbols_of
 from ..memory import Memory, Region, symbolic
 from ..scope import ActiveThreads, is_thread_id
-from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together
+from .bounds import NOTHING, Alternatives, Facts, bounds_checks, never, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
 from .values import Value
@@ -23,12 +23,23 @@ from .values import Value
 
 @attrs.frozen(eq=False)
 class Frame:
-    """An open block: its statements, who is active in it, what is known in it, the integers that have a value in it."""
+    """An open block.
+
+    Attributes:
+        body: its statements.
+        active: who is active in it.
+        known: what is known in it; no alternative at all where no thread ever comes.
+        around: the statement that it is of, in words.
+        values: the integers that have a value in it.
+        left_out: regions outside their buffers in it: no thread comes to them in any launch, and the block is not written.
+    """
 
     body: list[Placed]
     active: ActiveThreads
     known: Alternatives
+    around: str = ""
     values: set[Symbol] = attrs.field(factory=set)
+    left_out: list[Region] = attrs.field(factory=list)
 
 
 class Recorder:
@@ -83,8 +94,11 @@ class Recorder:
                 f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
             )
 
-    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> None:
-        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds."""
+    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> bool:
+        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds.
+
+        False where no thread ever comes to it, and it is outside its buffer.
+        """
         if region.buffer.memory not in self._memories:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
@@ -92,17 +106,53 @@ class Recorder:
         for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
                 self._own(value, region)
-        if not overhang:
-            region.check_inside()
-            if symbolic((*region.starts, *region.buffer.shape)):
-                self._described.bounds.extend(bounds_checks(region, self._known(region), self._where()))
+        comes = overhang or self._comes_to(region)
+        if comes and not overhang and symbolic((*region.starts, *region.buffer.shape)):
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place()))
         if written and region.buffer.space == "global":
             self._described.written.add(region.buffer.name)
+        return comes
 
     def _hold(self, value: Value) -> None:
         """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
         for region, told in value.held():
-            self._described.bounds.extend(bounds_checks(region, self._known(region), self._where(), told))
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place(), told))
+
+    def _comes_to(self, region: Region) -> bool:
+        """Whether a region may be inside its buffer where it stands; else the block around is left out.
+
+        That needs that no thread ever comes there, or that a launch is refused in which one would.
+
+        Raises:
+            LayoutError: neither holds.
+        """
+        try:
+            region.check_inside()
+            return True
+        except LayoutError as error:
+            if len(self._stack) == 1:
+                raise
+            known = self._known(region)
+            decided = not any(
+                self._is_of_launch(found) for facts in known for fact in facts for found in symbols_of(fact)
+            )
+            if decided and not never(known):
+                raise LayoutError(f"{error}; the conditions around do not exclude that: {self._around()}") from None
+            self._frame.left_out.append(region)
+            self._described.bounds.extend(bounds_checks(region, known, self._place()))
+            return False
+
+    def _is_of_launch(self, found: Symbol) -> bool:
+        """Whether a symbol is known, or bounded closer, once a kernel is launched."""
+        return found in self._described.scalars or bool(found.register and not is_thread_id(found))
+
+    def _around(self) -> str:
+        """The blocks that are open, the innermost last."""
+        return ", ".join(frame.around for frame in self._stack[1:])
+
+    def _place(self) -> str:
+        """File and line of the user's program, and the blocks around."""
+        return f"{self._where()}, inside {self._around()}" if len(self._stack) > 1 else self._where()
 
     def _known(self, *regions: Region) -> Alternatives:
         """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
@@ -156,22 +206,24 @@ class Block:
     """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
-        self._kernel, self._frame, self._index = kernel, frame, index
+        self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
         self._placed = Placed(statement, kernel._where())
         kernel._waiting.append(self._placed)
 
     def __enter__(self) -> Any:
         if self._placed not in self._kernel._waiting:
             raise RequestError(f"{self._placed} is a block that was used")
+        if self._kernel._frame is not self._outer:
+            raise RequestError(f"{self._placed} is a block of where it was made: write `with` there, or make it here")
         self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
         return self._index
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._kernel._stack.pop()
-        if kind is None:
+        if kind is None and not self._frame.left_out:
             self._kernel._frame.body.append(self._placed)
-        else:
+        elif kind is not None:
             how = "break or return" if kind is GeneratorExit else kind.__name__
             self._kernel._spoiled = (
                 f"{self._placed} was left by {how}: a block describes every turn at once, so it must reach its end; "

@@ -112,7 +112,8 @@ class Value(RunTime):
             return repr(self.args[0])
         if not depth:
             return "..."
-        return f"{self.op}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
+        name = str(self.dtype) if self.op == "cast" else self.op
+        return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
 
     def held(self) -> Iterator[tuple[Region, str]]:
         """What must stay inside its buffer so that no integer in it is cut, and which integer that is."""

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
-from ..expr import Int, is_int, key_of
+from ..expr import Int, constant_of, is_int, key_of, terms_of
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -59,7 +59,8 @@ class OnAxis:
     axis: Axis
 
     def __repr__(self) -> str:
-        return f"{self.value} @ {self.axis}"
+        several = len(terms_of(self.value)) + bool(constant_of(self.value)) > 1  # @ binds as * does
+        return f"({self.value}) @ {self.axis}" if several else f"{self.value} @ {self.axis}"
 
 
 m = Axis("m", "memory")

@@ -10,7 +10,7 @@ import attrs
 
 from ..errors import LayoutError, shown
 from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
-from .axes import Axis, m
+from .axes import Axis, OnAxis, m
 
 
 @attrs.frozen(repr=False)
@@ -30,7 +30,7 @@ class Iter:
             raise LayoutError(f"Iter: axis is an Axis such as m or laneid, not {shown(self.axis)}")
 
     def __repr__(self) -> str:
-        return f"{self.extent}:{self.stride}{'' if self.axis == m else f' @ {self.axis}'}"
+        return f"{self.extent}:{self.stride if self.axis == m else OnAxis(self.stride, self.axis)}"
 
 
 Offset = tuple[tuple[Axis, "Int"], ...]

@@ -108,7 +108,7 @@ class TileLayout:
     def __repr__(self) -> str:
         parts = [_bracket("S", self.shard)] if self.shard else []
         parts += [_bracket("R", (it,)) for it in self.replica]
-        parts += [str(value) if axis == m else f"{value} @ {axis}" for axis, value in self._offset]
+        parts += [str(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
         plain = f"TileLayout({' + '.join(parts)})"
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
@@ -431,7 +431,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
     extents = tuple(it.extent for it in iters)
     if letter == "S" and [it.stride for it in iters if is_plain(it)] == list(row_major(extents)):
         return f"S[{', '.join(map(str, extents))}]"
-    strides = [str(it.stride) if it.axis == m else f"{it.stride} @ {it.axis}" for it in iters]
+    strides = [str(it.stride) if it.axis == m else f"{OnAxis(it.stride, it.axis)}" for it in iters]
     if len(iters) == 1:
         return f"{letter}[{extents[0]} : {strides[0]}]"
     return f"{letter}[({', '.join(map(str, extents))}) : ({', '.join(strides)})]"
