@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from tilecopy_testkit import demos
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid, warpid
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid, warpid
 
 DTYPES = ("uint8", "uint16", "float32", "uint64")
 Made = tuple[tc.BuiltKernel, list[Any]]

@@ -11,10 +11,10 @@ import numpy as np
 from tilecopy_testkit import demos, oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
-from tilecopy_core.executors import executor_named
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy.executors import executor_named
 
 SPECIFIC = {100: "a", 103: "a", 110: "a"}
 """Architectures whose tcgen05 cases need the suffix."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tilecopy_testkit.profiles  # noqa: F401
 
-from tilecopy_core.executors import executor_named
+from tilecopy.executors import executor_named
 
 
 @pytest.fixture(scope="session")

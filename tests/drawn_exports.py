@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
 
 DTYPES = ["uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64", "complex64"]
 FORMS = ["shared", "shared", "edge", "fragment", "fragment", "fragment edge", "cluster"]
@@ -150,7 +150,7 @@ def shared(name: str, random: Random) -> Case:
 
 def _call(plan: tc.Plan, function: str, operands: list[str], places: dict[str, str]) -> str:
     """The call of an exported copy, its integers by name."""
-    from tilecopy_core.export import Number, function_of
+    from tilecopy_export import Number, function_of
 
     arguments = [a for a in function_of(plan, function).arguments if isinstance(a, Number) and a.symbol is not None]
     return f"{function}({', '.join([*operands, *(places[a.name] for a in arguments)])});"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import attrs
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 TURNS = 8
 """Tiles that one CTA copies."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane, laneid
 
 
 def region(space: str, shape: tuple[int, ...], dtype: str = "float32", **more: object) -> tc.Region:

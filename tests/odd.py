@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, plugin
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, plugin
 
 SECONDS = 4
 """The longest that one call may take; what enumerates a huge range takes longer."""

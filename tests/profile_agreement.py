@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
 
 METRICS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_sectors",

@@ -14,10 +14,10 @@ from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core.executors import HostArguments
-from tilecopy_core.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from tilecopy_core.kernel.parameters import ArrayFacts, Binding
+import tilecopy as tc
+from tilecopy.executors import HostArguments
+from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from tilecopy.kernel.parameters import ArrayFacts, Binding
 
 GOOD = np.zeros((64, 64), np.float32)
 
@@ -362,7 +362,7 @@ class Doubled(Parameter):
 def test_a_parameter_of_another_package_needs_nothing_of_the_executors() -> None:
     from fake_driver import FakeDriver
 
-    from tilecopy_core.executors.cuda import CudaExecutor
+    from tilecopy_cuda.cuda import CudaExecutor
 
     fake = FakeDriver(sizes=(8, 8, 8))
     cuda, kernel = (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.expr import Symbol
 
 THREADS, EACH = 32, 24

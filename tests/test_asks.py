@@ -7,8 +7,8 @@ import pytest
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:

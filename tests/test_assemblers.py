@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import assemblers
-from tilecopy_core.assemblers import assemble, available_assemblers
+import tilecopy as tc
+from tilecopy import assemblers
+from tilecopy.assemblers import assemble, available_assemblers
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 OTHER_MACHINE = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(44)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from test_expr import FIRST, conditions, environments
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.conditions import Condition
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom
-from tilecopy_core.kernel import bounds
+from tilecopy.kernel import bounds
 
 SMALL = [Symbol("x", 0, 9), Symbol("y", -3, 6), Symbol("z", 0, 12, 4)]
 GRID = dict(

@@ -24,10 +24,10 @@ from fake_driver import FakeDriver, FakeTensor, machine_code
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core.cache import CacheWarning, ModuleCache, cache_settings, module_key
-from tilecopy_core.cli.commands import tilecopy as command
-from tilecopy_core.executors.cuda import CudaExecutor
+import tilecopy as tc
+from tilecopy_cuda.cache import CacheWarning, ModuleCache, cache_settings, module_key
+from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cuda.cuda import CudaExecutor
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 KEY = module_key("text", "sm_90", driver="13000", assembler="driver 13000")
@@ -77,7 +77,7 @@ def test_a_key_has_everything_that_machine_code_depends_on(monkeypatch: pytest.M
     others = {"ptx": "text ", "target": "sm_90a", "driver": "13010", "assembler": "nvjitlink 13.0"}
     keys = {module_key(**given), *(module_key(**{**given, name: other}) for name, other in others.items())}
     keys.add(module_key("textsm_90", "", driver="13000", assembler="driver 13000"))
-    monkeypatch.setattr("tilecopy_core.cache.__version__", "99.0")
+    monkeypatch.setattr("tilecopy_cuda.cache.__version__", "99.0")
     keys.add(module_key(**given))
     assert len(keys) == 7 and module_key(**given) in keys
 
@@ -152,7 +152,7 @@ def test_the_environment_is_followed(cache: ModuleCache, environ: dict[str, str]
 
 def test_turned_off_it_makes_no_folder_and_imports_nothing(tmp_path: Path) -> None:
     code = (
-        "import sys; from tilecopy_core.cache import ModuleCache; cache = ModuleCache(); cache.put(b'k', b'v'); "
+        "import sys; from tilecopy_cuda.cache import ModuleCache; cache = ModuleCache(); cache.put(b'k', b'v'); "
         "assert cache.get(b'k') is None and not cache.on; assert 'cuda.core' not in sys.modules, 'cuda.core'"
     )
     environ = {**os.environ, "TILECOPY_CACHE": "0", "TILECOPY_CACHE_DIR": str(tmp_path / "cache")}
@@ -437,7 +437,7 @@ def test_nvjitlink_assembles_where_the_driver_cannot(
         CudaExecutor(fake, cache).launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
         assert fake.images[-1] == made and len(fake.launches) == 1
     assert len(entries(environ)) == 1
-    monkeypatch.setattr("tilecopy_core.executors.modules.assemble", refuse(OSError("assembled again")))
+    monkeypatch.setattr("tilecopy_cuda.modules.assemble", refuse(OSError("assembled again")))
     fake = NoCompiler(sizes=(8, 8))
     fake.fail = {"cuLinkAddData": 221}
     CudaExecutor(fake, ModuleCache(environ)).launch(kernel, (FakeTensor(A0), FakeTensor(B0)))

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tilecopy_core.cli import output
-from tilecopy_core.cli.commands import tilecopy as command
+from tilecopy_cli import output
+from tilecopy_cli.commands import tilecopy as command
 
-RUN = [sys.executable, "-c", "from tilecopy_core.cli import main; main()"]
+RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
 
 
 def tilecopy(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -124,7 +124,7 @@ def test_edges_that_no_installed_variant_lowers_name_the_package(folder: Path, p
 
 
 SEEDLIKE = """
-import tilecopy_core as tc
+import tilecopy as tc
 variant = tc.Variant(name="seedlike", op="copy", priority=1, summary="s", spaces=(("global", "shared"), ("shared", "global")))
 @tc.hookimpl
 def tilecopy_predicate(request): return tc.Accept()
@@ -246,7 +246,7 @@ def test_a_fill_in_words_that_cannot_be_is_one_line(dtype: str, fill: str, messa
 
 
 def test_ptx_assembles() -> None:
-    from tilecopy_core import assemblers, target_of
+    from tilecopy import assemblers, target_of
 
     done = tilecopy(
         "ptx", "global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]", "--target", "sm_90"
@@ -422,7 +422,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     make, message = REFUSED[kind]
     make("out")
     before = [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())]
-    from tilecopy_core.cli import copying
+    from tilecopy_cli import copying
 
     monkeypatch.setattr(copying, "tiled_copy", lambda *_: pytest.fail("work was done"))
     done = copied("out")
@@ -493,7 +493,7 @@ def package(tmp_path: Path) -> Callable[..., str]:
 EXECUTORS = """
 import sys, time
 import numpy as np
-from tilecopy_core.executors import executor_named
+from tilecopy.executors import executor_named
 class Slow:
     name = "slow"
     def why_unavailable(self, kernel=None): return None
@@ -707,7 +707,7 @@ def test_only_files_are_read(folder: Path) -> None:
 def test_a_file_that_others_change_is_not_lost(
     folder: Path, package: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilecopy_core.cli import copying
+    from tilecopy_cli import copying
 
     build = copying.tiled_copy
 
@@ -1008,7 +1008,7 @@ def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
 
 def stream_case(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command whose streams the shell has prepared."""
-    line = f'"$0" -c "from tilecopy_core.cli import main; main()" "$@" {redirection}'
+    line = f'"$0" -c "from tilecopy_cli import main; main()" "$@" {redirection}'
     return subprocess.run(["bash", "-c", line, sys.executable, *arguments], capture_output=True, text=True, check=False)
 
 
@@ -1087,8 +1087,8 @@ def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> 
 
 
 def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilecopy_core.cli import doctor
-    from tilecopy_core.executors import executor_named
+    from tilecopy_cli import doctor
+    from tilecopy.executors import executor_named
 
     if executor_named("cuda").why_unavailable() is None:
         pytest.skip("this machine has a GPU")
@@ -1098,8 +1098,8 @@ def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_progress_counts_tiles(folder: Path) -> None:
-    from tilecopy_core.cli.copying import copy_file
-    from tilecopy_core.cli.job import Job
+    from tilecopy_cli.copying import copy_file
+    from tilecopy_cli.job import Job
 
     np.save("big.npy", np.zeros((1000, 700), np.float32))
     seen: list[tuple[int, int]] = []

@@ -17,10 +17,10 @@ from test_launch import two_columns
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.executors import executor_named
-from tilecopy_core.executors.device_array import DeviceArray
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.executors import executor_named
+from tilecopy_cuda.device_array import DeviceArray
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
 

@@ -15,8 +15,8 @@ import attrs
 import pluggy
 import pytest
 
-import tilecopy_core as tc
-from tilecopy_core import deprecation, hookcalls, hookspecs, loading
+import tilecopy as tc
+from tilecopy import deprecation, hookcalls, hookspecs, loading
 from tilecopy_core.deprecation import Moved, Older, TilecopyDeprecationWarning, going, moved_names, renamed
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.version import __version__
@@ -73,7 +73,7 @@ def test_a_name_that_moved_works_and_says_what_takes_its_place(monkeypatch: pyte
         _ = module.Other
 
 
-@pytest.mark.parametrize("where", ["tilecopy_core", "tilecopy_core.executors", "tilecopy_core.plugin"])
+@pytest.mark.parametrize("where", ["tilecopy_core", "tilecopy.executors", "tilecopy_core.plugin"])
 def test_the_public_modules_take_moved_names(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they do it: the table of the module, here with an entry."""
     from importlib import import_module
@@ -172,7 +172,7 @@ def install(folder: Path, groups: dict[str, str], requires: str = "tilecopy-core
     for module in groups.values():
         (folder / f"{module}.py").write_text(
             textwrap.dedent("""
-                import tilecopy_core as tc
+                import tilecopy as tc
                 made_for = __name__
                 variant = tc.Variant("acme", "copy", 99, "a test", (("global", "shared"),))
                 tilecopy_predicate = tc.hookimpl(lambda request: tc.Accept())

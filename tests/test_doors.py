@@ -20,10 +20,10 @@ from fake_driver import FakeDriver
 from odd import ODD, Bound, little_memory, outcome, places_of, replaced
 from test_fronts import judge
 
-import tilecopy_core as tc
-from tilecopy_core import assemblers, command, executors, export, registry
-from tilecopy_core import cache as disk
-from tilecopy_core.executors.cuda import CudaExecutor
+import tilecopy as tc
+from tilecopy import assemblers, command, executors, export, registry
+from tilecopy import cache as disk
+from tilecopy_cuda.cuda import CudaExecutor
 
 FOLDER = tempfile.TemporaryDirectory()
 KEY = b"0123456789abcdef"
@@ -141,7 +141,7 @@ def test_good_calls_work(name: str) -> None:
     function(*arguments, **keywords)
 
 
-@pytest.mark.filterwarnings("ignore::tilecopy_core.cache.CacheWarning")
+@pytest.mark.filterwarnings("ignore::tilecopy_cuda.cache.CacheWarning")
 @pytest.mark.parametrize("name", [name for name, good in GOOD.items() if places_of(good())])
 def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> None:
     wrong = []

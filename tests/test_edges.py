@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy_testkit.programs import tiles
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, laneid, warpid
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, laneid, warpid
+from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.expr import evaluate, symbols_of
 from tilecopy_core.outside import outside_of
 from tilecopy_core.plugin import Guard, Iter

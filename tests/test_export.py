@@ -17,9 +17,9 @@ from cuda_cpp import compiled, run_on_gpu
 from tilecopy_emulator import run_ptx
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.assemblers import assemble
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
 import count_instructions

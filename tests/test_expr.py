@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.expr import (
     Symbol,
     bounds_of,

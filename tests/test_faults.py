@@ -11,9 +11,9 @@ import pytest
 from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, laneid
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, laneid
+from tilecopy.assemblers import assemble
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom, same
 from tilecopy_core.scope import ActiveThreads, differs_within, tid_symbol
 

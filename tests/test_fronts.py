@@ -40,7 +40,7 @@ from tilecopy_testkit import (
 from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.kernels import Surroundings
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 TARGET = "sm_90"
 PTX = """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from tilecopy_testkit import demos, oracle
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 ROWS = 4
 """Of a tile."""

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from tilecopy_testkit import demos
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 GUARDS = re.compile(
     r"bar\.sync|barrier\.cluster|fence|commit|expect_tx|try_wait|mbarrier\.(init|arrive)|wait::|wait_group|tcgen05\.(de)?alloc\."

@@ -13,7 +13,7 @@ from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, w
 from tilecopy_emulator.executor import EmulatorExecutor
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import bench_hints

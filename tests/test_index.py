@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.plugin import PtxBuilder
 from tilecopy_core.ptx import KernelBindings, SharedPlan

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
+from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.expr import same
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"

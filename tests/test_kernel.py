@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.assemblers import assemble
 
 
 def elementwise(dtype: str, wanted: str, compute: Any) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "export.md").read_text()

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_core.dtypes import DType
 from tilecopy_core.expr import evaluate, same, symbols_of
 from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, surely_leaves

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid, tx
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid, tx
 from tilecopy_core.registry import Source
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
@@ -262,7 +262,7 @@ def test_where_it_is_an_error_each_such_copy_raises() -> None:
 
 def test_a_process_warns_once_at_the_line_of_the_copy() -> None:
     script = """
-import tilecopy_core as tc
+import tilecopy as tc
 k = tc.KernelBuilder("k", threads=128)
 a, f = k.param("A", (128, 64), "float16"), k.local((128, 64), "float16")
 k.cta.copy(f[:, :], a[:, :])

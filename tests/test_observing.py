@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.hookspecs import DISPATCH, HOOKS
 from tilecopy_core.loading import Source
 
@@ -241,7 +241,7 @@ def test_a_wrapper_of_the_old_kind_is_told_what_to_write() -> None:
 
 
 SCRIPT = """
-import tilecopy_core as tc
+import tilecopy as tc
 k = tc.KernelBuilder("k", threads=32)
 a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
 k.warp.copy(s[:, :], a[:, :])

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, bx, cbx, laneid, warpid
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
 from tilecopy_core.layout import AXES
 
 PLACES: dict[str, Callable[[Any], Any]] = {

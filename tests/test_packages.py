@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import release
 
-from tilecopy_core.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry
-from tilecopy_core.running import EXECUTORS_GROUP
+from tilecopy.running import EXECUTORS_GROUP
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "tilecopy-testkit"
@@ -131,10 +131,10 @@ PUBLIC = {
     name: importlib.import_module(name)
     for name in (
         "tilecopy_core",
-        "tilecopy_core.assemblers",
-        "tilecopy_core.command",
-        "tilecopy_core.executors",
-        "tilecopy_core.export",
+        "tilecopy.assemblers",
+        "tilecopy_cli.command",
+        "tilecopy.executors",
+        "tilecopy_export",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
     )

@@ -10,9 +10,9 @@ import pytest
 from tilecopy_testkit import demos
 from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.ptx import Address, PtxBuilder, SharedPlan, tcgen05
 from tilecopy_core.ptx.instructions import Needs, header_target, instruction_of
 

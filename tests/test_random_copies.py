@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 DTYPES = [
     "uint8",

@@ -18,9 +18,9 @@ import numpy as np
 import pluggy
 import pytest
 
-import tilecopy_core as tc
-from tilecopy_core import loading
-from tilecopy_core import registry as core_registry
+import tilecopy as tc
+from tilecopy import loading
+from tilecopy import registry as core_registry
 from tilecopy_core.hookspecs import HOOKS
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.registry import PluginWarning, Source
@@ -290,7 +290,7 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
 
 
 def test_every_hook_is_a_specification() -> None:
-    from tilecopy_core import hookspecs
+    from tilecopy import hookspecs
 
     manager = pluggy.PluginManager("tilecopy")
     manager.add_hookspecs(hookspecs)
@@ -303,7 +303,7 @@ def test_every_hook_is_a_specification() -> None:
 def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
     code = """
         import sys, tilecopy_core
-        tilecopy_core.KernelBuilder, tilecopy_core.Registry
+        tilecopy.KernelBuilder, tilecopy_core.Registry
         bad = [m for m in sys.modules if m.startswith(("tilecopy_gmem", "tilecopy_reg", "tilecopy_emulator", "cuda", "click", "rich"))]
         assert not bad, bad
     """
@@ -842,7 +842,7 @@ def install(
 
 
 GOOD = """
-    from tilecopy_core import Accept, Variant, hookimpl
+    from tilecopy import Accept, Variant, hookimpl
     variant = Variant({name!r}, "copy", 99, "a test", (("global", "shared"),))
     @hookimpl
     def tilecopy_predicate(request):
@@ -855,7 +855,7 @@ GOOD = """
         ptx.instr("bar.warp.sync", 0xFFFFFFFF)
 """
 PLAN = """
-    import tilecopy_core as tc
+    import tilecopy as tc
     a = tc.Buffer((32, 32), "float32", space="global", name="A")
     s = tc.Buffer((32, 32), "float32", space="shared", name="s")
     found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90")
@@ -906,7 +906,7 @@ def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
 
 def test_what_a_plugin_prints_at_import_is_no_json(tmp_path: Path) -> None:
     install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks")))
-    done = python(tmp_path, 'from tilecopy_core.cli.commands import tilecopy; tilecopy(["variants", "--json"])')
+    done = python(tmp_path, 'from tilecopy_cli.commands import tilecopy; tilecopy(["variants", "--json"])')
     assert '"talks"' in done.stdout and "hello" not in done.stdout and "hello" in done.stderr
 
 
@@ -967,9 +967,9 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
     done = python(
         tmp_path,
         """
-        import tilecopy_core as tc
+        import tilecopy as tc
         from types import SimpleNamespace
-        from tilecopy_core.executors import choose_executor, executor_named, executors
+        from tilecopy.executors import choose_executor, executor_named, executors
         print(list(executors()))
         print(choose_executor(None, SimpleNamespace(name="k")).name)
         for name in ("dud", "empty", "twin", "cudda", 5):

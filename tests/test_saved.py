@@ -13,7 +13,7 @@ from tilecopy_emulator import run_ptx
 from tilecopy_testkit import demos, oracle
 from tilecopy_testkit import programs as kernels
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 def sized() -> tc.BuiltKernel:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, tx
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
-from tilecopy_core.executors.cuda import CudaExecutor
-from tilecopy_core.kernel import SizeParameter
+import tilecopy as tc
+from tilecopy import S, TileLayout, tx
+from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy.kernel import SizeParameter
 
 
 def tiled(

@@ -22,10 +22,10 @@ import pytest
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from odd import ODD, Bound, Raising, flat, little_memory, outcome, places_of, replaced, said, shows
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, plugin, running
-from tilecopy_core.executors.cuda import CudaExecutor
-from tilecopy_core.kernel.builder import ScopedCopies
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, plugin, running
+from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy.kernel.builder import ScopedCopies
 from tilecopy_core.plugin import tcgen05
 
 TARGET = "sm_100a"

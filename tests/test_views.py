@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
-from tilecopy_core.assemblers import ASSEMBLERS, assemble
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane, laneid
+from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.expr import evaluate, symbols_of
 from tilecopy_core.layout import Iter, m
 from tilecopy_core.views import reach

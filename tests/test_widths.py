@@ -14,8 +14,8 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.widths import fits, widest
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
 from tilecopy_core.expr import evaluate
 
 Side = tuple[tuple[int, ...], tuple[int, ...], int, Any]

@@ -153,7 +153,7 @@ class Plan:
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
-        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for :func:`tilecopy_core.cuda_header`.
+        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for :func:`tilecopy.cuda_header`.
 
         Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as
         underscores), the options' buffers, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory

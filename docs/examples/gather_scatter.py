@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 WARPS = 4
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 NBYTES = 2 << 30
 TILE_BYTES = 16384

@@ -56,10 +56,10 @@ def measured(stand_in: bool, steps: bool) -> dict[str, float]:
     """Medians of this process: of the phases of a first call, or of the steps that loading may be made of."""
     import cuda.core.utils
 
-    from tilecopy_core.assemblers import assemble
-    from tilecopy_core.cache import ModuleCache, module_key
-    from tilecopy_core.executors.cuda import CudaExecutor
-    from tilecopy_core.executors.device_array import DeviceArray
+    from tilecopy.assemblers import assemble
+    from tilecopy_cuda.cache import ModuleCache, module_key
+    from tilecopy_cuda.cuda import CudaExecutor
+    from tilecopy_cuda.device_array import DeviceArray
 
     bindings = None
     if stand_in:

@@ -10,7 +10,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parent)]
 from bench_round_trip import median_seconds
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 def exchange(nbytes: int, phases: int, ctas: int, per_phase: int = 16) -> tc.BuiltKernel:

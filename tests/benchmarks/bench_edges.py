@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 def tiles(rows: int, columns: int, pitch: int, op: str) -> tc.BuiltKernel:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 def describe_and_build() -> str:

@@ -26,9 +26,9 @@ import cache_hints
 from cache_hints import Hints
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
-from tilecopy_core.executors import executor_named
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.executors import executor_named
 
 NBYTES = 2 << 30
 QUICK_NBYTES = 512 << 20

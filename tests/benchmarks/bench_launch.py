@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from cuda.core import Device, LaunchConfig, ObjectCode, launch
 
-import tilecopy_core as tc
-from tilecopy_core.executors import executor_named
+import tilecopy as tc
+from tilecopy.executors import executor_named
 
 
 def microseconds(work: Callable[[], Any], *, launches: int = 500, batches: int = 40) -> float:

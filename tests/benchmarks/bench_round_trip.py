@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 NBYTES = 2 << 30
 

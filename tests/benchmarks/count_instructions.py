@@ -10,8 +10,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import tilecopy_core as tc
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy.assemblers import assemble
 
 sys.path[:0] = [str(Path(__file__).parent)]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, laneid
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
 
 HERE = Path(__file__).parent
 THREADS = 256

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout, tx
+import tilecopy as tc
+from tilecopy import S, TileLayout, tx
 
 HERE = Path(__file__).parent
 THREADS = 256

@@ -9,8 +9,8 @@ import pytest
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tilecopy_testkit import demos, oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout
+import tilecopy as tc
+from tilecopy import R, S, TileLayout
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 

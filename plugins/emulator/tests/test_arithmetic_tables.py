@@ -15,7 +15,7 @@ from reference import decode
 from tilecopy_emulator import alu
 from tilecopy_emulator.alu.atomic import FAMILIES, atomic_operation
 
-from tilecopy_core.assemblers import ptxas_path
+from tilecopy.assemblers import ptxas_path
 
 LANES = 8
 CASES: dict[str, list] = {}

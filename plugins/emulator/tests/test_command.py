@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.command import emulate
 
-from tilecopy_core import HazardError, LaunchError
+from tilecopy import HazardError, LaunchError
 
 CUDA = Path(__file__).parent / "cuda"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 
 def one_thread(write: object, threads: int = 32) -> tc.BuiltKernel:

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 from tilecopy_emulator.extending import form
 
-from tilecopy_core import LaunchError
+from tilecopy import LaunchError
 
 MODULE = """
     import numpy as np
@@ -51,7 +51,7 @@ MODULE = """
 """
 PROGRAM = """
     import numpy as np
-    from tilecopy_core import HazardError
+    from tilecopy import HazardError
     from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
     HEAD = ".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k(.param .u64 a, .param .u64 out) {\\n"
@@ -150,7 +150,7 @@ def test_a_package_that_does_not_load_is_named(tmp_path, packages, part):
     done = outcome(
         tmp_path,
         """
-        from tilecopy_core import PluginError
+        from tilecopy import PluginError
         try:
             run("mov.u32 %r2, 1;")
         except PluginError as error:
@@ -206,7 +206,7 @@ def test_what_a_package_gets_wrong_is_told_as_its_own(tmp_path, body, told):
     done = outcome(
         tmp_path,
         f"""
-        from tilecopy_core import TilecopyError
+        from tilecopy import TilecopyError
         try:
             run({body!r})
         except TilecopyError as error:

@@ -12,7 +12,7 @@ from corpus import CASES, CLEAN, Case
 from corpus.model import Text
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 GROUPS = 3
 PART = "{ .reg .pred qq; .reg .b32 zz; mov.u32 zz, %ctaid.x; setp.eq.u32 qq, zz, 1; @qq bra QQ; QQ: }"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 TEXT = """.version 7.0
 .target sm_80

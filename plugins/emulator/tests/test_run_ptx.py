@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
 
-from tilecopy_core import HazardError, LaunchError
+from tilecopy import HazardError, LaunchError
 
 HERE = Path(__file__).parent
 RNG = np.random.default_rng(7)

@@ -15,7 +15,7 @@ import single_instructions
 from single_instructions import THREADS, Case, width_of
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 LANES = 12
 

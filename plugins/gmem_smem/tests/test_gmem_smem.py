@@ -14,8 +14,8 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.programs import round_trip, run_shared_dump
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 
 def pair(shape: tuple[int, ...], dtype: str, **shared: Any) -> tuple[tc.Region, tc.Region]:

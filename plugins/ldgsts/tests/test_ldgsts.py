@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit import demos, oracle
 
-import tilecopy_core as tc
-from tilecopy_core import S, TileLayout
+import tilecopy as tc
+from tilecopy import S, TileLayout
 
 
 def plan(start: int = 0, dtype: str = "float16", threads: int = 128, target: str = "sm_90a", **more: Any) -> tc.Plan:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, laneid, warpid
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, laneid, warpid
 
 
 def there_and_back(

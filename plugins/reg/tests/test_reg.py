@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
+import tilecopy as tc
+from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
 from tilecopy_core.plugin import Decline, Iter, by_thread, digits_of, owners
 
 

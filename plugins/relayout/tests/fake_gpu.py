@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from fake_driver import FakeDriver
 
-from tilecopy_core import running
-from tilecopy_core.executors.cuda import CudaExecutor
+from tilecopy import running
+from tilecopy_cuda.cuda import CudaExecutor
 
 
 class FakeGpu(FakeDriver):

@@ -11,7 +11,7 @@ da = pytest.importorskip("dask.array")
 
 from tilecopy_relayout import planner, relayout
 
-from tilecopy_core import RequestError
+from tilecopy import RequestError
 
 X = np.arange(6 * 8 * 10, dtype=np.int16).reshape(6, 8, 10)
 

@@ -12,7 +12,7 @@ import pytest
 import standin
 from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
 
-from tilecopy_core import LaunchError, RequestError
+from tilecopy import LaunchError, RequestError
 
 
 @attrs.define(eq=False)

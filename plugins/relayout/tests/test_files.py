@@ -17,9 +17,9 @@ pytest.importorskip("rich")
 import standin
 from tilecopy_relayout import files, host
 
-from tilecopy_core import RequestError, TilecopyError
-from tilecopy_core.cli.commands import tilecopy
-from tilecopy_core.cli.errors import FileError
+from tilecopy import RequestError, TilecopyError
+from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.errors import FileError
 
 A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tilecopy_relayout import files, host, relayout
 
-from tilecopy_core import RequestError
-from tilecopy_core.executors import executor_named
+from tilecopy import RequestError
+from tilecopy.executors import executor_named
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_relayout.patterns import rearrangement
 
-from tilecopy_core import RequestError
+from tilecopy import RequestError
 
 
 @st.composite

@@ -24,8 +24,8 @@ from tilecopy_relayout.planner import choose
 from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Tiling
 
-from tilecopy_core import RequestError
-from tilecopy_core.cache import ModuleCache
+from tilecopy import RequestError
+from tilecopy_cuda.cache import ModuleCache
 
 SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())
 NARROW = json.loads((Path(__file__).parent / "sweep_narrow.json").read_text())
@@ -331,7 +331,7 @@ def test_a_note_of_another_version_is_no_plan(note: Any, tmp_path: Path, monkeyp
     pytest.importorskip("cuda.core.utils")
     from tilecopy_relayout import kept
 
-    from tilecopy_core.executors import KernelCache
+    from tilecopy_cuda import KernelCache
 
     monkeypatch.setenv("TILECOPY_CACHE", "1")
     monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))

@@ -14,7 +14,7 @@ from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Staging, Tiling, margin, split_of, staging_of, vector
 from tilecopy_testkit.profiles import examples
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 def moved_bytes(

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from tilecopy_relayout import relayout
 
-from tilecopy_core import RequestError
+from tilecopy import RequestError
 
 X = torch.arange(4 * 6 * 10, dtype=torch.float64).reshape(4, 6, 10)
 PATTERN = "a (b c) d -> (d a) c b"

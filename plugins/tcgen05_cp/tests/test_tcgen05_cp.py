@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tilecopy_testkit import demos, oracle
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane
+from tilecopy.assemblers import assemble
 
 
 def tmem(columns: int, dtype: str = "uint8", **more: Any) -> tc.Buffer:

@@ -29,7 +29,7 @@ from tilecopy_testkit.campaign import (
     totals,
 )
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 ABLE = sorted(name for name, why in able_variants().items() if not why)
 SHARE = 40

@@ -31,8 +31,8 @@ from tilecopy_testkit.proofs import far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
-import tilecopy_core as tc
-from tilecopy_core.assemblers import assemble
+import tilecopy as tc
+from tilecopy.assemblers import assemble
 from tilecopy_core.plugin import PtxBuilder
 
 TILE = Operand("shared", (4, 8), (2, 8), (Start(1), Start(0)), ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))

@@ -13,7 +13,7 @@ from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
 from tilecopy_testkit.suite import first_finding
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 
 @pytest.mark.parametrize(("op", "source", "destination"), PLAIN)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tilecopy_core import BuiltKernel, HazardError, LaunchError
-from tilecopy_core.executors import HostArguments, ValueCheck
+from tilecopy import BuiltKernel, HazardError, LaunchError
+from tilecopy.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
 from .memory import GlobalMemory

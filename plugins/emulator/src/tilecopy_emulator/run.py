@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from tilecopy_core import LaunchError
-from tilecopy_core.executors import ValueCheck
+from tilecopy.executors import ValueCheck
 
 from .accesses import parts_of
 from .alu import is_approximate

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 from .model import Case, Text
 

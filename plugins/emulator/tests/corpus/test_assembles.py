@@ -6,8 +6,8 @@ import pytest
 
 from corpus import CASES, CLEAN
 from corpus.model import Case, Text
-from tilecopy_core import target_of
-from tilecopy_core.assemblers import assemble, available_assemblers
+from tilecopy import target_of
+from tilecopy.assemblers import assemble, available_assemblers
 
 pytestmark = pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
 

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import pytest
 
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid, warpid
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 
 for variant in ("dsmem", "gmem_smem", "ldgsts", "reg", "tcgen05_cp"):
     pytest.importorskip(f"tilecopy_{variant}")

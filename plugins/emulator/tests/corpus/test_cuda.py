@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import tilecopy_core as tc
+import tilecopy as tc
 from corpus.cuda.sources import SOURCES, Cuda
 from corpus.model import Case, Text
 from corpus.runner import run

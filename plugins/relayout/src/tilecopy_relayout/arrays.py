@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from tilecopy_core import LaunchError, RequestError
-from tilecopy_core.executors import array_facts, executor_named
+from tilecopy.executors import array_facts, executor_named
 
 from .frameworks import Framework, framework_of
 from .overlap import Footprint

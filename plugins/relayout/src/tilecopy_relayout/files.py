@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from tilecopy_core import TilecopyError
-from tilecopy_core.command import FileError, output_file, read_npy, shown, stamp_of
+from tilecopy_cli.command import FileError, output_file, read_npy, shown, stamp_of
 from tilecopy_core.plugin import row_major
 
 from .arrays import array_of

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilecopy_core import RequestError
-from tilecopy_core.executors import executor_named, stream_pointer
+from tilecopy.executors import executor_named
+from tilecopy_cuda import stream_pointer
 
 
 class Framework:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilecopy_core import RequestError
-from tilecopy_core.executors import executor_named
+from tilecopy.executors import executor_named
 
 from .asking import shown
 from .overlap import Footprint
@@ -153,7 +153,7 @@ def move_piece(
 
 
 def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
-    from tilecopy_core.executors import DeviceArray, time_on_device
+    from tilecopy_cuda import DeviceArray, time_on_device
 
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)

@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import attrs
 
-import tilecopy_core as tc
-from tilecopy_core.executors import KernelCache
+import tilecopy as tc
+from tilecopy_cuda import KernelCache
 
 from .problem import Problem
 from .tilings import Tiling

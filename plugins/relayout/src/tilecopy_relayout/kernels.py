@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from math import prod
 from typing import Any
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core import S, TileLayout
 
 from .problem import DTYPES, Problem

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 from .asking import shown
 from .overlap import Footprint

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import row_major
 
 from .asking import integers_of, shown

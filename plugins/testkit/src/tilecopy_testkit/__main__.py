@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 from . import rules
 from .campaign import (

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import TEXT, Kind, a, checked, many, maybe, shown, whole
 
 from . import rules

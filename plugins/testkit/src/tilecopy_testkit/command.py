@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core import RequestError
 
 from .scaffold import write_package

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import TEXT, many, one_of
 
 from .kinds import FUNCTION

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import a, checked, one_of
 
 from .description import Description, Operand, Start, Term

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate, symbols_of
 
 from . import oracle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import TEXT, a, maybe, whole
 
 from .description import Description

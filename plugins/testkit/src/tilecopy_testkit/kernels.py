@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import TEXT, a, checked, maybe, one_of, shown, whole
 
 from .completion import COMPLETIONS, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import Kind, a, is_int, maybe, one_of, whole
 
 MOST = 2**62

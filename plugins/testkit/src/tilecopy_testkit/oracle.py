@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import shown
 
 from .description import Description, Operand

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 from .description import Description
 from .kernels import OPTIONS

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core import S, TileLayout, laneid
 
 from . import oracle

@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 from tilecopy_emulator.executor import EmulatorExecutor
 
-import tilecopy_core as tc
-from tilecopy_core.assemblers import assemble, available_assemblers
-from tilecopy_core.executors import executor_named
+import tilecopy as tc
+from tilecopy.assemblers import assemble, available_assemblers
+from tilecopy.executors import executor_named
 
 from . import oracle
 from .description import Description, Operand

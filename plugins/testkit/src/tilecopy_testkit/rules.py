@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from tilecopy_emulator.executor import EmulatorExecutor
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 
 from . import oracle

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from hypothesis import assume
 from hypothesis import strategies as st
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import checked, shown
 
 from .description import Description

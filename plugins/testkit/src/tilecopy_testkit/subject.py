@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 from tilecopy_core.plugin import a, checked, many, maybe, shown
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import attrs
 
-import tilecopy_core as tc
+import tilecopy as tc
 
 Wrapper = Generator[None, Any, Any]
 

@@ -1,0 +1,106 @@
+"""The main job: copy a real array, tile by tile through shared memory, and verify every byte of the result."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core.errors import TilecopyError
+from tilecopy.executors import executor_named
+from tilecopy_core.target import Target, target_of
+from .errors import FileError, shown
+from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
+from .npy import bytes_of, read_npy, stamp_of
+from .output import output_file
+
+Progress = Callable[[int, int], None]
+"""Called with tiles done and tiles in all."""
+
+
+def choose_target(job: Job) -> tuple[Target, str]:
+    """Target and executor of a job: what was asked, else the GPU's own, else sm_90 on the emulator."""
+    cuda: Any = executor_named("cuda")
+    why = cuda.why_unavailable()
+    name = job.executor or ("cuda" if why is None else "emulator")
+    if job.target is None and why is None:
+        major, minor = cuda.devices()[0].capability
+        return target_of(f"sm_{major}{minor}"), name
+    return target_of(job.target or "sm_90"), name
+
+
+def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
+    """Copy an array file tile by tile; the result is verified before the output file appears or changes.
+
+    The header of the output is that of the input, byte for byte: the two files compare equal.
+
+    Raises:
+        FileError: the input cannot be read, or the output cannot be written.
+        TilecopyError: a bad option or target, a copy that no variant lowers, or a result that differs.
+    """
+    read = read_npy(source)
+    array = read.array
+    with output_file(destination) as write:
+        over_itself = destination.exists() and destination.samefile(source)
+        target, executor = choose_target(job)
+        result = np.empty_like(array, order="K")
+        words, made = as_rows(array), as_rows(result)
+        np.invert(words, out=made)  # every byte of the result is wrong until it is copied
+        tiled = tiled_copy(job, words.shape, str(words.dtype), target) if words.size else None
+        run = _run_cuda if executor == "cuda" else _run_here
+        seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, made, progress)
+        wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))
+        if wrong:
+            raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
+        if over_itself and _changed(destination, read.stamp):
+            raise FileError(f"{shown(destination)}: the file changed while it was copied over itself; it is as it was")
+        write((read.header, bytes_of(result)))
+    order = "C" if array.flags.c_contiguous else "F"
+    verified = f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before"
+    return Outcome(
+        array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
+    )
+
+
+def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
+    try:
+        return stamp_of(path.stat()) != stamp
+    except OSError:
+        return True
+
+
+def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
+    """Run on host arrays, once; where the executor's class takes ``progress=`` (of CTAs, each a tile) it reports them."""
+    executor = executor_named(name)
+    reports: Any = type(executor)
+    if "progress" in inspect.signature(reports).parameters:
+        executor = reports(progress=progress)
+    started = time.perf_counter()
+    executor.launch(tiled.kernel, (words, made))
+    seconds = time.perf_counter() - started
+    progress(tiled.count, tiled.count)
+    return seconds, 1
+
+
+def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
+    """Run on device arrays, some times."""
+    from tilecopy_cuda.cuda import CudaExecutor
+    from tilecopy_cuda.device_array import DeviceArray, time_on_device
+
+    executor: Any = executor_named(name)
+    assert isinstance(executor, CudaExecutor)
+    runs = 10
+    with ExitStack() as stack:
+        arrays = []
+        for host in (words, made):
+            arrays.append(stack.enter_context(DeviceArray(host.shape, host.dtype, executor=executor)))
+            arrays[-1].copy_from(host)
+        seconds = time_on_device(executor, executor.prepare(tiled.kernel, arrays), runs=runs)
+        arrays[1].copy_to(made)
+        progress(tiled.count, tiled.count)
+    return seconds, runs

@@ -1,0 +1,104 @@
+"""What is found on this machine: GPU, assemblers, executors, variants. Each is tried, not looked up alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from tilecopy.assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from tilecopy_cuda.cache import ModuleCache
+from tilecopy_core.errors import AssemblerError, TilecopyError
+from tilecopy.executors import executor_named, executors
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy_core.registry import default_registry
+
+
+@attrs.frozen
+class Finding:
+    """One thing that was looked for.
+
+    Attributes:
+        what: its kind and name.
+        state: ``found`` (it works here), ``unusable`` (it is there and does not work) or ``missing``.
+        detail: what it is, or what is missing and what to install.
+    """
+
+    what: str
+    state: str
+    detail: str
+
+    @property
+    def found(self) -> bool:
+        """Whether it works here."""
+        return self.state == "found"
+
+
+def findings() -> list[Finding]:
+    """Everything that tilecopy can use, found or not."""
+    usable = _executors()
+    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_variants()]
+
+
+def _gpus(usable: list[Finding]) -> list[Finding]:
+    why = _why_not("cuda")
+    if why is not None:
+        others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
+        nothing = f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
+        return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
+    cuda: Any = executor_named("cuda")
+    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
+
+
+def _why_not(executor: str) -> str | None:
+    """Why an installed executor cannot run here, or None."""
+    try:
+        return executor_named(executor).why_unavailable()
+    except TilecopyError as error:
+        return str(error)
+
+
+def _assemblers() -> list[Finding]:
+    found = []
+    for name in ASSEMBLERS:
+        path = ptxas_path() if name == "ptxas" else None
+        try:
+            version = version_of(name)
+            state, detail = "found", f"{path}, {version}" if path else version
+        except AssemblerError as error:
+            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", INSTALL[name])
+        found.append(Finding(f"assembler {name}", state, detail))
+    return found
+
+
+def _cache() -> Finding:
+    info = ModuleCache().info()
+    if not info.on:
+        return Finding("module cache", "unusable" if info.folder else "missing", info.why_off)
+    held = f"{info.bytes / 2**20:.1f} of {info.limit_bytes >> 20} MiB"
+    return Finding("module cache", "found", f"{info.folder}, {info.entries} entries, {held}")
+
+
+def _executors() -> list[Finding]:
+    installed, found = executors(), []
+    for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
+        if name not in installed:
+            state, detail = "missing", f"pip install {KNOWN_EXECUTORS[name]}"
+        else:
+            why = _why_not(name)
+            state = "found" if why is None else "unusable"
+            detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
+        found.append(Finding(f"executor {name}", state, detail))
+    return found
+
+
+def _variants() -> list[Finding]:
+    plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
+    found = []
+    for name in dict.fromkeys([*KNOWN_VARIANTS, *plugins]):
+        plugin = plugins.get(name)
+        text = f"pip install {KNOWN_VARIANTS[name].package}" if plugin is None else plugin.reason or plugin.source.owner
+        working = plugin is not None and plugin.status in ("ready", "wrapper")
+        state = "found" if working else "missing" if plugin is None else "unusable"
+        found.append(Finding(f"variant {name}", state, text))
+    return found

@@ -1,0 +1,173 @@
+"""Layouts, buffers and regions as words on the command line, read without ``eval`` and within bounds."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core.dtypes import DTYPES
+from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
+from tilecopy_core.layout import AXES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
+from tilecopy_core.memory import SPACES, Buffer, Region
+from tilecopy_core.scope import Scope, block_index, cta, thread, warp, warpgroup
+
+MAX_CHARACTERS = 4000
+MAX_DEPTH = 40
+MAX_INTEGER = 2**63 - 1
+
+
+_FUNCTIONS: dict[str, Any] = {made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle)}
+_LAYOUT_NAMES: dict[str, Any] = {"S": S, "R": R, **_FUNCTIONS, **AXES}
+_BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
+
+
+def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
+    """The value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
+
+    Raises:
+        RequestError: anything else, or more than the bounds of this module: characters, depth, size of integers.
+        TilecopyError: what a layout finds wrong with its parts.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise RequestError(f"an expression has at most {MAX_CHARACTERS} characters, not {len(text)}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise RequestError(f"{text!r} is not an expression: {error.msg}") from None
+    except (ValueError, MemoryError, RecursionError):  # null bytes; what the parser's own stack does not hold
+        raise RequestError(f"{text[:60]!r} is not an expression that can be read") from None
+    with _faults_of(text):
+        return _walk(tree, names, 0)
+
+
+@contextmanager
+def _faults_of(text: str) -> Iterator[None]:
+    """Whatever the layouts make of operands that they were not made for, as an error of the text."""
+    try:
+        yield
+    except TilecopyError:
+        raise
+    except ZeroDivisionError:
+        raise RequestError(f"{text!r} divides by zero") from None
+    except Exception as error:
+        raise RequestError(f"{text!r} has no meaning: {error}") from None
+
+
+_OPERATORS: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.MatMult: operator.matmul,
+}
+
+
+def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise RequestError(f"an expression is nested at most {MAX_DEPTH} deep")
+
+    def value(part: ast.AST) -> Any:
+        return _walk(part, names, depth + 1)
+
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) and not isinstance(node.value, bool):
+        return _bounded(node.value)
+    if isinstance(node, ast.Constant) and node.value is Ellipsis:
+        return node.value
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            known = ", ".join(names) or "none"
+            near = did_you_mean(node.id, names)
+            raise RequestError(f"the name {node.id!r} is not known here; the names are {known}{near}")
+        return names[node.id]
+    if isinstance(node, ast.Tuple):
+        return tuple(value(item) for item in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _bounded(0 - _operand(value(node.operand), node))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = (_operand(value(side), node) for side in (node.left, node.right))
+        return _bounded(_OPERATORS[type(node.op)](left, right))
+    if isinstance(node, ast.Slice):
+        return slice(*(None if part is None else value(part) for part in (node.lower, node.upper, node.step)))
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        return value(node.value)[value(node.slice)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        function = value(node.func)
+        if node.func.id in _FUNCTIONS and all(keyword.arg for keyword in node.keywords):
+            keywords = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
+            return function(*(value(argument) for argument in node.args), **keywords)
+    raise RequestError(f"{ast.unparse(node)!r} is not allowed in an expression")
+
+
+def _operand(value: Any, node: ast.AST) -> Any:
+    if isinstance(value, (str, tuple, slice, EllipsisType)):  # they too have + * and %, without bounds
+        raise RequestError(f"{ast.unparse(node)!r}: {value!r} is no number")
+    return value
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise RequestError("an integer is at most 2**63 - 1 in size")
+    return value
+
+
+def parse_layout(text: str) -> TileLayout:
+    """A layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
+    value = evaluate_expression(text, _LAYOUT_NAMES)
+    if not isinstance(value, TileLayout):
+        raise RequestError(f"{text!r} is {value!r}, not a layout")
+    return value
+
+
+_BUFFER = re.compile(r"\s*(\w+)\s+(\w+)\s*\[([^\]]*)\]\s*(\[.*\])?\s*\Z", re.ASCII)
+
+
+def parse_region(text: str, layout: str | None, name: str) -> Region:
+    """A region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape, box.
+
+    Raises:
+        RequestError: the words do not have that form.
+        LayoutError: the region does not fit its buffer.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise RequestError(f"{name}: a region has at most {MAX_CHARACTERS} characters, not {len(text)}")
+    match = _BUFFER.match(text)
+    if match is None:
+        raise RequestError(
+            f"{name}: {text!r} is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
+        )
+    for word, what, known in ((match[1], "space", SPACES), (match[2], "dtype", DTYPES)):
+        if word not in known:
+            near = did_you_mean(word, known)
+            raise RequestError(f"{name}: {word!r} is no {what}; there are {', '.join(known)}{near}")
+    shape = evaluate_expression(match[3], {})
+    extents = shape if isinstance(shape, tuple) else (shape,)
+    placed = None if layout is None else parse_layout(layout)
+    box = evaluate_expression(f"box{match[4] or '[:]'}", {"box": np.s_, **_BLOCK_IDS})
+    with _faults_of(text):
+        return Buffer(extents, match[2], space=match[1], layout=placed, name=name)[box]
+
+
+_SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}
+
+
+def parse_scope(text: str) -> Scope:
+    """``thread``, ``warp``, ``warpgroup`` or ``cta:128``.
+
+    Raises:
+        RequestError: it is none of them.
+    """
+    kind, colon, count = text.partition(":")
+    if kind == "cta" and re.fullmatch(r"[0-9]{1,9}", count):
+        return cta(int(count))
+    if kind not in _SCOPES or colon:
+        near = did_you_mean(kind, [*_SCOPES, "cta:128"]) if not colon else ""
+        raise RequestError(f"scope {shown(text)} is not thread, warp, warpgroup or cta:THREADS{near}")
+    return _SCOPES[kind]()

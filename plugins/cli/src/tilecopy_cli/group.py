@@ -1,0 +1,218 @@
+"""The group of subcommands: our own, those of other packages, and one way to end for all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import click
+
+from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
+from tilecopy_core.loading import by_name, load_only
+from .streams import (
+    Stopped,
+    emit,
+    end_by,
+    give_up_unless_flushed,
+    one_line_warnings,
+    open_standard_streams,
+    prints_to_stderr,
+    say,
+    stop_signals,
+)
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+"""Exit statuses: it was done; it was understood and failed; it was asked wrongly."""
+COMMANDS_GROUP = "tilecopy.commands.v1"
+"""Entry points of this group are subcommands: their name, and a click.Command."""
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    """What a command found.
+
+    Attributes:
+        data: for ``--json``.
+        text: for people; made when it is printed, for the terminal that is there then.
+    """
+
+    data: Any
+    text: Callable[[], str]
+
+
+class AnswerCommand(click.Command):
+    """A command that returns an :class:`Answer`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for name, text in (("--json", "Print JSON for a program to read."), ("--debug", "Show an error's traceback.")):
+            self.params.append(click.Option([name], is_flag=True, expose_value=False, callback=_keep, help=text))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it and print its answer."""
+        with prints_to_stderr():
+            answer = super().invoke(ctx)
+        emit(f"{json.dumps(answer.data, indent=2)}\n" if ctx.meta.get("tilecopy.json") else answer.text())
+
+
+def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    ctx.meta[f"tilecopy.{option.name}"] = value
+
+
+class NearestGroup(click.Group):
+    """Subcommands that give an :class:`Answer`; a misspelt one gets the nearest name, none at all the help."""
+
+    command_class = AnswerCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that was asked for, or the nearest to its name."""
+        name = ctx.meta["tilecopy.asked"] = args[0]
+        if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
+            ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The help where nothing was asked, as wrong usage."""
+        if not args:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(WRONG_USAGE)
+        return super().parse_args(ctx, args)
+
+
+class TilecopyGroup(NearestGroup):
+    """Subcommands, where other packages' are imported only when they or the list of all are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Ours, then those that are installed, each in the order of names."""
+        return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A subcommand; one that fails to load is left out with one line (an error where it was asked for)."""
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        sources = by_name(COMMANDS_GROUP).get(cmd_name)
+        if sources is None:
+            return None
+        try:
+            with prints_to_stderr():
+                command = load_only(sources)
+            if not isinstance(command, click.Command):
+                raise PluginError(f"{sources[0].owner} gives {type(command).__name__}, not a click.Command")
+        except PluginError as error:
+            if ctx.meta.get("tilecopy.asked") == cmd_name:
+                raise PluginError(f"command {cmd_name}: {error}") from error
+            say(f"tilecopy: command {cmd_name} is left out: {error}")
+            return None
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of the help; a name of ours that a package also wants is told, and stays ours."""
+        for name, sources in by_name(COMMANDS_GROUP).items():
+            if name in self.commands:
+                owners = ", ".join(source.owner for source in sources)
+                say(f"tilecopy: command {name} ({owners}) is left out: the name is tilecopy's own")
+        super().format_commands(ctx, formatter)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run and end the program: 0 done, 1 failed, 2 asked wrongly; by a signal, as that signal ends a program."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode:
+            return super().main(words, prog_name, complete_var, False, **extra)
+        name = prog_name or "tilecopy"
+        if (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:
+            return super().main(words, prog_name, complete_var, True, **extra)
+
+        def call() -> None:  # not click's main, which turns a reader that has gone into a failure
+            with self.make_context(name, words, **extra) as ctx:
+                self.invoke(ctx)
+
+        return sys.exit(_run(call, words))
+
+
+def _run(call: Callable[[], None], words: list[str]) -> int:
+    options = words[: words.index("--")] if "--" in words else words
+    report = _Report("--json" in options, "--debug" in options)
+    open_standard_streams()
+    try:
+        with stop_signals(), one_line_warnings():
+            status = _guarded(call, report)
+    except Stopped as stopped:
+        report("Stopped", str(stopped), 128 + stopped.number)
+        end_by(stopped.number)
+    except BrokenPipeError:
+        end_by(getattr(signal, "SIGPIPE", 13))
+    flushed = give_up_unless_flushed(sys.stdout)
+    if not flushed and status == DONE:
+        say("tilecopy: standard output cannot be written")
+        status = FAILED
+    give_up_unless_flushed(sys.stderr)
+    return status
+
+
+def _guarded(call: Callable[[], None], report: _Report) -> int:
+    """The exit status of a call, its error reported."""
+    try:
+        call()
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.UsageError as error:
+        hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+        return report("UsageError", _one_line(error.format_message()) + hint, error.exit_code)
+    except click.ClickException as error:
+        return report(type(error).__name__, error.format_message(), error.exit_code)
+    except click.Abort:
+        return report("Abort", "aborted", FAILED)
+    except (LayoutError, RequestError, TargetError) as error:  # the words alone are at fault
+        return report(type(error).__name__, str(error), WRONG_USAGE)
+    except TilecopyError as error:
+        return report(type(error).__name__, str(error), FAILED)
+    except MemoryError:
+        return report("MemoryError", "not enough memory", FAILED)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return report("OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED)
+    except Exception as error:
+        text = f"{error} (not foreseen; --debug shows where)"
+        return report(type(error).__name__, text, FAILED)
+    return DONE
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 600 else f"{line[:400]} ... {line[-150:]}"
+
+
+@attrs.frozen
+class _Report:
+    """Tells an error: to people on standard error, to programs as an object on standard output."""
+
+    as_json: bool
+    debug: bool
+
+    def __call__(self, kind: str, message: str, status: int) -> int:
+        if self.debug:
+            say(traceback.format_exc().rstrip())
+        title = "" if kind in ("UsageError", "Stopped", "FileError", "OSError") else f"{kind}: "
+        say(f"tilecopy: {title}{message}")
+        if self.as_json:
+            try:
+                emit(f"{json.dumps({'error': {'type': kind, 'message': message}}, indent=2)}\n")
+            except (TilecopyError, OSError):
+                give_up_unless_flushed(sys.stdout)
+        return status

@@ -1,0 +1,130 @@
+"""A job of `tilecopy run` as data, and the kernel that it needs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import attrs
+
+from tilecopy_core.errors import RequestError
+from tilecopy.kernel import BuiltKernel, KernelBuilder
+from tilecopy_core.layout import Layout, S, SwizzledLayout, TileLayout, swizzle
+from tilecopy_core.registry import default_registry
+from tilecopy_core.target import Target
+from .npy import bytes_of
+
+
+@attrs.frozen
+class Job:
+    """What is asked: the options of ``tilecopy run``; ``pad`` in elements a row, None where nothing was said."""
+
+    tile: tuple[int, int] = (128, 64)
+    threads: int = 128
+    swizzle: str | None = None
+    pad: int = 0
+    variant: str | None = None
+    target: str | None = None
+    executor: str | None = None
+
+
+@attrs.frozen(eq=False)
+class TiledCopy:
+    """A kernel that copies an array (to its second parameter) by ``count`` tiles of so many rows and columns, a CTA each."""
+
+    tile: tuple[int, int]
+    count: int
+    kernel: BuiltKernel
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What was done.
+
+    Attributes:
+        shape, dtype, order, bytes: of the array; the order is ``C`` or ``F``.
+        tiled: what copied it, or None where there is nothing to copy.
+        seconds: of the copy alone (a median on the GPU).
+        runs: how many copies that is the median of.
+        executor: which ran it.
+        verified: how the result was checked.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    order: str
+    tiled: TiledCopy | None
+    bytes: int
+    seconds: float
+    runs: int
+    executor: str
+    target: str
+    verified: str
+
+    @property
+    def gb_per_s(self) -> float:
+        """Read and written."""
+        return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+def as_rows(array: Any) -> Any:
+    """The memory of a C- or Fortran-contiguous array as a 2-D view of unsigned words, no byte copied.
+
+    The axes are taken in memory order, all but the last together as rows; a vector is one row.
+    """
+    last = (array if array.flags.c_contiguous else array.T).shape[-1:]
+    size = array.dtype.itemsize
+    unit = next(width_bytes for width_bytes in (8, 4, 2, 1) if size % width_bytes == 0)
+    return bytes_of(array).view(f"u{unit}").reshape(-1, max(prod(last) * (size // unit), 1))
+
+
+def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a tile: as asked (for an array of one row as many elements in one row), cut to the array.
+
+    An extent past the number of threads is cut to a multiple of it: a prime one would leave a single thread that divides it.
+    """
+    asked = job.tile if shape[0] > 1 else (1, prod(job.tile))
+    rows, columns = (
+        min(step, extent if extent <= job.threads else -(-extent // job.threads) * job.threads)
+        for step, extent in zip(asked, shape, strict=True)
+    )
+    return rows, columns
+
+
+def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
+    """The layout of a tile in shared memory: row-major, padded or swizzled."""
+    if job.pad and job.swizzle:
+        raise RequestError("--swizzle and --pad are two ways to the same end; give one")
+    rows, columns = tile
+    plain = TileLayout(S[(rows, columns) : (columns + job.pad, 1)])
+    return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain
+
+
+def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
+    """The kernel of a 2-D array that is not empty: a CTA a tile, and what a tile has outside the array is left alone.
+
+    Raises:
+        RequestError: options that exclude each other.
+        NoVariantError: no installed variant lowers the copies; tiles that do not divide the array need one that lowers
+            edges, and the message says which package has one.
+    """
+    tile = tile_of(job, shape)
+    across, down = (-(-extent // step) for extent, step in zip(reversed(shape), reversed(tile), strict=True))
+    elements = tile[0] * tile[1]
+    threads = max(t for t in range(1, min(job.threads, elements) + 1) if elements % t == 0)
+    kernel = KernelBuilder("tilecopy_run", threads=threads)
+    source = kernel.param("source", shape, dtype)
+    result = kernel.param("result", shape, dtype)
+    staging = kernel.shared(tile, dtype, layout=shared_layout(job, tile, dtype), name="tile")
+    block = kernel.block_id("x")  # one dimension: y and z end at 65535
+    row, column = block // across * tile[0], block % across * tile[1]
+    box = (slice(row, row + tile[0]), slice(column, column + tile[1]))
+    records = [plugin.variant for plugin in default_registry().plugins() if plugin.name == job.variant]
+    op = next((record.op for record in records if record), "copy")
+    getattr(kernel.cta, op)(staging[:, :], source[box], variant=job.variant, outside="keep")
+    if op == "copy_async":
+        kernel.cp_async_commit()
+        kernel.cp_async_wait(0)
+    kernel.cta_sync()
+    kernel.cta.copy(result[box], staging[:, :], variant=job.variant if op == "copy" else None, outside="keep")
+    return TiledCopy(tile, across * down, kernel.build(target=target, grid=(across * down,)))

@@ -1,0 +1,90 @@
+"""Types of options: names with near misses, tiles, paths."""
+
+from __future__ import annotations
+
+import cmath
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilecopy_core.errors import did_you_mean
+
+MAX_SHARED_ELEMS = 227 * 1024
+"""The largest shared memory of any GPU, in bytes: no row of a tile holds more elements."""
+
+_MOST_DIGITS = 200
+"""Characters of a number: far more than any dtype tells apart."""
+
+
+class Name(click.ParamType):  # type: ignore[type-arg]
+    """One of a few names."""
+
+    def __init__(self, what: str, names: Iterable[str]) -> None:
+        self.name = what
+        self.names = tuple(names)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or an error with the nearest and with all of them."""
+        if value in self.names:
+            return str(value)
+        near = did_you_mean(str(value), self.names)
+        return self.fail(f"{value!r} is not one of {', '.join(self.names)}{near}", param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        """The names where they are few."""
+        return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
+
+
+class Tile(click.ParamType):  # type: ignore[type-arg]
+    """``ROWSxCOLUMNS``."""
+
+    name = "rowsxcolumns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Both extents, at least 1 and below 2**31."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", value)
+        rows, columns = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not (0 < rows < 2**31 and 0 < columns < 2**31):
+            self.fail(f"{value!r} is not ROWSxCOLUMNS, such as 128x64, each at least 1 and below 2**31", param, ctx)
+        return rows, columns
+
+
+class Fill(click.ParamType):  # type: ignore[type-arg]
+    """``zero``, ``keep`` or a number: what ``outside=`` takes."""
+
+    name = "zero|keep|number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int | float | complex:
+        """The word, or the number as Python reads it: an integer stays one, and so does ``-0.0``."""
+        if value in ("zero", "keep") or not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        for kind in (int, float, complex) if len(value) <= _MOST_DIGITS else ():
+            try:
+                number = kind(value)
+            except ValueError:
+                continue
+            if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 is no infinity that anybody asked for
+                return number
+        near = did_you_mean(value, ("zero", "keep"))
+        return self.fail(f"{value!r} is not zero, keep or a number such as 0, -1.5, inf, nan or 1+2j{near}", param, ctx)
+
+
+class FilePath(click.ParamType):  # type: ignore[type-arg]
+    """The name of a file."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """A path that is not empty and names no directory."""
+        if isinstance(value, Path):
+            return value
+        if not value or value.endswith("/") or "\0" in value:
+            self.fail(f"{value!r} is not the name of a file", param, ctx)
+        return Path(value)

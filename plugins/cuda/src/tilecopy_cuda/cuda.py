@@ -1,0 +1,352 @@
+"""Running kernels on the GPU through the CUDA driver.
+
+What a launch checks depends on its arguments' shapes, strides, dtypes and devices, on its scalars and grid, but (all but the
+alignment) not on addresses. A launch that was checked is remembered by the former, so that the next one like it costs some
+reads, a look-up, a mask an address and the driver's call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from math import prod
+from typing import Any
+from weakref import WeakValueDictionary
+
+import attrs
+
+from .cache import ModuleCache
+from tilecopy_core.errors import LaunchError
+from tilecopy.kernel.built import BuiltKernel
+from tilecopy.kernel.parameters import Binding
+from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
+from .driver import Device, Driver
+from .launches import ReadyLaunch, ready_launch
+from .loaded import LoadedKernel, Modules
+from .modules import ModuleLoader
+from tilecopy.executors.streams import CurrentStream, agreed_stream, stream_pointer
+
+_MOST_REMEMBERED = 1024
+"""Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
+
+
+@attrs.frozen(eq=False)
+class _Remembered:
+    """What an executor keeps for later launches of a kernel: those that were checked, and where it is loaded, by device."""
+
+    launches: dict[Any, ReadyLaunch] = attrs.field(factory=dict)
+    loaded: dict[int, LoadedKernel] = attrs.field(factory=dict)
+
+
+class CudaExecutor:
+    """Loads kernels once a device and launches them; safe to use from several threads.
+
+    Args:
+        bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
+        cache: where machine code is kept between processes; by default what the environment says, and with ``bindings``
+            of the caller's own none, since what those load is theirs.
+
+    Attributes:
+        driver: the driver.
+        modules: loads texts.
+    """
+
+    name = "cuda"
+
+    def __init__(self, bindings: Any = None, cache: ModuleCache | None = None) -> None:
+        self.driver = Driver(bindings)
+        self.modules = ModuleLoader(
+            self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
+        )
+        self._lock = threading.RLock()
+        self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
+        self._modules = Modules(self.driver)
+        self._streams: dict[int, Any] = {}
+        self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
+
+    # ------------------------------------------------------------------------------------------- devices
+
+    def devices(self) -> list[Device]:
+        """The GPUs of this machine, asked for once.
+
+        Raises:
+            LaunchError: there is no driver.
+        """
+        return self.driver.devices
+
+    def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
+        """Why no kernel (or this one) can run here, or None."""
+        try:
+            devices = self.devices()
+        except LaunchError as error:
+            return str(error)
+        if not devices:
+            return "the driver finds no GPU"
+        if kernel is not None and not any(kernel.target.runs_on(*device.capability) for device in devices):
+            return f"no GPU of this machine runs {kernel.target}: {', '.join(map(str, devices))}"
+        return None
+
+    # ------------------------------------------------------------------------------------------- loading
+
+    def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
+        """The kernel on a device (whose context is active), loaded once in this process for all kernels with its text.
+
+        Raises:
+            LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
+        """
+        key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is None:
+                self._modules.unload_unused(all=False)
+                loaded = self._loaded[key] = self._load(kernel, ordinal)
+            kept: _Remembered = kernel.remembered.setdefault(self, _Remembered())
+            kept.loaded[ordinal] = loaded
+            return loaded
+
+    def unload_unused(self) -> None:
+        """Unload the modules of kernels that nothing can launch any more; loading kernels does so now and then.
+
+        It waits until the work that was launched on their devices is done.
+
+        Raises:
+            LaunchError: a device's context cannot be had.
+        """
+        with self._lock:
+            self._modules.unload_unused(all=True)
+
+    def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
+        device = next((d for d in self.devices() if d.ordinal == ordinal), None)
+        if device is None or not kernel.target.runs_on(*device.capability):
+            found = "no such device" if device is None else f"the device is {device}"
+            raise LaunchError(
+                f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
+                'Build it for that GPU, or run it with executor="emulator"'
+            )
+        with self.driver.outside_capture():
+            module = self.modules.load(kernel, device)
+            try:
+                return self._modules.loaded(ordinal, module, self._function(kernel, module))
+            except BaseException:
+                self.driver.api.cuModuleUnload(module)
+                raise
+
+    def _function(self, kernel: BuiltKernel, module: Any) -> Any:
+        call, attribute = self.driver.call, self.driver.api.CUfunction_attribute
+        function = call("cuModuleGetFunction", module, kernel.name.encode())
+        if kernel.dynamic_shared:
+            which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
+            what = f"kernel {kernel.name}: {size} bytes of shared memory"
+            call("cuFuncSetAttribute", function, which, size, what=what)
+        if kernel.cluster is not None and prod(kernel.cluster) > 8:
+            which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            what = f"kernel {kernel.name}: a cluster of more than 8 CTAs"
+            call("cuFuncSetAttribute", function, which, 1, what=what)
+        return function
+
+    # ------------------------------------------------------------------------------------------- launching
+
+    def launch(
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+    ) -> None:
+        """Check the arguments and launch; NumPy arrays are copied in, and back when the kernel writes them.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
+        """
+        handle = None if stream is None else self._stream(stream)
+        recalled = self._recall(kernel, arguments, grid)
+        if recalled is None:
+            binding = self._check(kernel, arguments, grid)
+            if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
+                return
+            current = self._current(kernel, binding, stream)
+            if binding.on_host:
+                self._launch_staged(kernel, binding, current, self._stream(current()) if handle is None else handle)
+                return
+            recalled = self._ready(kernel, binding, current), list(binding.addresses.values())
+            self._remember(kernel, arguments, grid, recalled[0])
+        ready, addresses = recalled
+        ready.launch(addresses, self._stream(ready.current()) if handle is None else handle)
+
+    def prepare(
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+    ) -> Callable[[], Any]:
+        """A launch whose arguments are checked now, for calling many times.
+
+        Where an argument is in host memory, each call copies it in and back as :meth:`launch` does.
+
+        Raises:
+            LaunchError: as for :meth:`launch`.
+        """
+        handle = None if stream is None else self._stream(stream)
+        binding = self._check(kernel, arguments, grid)
+        if binding.on_host or 0 in binding.grid:
+            return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
+        ready = self._ready(kernel, binding, self._current(kernel, binding, stream))
+        return ready.prepared(list(binding.addresses.values()), handle, self._stream, arguments)
+
+    def launcher(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None
+    ) -> Callable[..., None]:
+        """``launch(addresses, stream=None)`` of arrays that differ from these device arrays in nothing but their address.
+
+        The caller answers for that; what the kernel needs of the addresses' alignment is checked at each launch.
+
+        Raises:
+            LaunchError: as for :meth:`launch`; an argument in host memory.
+        """
+        binding = self._check(kernel, arguments, grid)
+        if binding.on_host:
+            raise LaunchError(
+                f"kernel {kernel.name}: {', '.join(binding.on_host)} in host memory has no address for the GPU; "
+                "call the kernel, or pass device arrays"
+            )
+        if 0 in binding.grid:
+            return lambda addresses, stream=None: None
+        return self._ready(kernel, binding, self._current(kernel, binding, None)).launcher(self._stream)
+
+    def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
+        """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
+        kept = kernel.remembered.get(self)
+        if kept is None:
+            return None
+        addresses, bits, readers = [], 0, self._readers
+        try:
+            key = [None] if grid is None else _grid_key(grid)
+            for argument in arguments:
+                kind = type(argument)
+                if kind is int:
+                    key.append(argument)
+                else:
+                    facts, address = readers[kind](argument)
+                    key.append(facts)
+                    addresses.append(address)
+                    bits |= address
+            ready: ReadyLaunch = kept.launches[tuple(key)]
+        except Exception:  # whatever is odd about them, the whole check says it
+            return None
+        if bits & ready.mask and any(address & mask for address, mask in zip(addresses, ready.masks, strict=True)):
+            return None
+        return ready, addresses
+
+    def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> Binding:
+        """Check everything that does not need the device."""
+        if self.driver.ended is not None:
+            raise self.driver.gone(f"launch of kernel {kernel.name}")
+        binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
+        where = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
+        if len(set(where.values())) > 1:
+            found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
+            raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
+        binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
+        return binding
+
+    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any) -> CurrentStream:
+        """What reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream."""
+        readers = {name: facts.stream for name, facts in binding.arrays.items() if facts.stream is not None}
+        current = agreed_stream(f"kernel {kernel.name}", readers)
+        for facts in binding.arrays.values():
+            if facts.export is not None:
+                number = current() if stream is None else stream_pointer(stream)
+                facts.export(stream=number or 1)  # DLPack's number of the legacy stream
+        return current
+
+    def _ready(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream) -> ReadyLaunch:
+        """A launch of the kernel, which is loaded where it is not yet."""
+        with self.driver.active(binding.device):
+            return ready_launch(self.driver, kernel, binding, self.load(kernel, binding.device), current)
+
+    def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: ReadyLaunch) -> None:
+        """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
+        if any(parameter.follows_addresses for parameter in kernel.parameters):
+            return
+        key = _grid_key(grid)
+        for argument in arguments:
+            kind = type(argument)
+            if kind is int:
+                key.append(argument)
+                continue
+            if kind not in self._readers:
+                reader = reader_of(kind)
+                if reader is None:
+                    return
+                self._readers[kind] = reader
+            key.append(self._readers[kind](argument)[0])
+        launches = kernel.remembered[self].launches
+        if len(launches) >= _MOST_REMEMBERED:
+            launches.clear()
+        launches[tuple(key)] = ready
+
+    def _launch_staged(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream, stream: Any) -> None:
+        """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
+        call, what = self.driver.call, f"kernel {kernel.name}"
+        with self.driver.active(binding.device), ExitStack() as cleanup:
+            if int(call("cuStreamIsCapturing", stream)):
+                raise LaunchError(
+                    f"{what}: the stream is being captured into a graph, and {', '.join(binding.on_host)} is in host "
+                    "memory; pass device arrays"
+                )
+            self.load(kernel, binding.device)
+            for span in host_spans(kernel, binding):
+                self._stage(kernel, binding, span, stream, cleanup)
+            ready = self._ready(kernel, binding, current)
+            ready.launch(list(binding.addresses.values()), stream)
+            for parameter in kernel.arrays:
+                if parameter.name in kernel.written.intersection(binding.on_host):
+                    facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
+                    size = facts.span_bytes(parameter.dtype.bytes)
+                    call("cuMemcpyDtoHAsync", facts.pointer, memory, size, stream, what=what)
+            call("cuStreamSynchronize", stream, what=what)
+
+    def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
+        """A copy of host memory on the device; the arguments that are in it have their addresses there from now on."""
+        where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
+        what = f"{where}: {span.nbytes} bytes of device memory"
+        memory = int(self.driver.call("cuMemAlloc", max(1, span.nbytes), what=what))
+        cleanup.callback(self.driver.api.cuMemFree, memory)
+        self.driver.call("cuMemcpyHtoDAsync", memory, span.first, span.nbytes, stream, what=where)
+        for parameter in kernel.arrays:
+            if parameter.name in span.names:
+                apart = binding.arrays[parameter.name].pointer - span.first
+                if apart % parameter.align_bytes:
+                    raise LaunchError(
+                        f"{where}: they share host memory, in which {parameter.name} begins {apart} bytes after the first; its "
+                        f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"
+                    )
+                binding.addresses[parameter.name] = memory + apart
+
+    def _stream(self, stream: Any) -> Any:
+        """The driver's handle of a stream."""
+        try:
+            return self._streams[stream if type(stream) is int else stream.cuda_stream]
+        except Exception:  # no torch stream, or a new one
+            number = stream_pointer(stream)
+        if len(self._streams) >= _MOST_REMEMBERED:
+            self._streams.clear()
+        handle = self._streams[number] = self.driver.api.CUstream(number) if number else self.driver.legacy_stream
+        return handle
+
+
+def _grid_key(grid: Any) -> list[Any]:
+    """The start of a key: the grid with its types, since 1 is equal to True and 1.0, which are no grids."""
+    if grid is None or type(grid) is int:
+        return [grid]
+    counts = grid if isinstance(grid, (tuple, list)) else (grid,)
+    return [*counts, *map(type, counts)]
+
+
+executor = CudaExecutor
+"""What the entry point names: called with no arguments, it gives the executor."""

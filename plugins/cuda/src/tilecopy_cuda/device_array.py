@@ -1,0 +1,142 @@
+"""Device memory for command-line jobs and benchmarks that have no framework at hand."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core.dtypes import dtype_of
+from tilecopy_core.errors import Kind, LaunchError, a, checked, integer, maybe, shown, whole
+from .cuda import CudaExecutor
+
+_ADDRESSES = 1 << 49
+"""What a GPU's virtual addresses reach."""
+_EXECUTOR = a("a CudaExecutor", CudaExecutor)
+
+
+class DeviceArray:
+    """A row-major array in device memory; free it, or use it in a ``with``.
+
+    Args:
+        shape: extents.
+        dtype: element type.
+        device: the GPU's number.
+        executor: whose driver context is used; by default one of its own.
+
+    Raises:
+        LaunchError: extents that are none, no such device, or no memory.
+        RequestError: no such element type.
+    """
+
+    @checked(LaunchError, device=whole(0, 2**16), executor=maybe(_EXECUTOR))
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
+    ) -> None:
+        extents = [integer(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+        self.shape = tuple(extent for extent in extents if extent is not None and extent >= 1)
+        self.dtype, self.pointer = dtype_of(dtype).numpy(), 0
+        self.nbytes = prod(self.shape) * self.dtype.itemsize
+        if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
+            raise LaunchError(f"DeviceArray: shape {shown(shape)}: extents are positive integers, and fit 2**49 bytes")
+        self._executor, self._device = executor or CudaExecutor(), device
+        with self._executor.driver.active(device):
+            what = f"DeviceArray: shape {shown(shape)}: {self.nbytes} bytes of device memory"
+            self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3."""
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "version": 3,
+            "strides": None,
+        }
+
+    def copy_from(self, host: Any) -> None:
+        """Fill from a C-contiguous host array of the same size.
+
+        Raises:
+            LaunchError: it is none.
+        """
+        self._call("cuMemcpyHtoD", self.pointer, self._held(host, "copy_from").ctypes.data, self.nbytes)
+
+    def copy_to(self, host: Any) -> None:
+        """Copy into a C-contiguous host array of the same size, which may be written.
+
+        Raises:
+            LaunchError: it is none.
+        """
+        self._call("cuMemcpyDtoH", self._held(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes)
+
+    @checked(LaunchError, byte=whole(0, 255))
+    def fill(self, byte: int) -> None:
+        """Set every byte."""
+        self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
+
+    def free(self) -> None:
+        """Give the memory back; once is enough."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer:
+            self._call("cuMemFree", pointer)
+
+    def _held(self, host: Any, what: str, *, written: bool = False) -> Any:
+        good = isinstance(host, np.ndarray) and host.flags.c_contiguous and host.nbytes == self.nbytes
+        if not good or (written and not host.flags.writeable):
+            may = " that may be written" if written else ""
+            raise LaunchError(
+                f"DeviceArray.{what}: host {shown(host)} is no C-contiguous NumPy array of {self.nbytes} bytes{may}"
+            )
+        return host
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        with self._executor.driver.active(self._device):
+            self._executor.driver.call(function, *arguments)
+
+    def __enter__(self) -> DeviceArray:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+
+@checked(
+    LaunchError,
+    executor=_EXECUTOR,
+    work=Kind("a function of no argument", callable),
+    runs=whole(1, 2**20),
+    warm_up=whole(0, 2**20),
+    device=whole(0, 2**16),
+)
+def time_on_device(
+    executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0
+) -> float:
+    """Median seconds of some launches on the legacy stream, by device events.
+
+    Args:
+        executor: whose context and driver they use.
+        work: launches once.
+        runs: how often it is timed.
+        warm_up: how often it is called before.
+        device: the GPU's number.
+    """
+    for _ in range(warm_up):
+        work()
+    times: list[float] = []
+    call = executor.driver.call
+    with executor.driver.active(device):
+        start, stop = call("cuEventCreate", 0), call("cuEventCreate", 0)
+        for _ in range(runs):
+            call("cuEventRecord", start, 0)
+            work()
+            call("cuEventRecord", stop, 0)
+            call("cuEventSynchronize", stop)
+            times.append(call("cuEventElapsedTime", start, stop) * 1e-3)
+        for event in (start, stop):
+            call("cuEventDestroy", event)
+    return statistics.median(times)

@@ -1,0 +1,198 @@
+"""The CUDA driver of this process: started once, its errors told as LaunchErrors, and what ended it remembered."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from tilecopy_core.errors import LaunchError
+
+_CONTEXT_ENDED = frozenset(
+    {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
+)  # fmt: skip
+"""Results after which "any further CUDA work will return the same error" (the driver API's description of each)."""
+
+_CAPTURING = range(900, 910)
+"""Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
+
+_DEVICE_ORDINAL = 9
+"""CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL (cuda.h)."""
+
+NOT_CURRENT = frozenset({201, 400, 709})
+"""INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
+function's context (or the stream's) is not the current one."""
+
+
+@attrs.frozen
+class Device:
+    """A GPU: its number, compute capability and name."""
+
+    ordinal: int
+    capability: tuple[int, int]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]})"
+
+
+class Driver:
+    """Calls of the driver API.
+
+    Args:
+        bindings: what has the calls; by default ``cuda.bindings.driver``, imported when first used.
+
+    Attributes:
+        ended: how the CUDA context of this process ended, or None while it works.
+    """
+
+    def __init__(self, bindings: Any = None) -> None:
+        self._lock = threading.RLock()
+        self._given = bindings
+        self._contexts: dict[int, Any] = {}
+        self.ended: str | None = None
+
+    @cached_property
+    def api(self) -> Any:
+        """The bindings, once ``cuInit`` has succeeded.
+
+        Raises:
+            LaunchError: there is no cuda-python, no driver, or the driver does not start.
+        """
+        try:
+            api = self._given or import_module("cuda.bindings.driver")
+            result = api.cuInit(0)[0]
+        except ImportError as error:
+            raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
+        except RuntimeError as error:
+            raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
+        if int(result):
+            raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
+        return api
+
+    @cached_property
+    def legacy_stream(self) -> Any:
+        """The handle of the legacy default stream, on which nothing is ever captured."""
+        return self.api.CUstream(0)
+
+    # -------------------------------------------------------------------------------------------- results
+
+    def call(self, function: str, *arguments: Any, what: str = "") -> Any:
+        """The value of a driver call, or the list of them where there are several.
+
+        Args:
+            function: such as ``"cuMemAlloc"``.
+            arguments: what it takes.
+            what: what it is for, in the message of an error; by default its name.
+
+        Raises:
+            LaunchError: the call failed; the message says so where no other can succeed.
+        """
+        code, *values = getattr(self.api, function)(*arguments)
+        if int(code):
+            raise self.error(what or function, code)
+        return values if len(values) > 1 else values[0] if values else None
+
+    def error(self, what: str, code: Any) -> LaunchError:
+        """The error of a call that returned ``code``; a context that has ended is remembered."""
+        found, text = self.api.cuGetErrorString(code)
+        said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
+        if int(code) in _CONTEXT_ENDED:
+            if self.ended is None:
+                self.ended = f"{said}, reported by {what}"
+                return LaunchError(
+                    f"{what}: {said}. It comes from this launch or from work before it (launches do not wait), and it has "
+                    "ended the CUDA context: nothing more can run on the GPU in this process. Start a new process; "
+                    'executor="emulator" names the PTX line, thread and address of a kernel\'s own fault'
+                )
+            return self.gone(what)
+        if int(code) in _CAPTURING:
+            said += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
+        return LaunchError(f"{what}: {said}")
+
+    def gone(self, what: str) -> LaunchError:
+        """The error of whatever is asked after the context has ended."""
+        return LaunchError(
+            f"{what}: not done, since the CUDA context of this process has ended: {self.ended}. "
+            "Nothing more can run on the GPU in this process; start a new one"
+        )
+
+    # -------------------------------------------------------------------------------------------- devices
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """The GPUs of this machine, asked for once.
+
+        Raises:
+            LaunchError: there is no driver.
+        """
+        found = []
+        attribute = self.api.CUdevice_attribute
+        major = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        for ordinal in range(self.call("cuDeviceGetCount")):
+            device = self.call("cuDeviceGet", ordinal)
+            capability = tuple(self.call("cuDeviceGetAttribute", which, device) for which in (major, minor))
+            name = self.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode()
+            found.append(Device(ordinal, capability, name))
+        return found
+
+    @contextmanager
+    def active(self, ordinal: int) -> Iterator[None]:
+        """Make a device's primary context the current one.
+
+        Raises:
+            LaunchError: the context has ended, or cannot be had.
+        """
+        if self.ended is not None:
+            raise self.gone(f"device {ordinal}")
+        with self._lock:
+            if ordinal not in self._contexts:
+                device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
+                self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
+        self.call("cuCtxPushCurrent", self._contexts[ordinal])
+        try:
+            yield
+        finally:
+            self.api.cuCtxPopCurrent()
+
+    def device_of(self, pointer: int) -> int:
+        """The GPU of a device address.
+
+        Raises:
+            LaunchError: it is no device address.
+        """
+        ordinal = ctypes.c_int(-1)
+        code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
+        if code or ordinal.value < 0:  # the driver knows host memory that it has pinned too
+            raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
+        return ordinal.value
+
+    @cached_property
+    def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
+        """The driver's own cuPointerGetAttribute.
+
+        That of cuda-bindings 13.3 says GPU 0 for memory of every GPU (NVIDIA/cuda-python #2928).
+        """
+        address, _ = self.call("cuGetProcAddress", b"cuPointerGetAttribute", 12000, 0)
+        signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+        return signature(int(address))
+
+    @contextmanager
+    def outside_capture(self) -> Iterator[None]:
+        """Let this thread make calls that a capture elsewhere would forbid, such as loading a module.
+
+        They take no part in the capture (cuThreadExchangeStreamCaptureMode, relaxed).
+        """
+        relaxed = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
+        try:
+            yield
+        finally:
+            self.api.cuThreadExchangeStreamCaptureMode(before)

@@ -1,0 +1,70 @@
+"""Built kernels of earlier processes, beside the machine code in the disk cache."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .cache import ModuleCache
+from tilecopy_core.errors import Kind, LaunchError, TilecopyError, a, checked, maybe, shown
+from tilecopy.kernel.built import BuiltKernel
+from tilecopy.kernel.saved import unpacked
+from tilecopy.kernel.saving import packed
+
+_DIGEST = Kind("a digest: 16 to 64 bytes", lambda value: type(value) is bytes and 16 <= len(value) <= 64)
+
+
+class KernelCache:
+    """Kernels by key, each with a note of its maker, kept on disk; safe for many threads and processes.
+
+    Neither :meth:`get` nor :meth:`put` lets trouble with files through: there is no entry then, and one warning says why.
+
+    Args:
+        cache: where the bytes are; by default what the environment says (docs/reference.md, "Module cache").
+    """
+
+    @checked(LaunchError, cache=maybe(a("a ModuleCache", ModuleCache)))
+    def __init__(self, cache: ModuleCache | None = None) -> None:
+        self._cache = ModuleCache() if cache is None else cache
+
+    @property
+    def on(self) -> bool:
+        """Whether kernels are kept; where they are not, no key need be made."""
+        return self._cache.on
+
+    @checked(LaunchError, key=_DIGEST)
+    def get(self, key: bytes) -> tuple[Any, BuiltKernel] | None:
+        """The note and the kernel of a key, or None; what another version wrote is dropped.
+
+        Args:
+            key: a digest of all that the kernel depends on.
+        """
+        found = self._cache.get(key)
+        if found is None:
+            return None
+        note, _, kernel = found.partition(b"\n")
+        try:
+            return json.loads(note), unpacked(kernel)
+        except (ValueError, RecursionError, TilecopyError):
+            self._cache.discard(key)
+            return None
+
+    @checked(LaunchError, key=_DIGEST, kernel=a("a BuiltKernel", BuiltKernel))
+    def put(self, key: bytes, note: Any, kernel: BuiltKernel) -> None:
+        """Keep a kernel, where there is a cache.
+
+        Args:
+            key: a digest of all that it depends on.
+            note: what JSON can hold.
+            kernel: what is kept.
+
+        Raises:
+            LaunchError: the note cannot be JSON.
+            RequestError: a parameter of the kernel is of a kind that only this package's launch can fill.
+        """
+        try:
+            text = json.dumps(note)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LaunchError(f"KernelCache.put: note {shown(note)} cannot be written as JSON: {error}") from error
+        if self.on:
+            self._cache.put(key, text.encode() + b"\n" + packed(kernel))

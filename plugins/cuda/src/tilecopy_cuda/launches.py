@@ -1,0 +1,212 @@
+"""Launches that were checked: what is left of one is the addresses of its arrays and the driver's call."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import attrs
+
+from tilecopy_core.errors import LaunchError, shown
+from tilecopy.kernel.built import BuiltKernel
+from tilecopy.kernel.parameters import Binding
+from .driver import NOT_CURRENT, Driver
+from .loaded import LoadedKernel
+from tilecopy.executors.streams import CurrentStream
+
+
+@attrs.define(eq=False)
+class Block:
+    """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first."""
+
+    memory: Any
+    table: Any
+    address: int
+    keeps: Any = None
+
+
+@attrs.frozen(eq=False)
+class ReadyLaunch:
+    """A launch that was checked, but for the addresses of its arrays.
+
+    Attributes:
+        driver: launches it.
+        kernel: its name.
+        ordinal: the GPU.
+        loaded: the kernel there.
+        call: the driver's launch with everything but stream and arguments.
+        masks: of each array, the bits of its address that must be zero; ``mask``: of any.
+        pack: puts the addresses into a block's memory.
+        fixed: the initial content of a block's memory.
+        places: where each parameter is in it.
+        current: reads the stream of a launch that is given none.
+        blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
+    """
+
+    driver: Driver
+    kernel: str
+    ordinal: int
+    loaded: LoadedKernel
+    call: Callable[..., tuple[Any, ...]]
+    masks: tuple[int, ...]
+    mask: int
+    pack: Callable[..., None]
+    fixed: bytes
+    places: tuple[int, ...]
+    current: CurrentStream
+    blocks: list[Block] = attrs.field(factory=list)
+
+    def new_block(self, addresses: Sequence[int] = ()) -> Block:
+        """A block, with addresses where they are given."""
+        memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
+        start = ctypes.addressof(memory)
+        table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
+        if addresses:
+            self.pack(memory, 0, *addresses)
+        return Block(memory, table, ctypes.addressof(table))
+
+    def launch(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch with the arrays at some addresses, one each in order; ``stream`` is the driver's handle."""
+        try:
+            block = self.blocks.pop()
+        except IndexError:  # this thread is the first, or others are launching it too
+            block = self.new_block()
+        self.pack(block.memory, 0, *addresses)
+        if stream is not self.driver.legacy_stream:
+            self.loaded.hold_in_graph(stream)
+        (code,) = self.call(stream, block.address, 0)
+        if code:
+            self.launch_elsewhere(block, stream, code)
+        self.blocks.append(block)
+
+    def launcher(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
+        """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked.
+
+        Args:
+            handle_of: the driver's handle of a stream.
+        """
+        mask, call, pack, blocks, current = self.mask, self.call, self.pack, self.blocks, self.current
+        legacy, loaded = self.driver.legacy_stream, self.loaded
+
+        def at(addresses: Sequence[int], stream: Any = None) -> None:
+            # This is the whole path of a launch by address: a call within it would cost as much as a check.
+            if not isinstance(addresses, (tuple, list)):  # of a set, no order is known
+                self.check_addresses(addresses)
+            bits = 0
+            try:
+                for address in addresses:
+                    bits |= address
+                fit = not bits & mask
+            except Exception:  # an object's own
+                fit = False
+            if not fit:
+                self.check_addresses(addresses)
+            handle = handle_of(current() if stream is None else stream)
+            try:
+                block = blocks.pop()
+            except IndexError:  # this thread is the first, or others are launching it too
+                block = self.new_block()
+            try:
+                pack(block.memory, 0, *addresses)
+            except struct.error:  # another number of them, or none of 64 bits
+                self.check_addresses(addresses)
+                raise
+            if handle is not legacy:
+                loaded.hold_in_graph(handle)
+            (code,) = call(handle, block.address, 0)
+            if code:
+                self.launch_elsewhere(block, handle, code)
+            blocks.append(block)
+
+        return at
+
+    def check_addresses(self, addresses: Sequence[int]) -> None:
+        """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
+        if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
+            raise LaunchError(
+                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {shown(addresses)}"
+            )
+        for address in addresses:
+            if type(address) is not int or not 0 <= address < 1 << 64:
+                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {shown(address)}")
+        for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
+            if address & mask:
+                raise LaunchError(
+                    f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
+                )
+
+    def prepared(
+        self, addresses: Sequence[int], stream: Any, handle_of: Callable[[int], Any], arguments: Any
+    ) -> Callable[[], None]:
+        """This launch with its addresses: calling it is the driver's call and little else.
+
+        It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
+
+        Args:
+            addresses: of the arrays, in order.
+            stream: the driver's handle, or None: each call takes the stream that is current then.
+            handle_of: the driver's handle of a stream's number.
+            arguments: what is kept alive.
+        """
+        block = self.new_block(addresses)
+        block.keeps = arguments
+        call, current, address = self.call, self.current, block.address
+        legacy, loaded = self.driver.legacy_stream, self.loaded
+
+        def launch() -> None:
+            handle = handle_of(current()) if stream is None else stream
+            if handle is not legacy:
+                loaded.hold_in_graph(handle)
+            (code,) = call(handle, address, 0)
+            if code:
+                self.launch_elsewhere(block, handle, code)
+
+        return launch
+
+    def launch_elsewhere(self, block: Block, stream: Any, code: Any) -> None:
+        """After a launch that the driver refused: once more where only the current context was wrong.
+
+        Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
+        function of another context than the current one, and then nothing was launched.
+        """
+        what = f"launch of kernel {self.kernel}"
+        if int(code) in NOT_CURRENT:
+            with self.driver.active(self.ordinal):
+                (code,) = self.call(stream, block.address, 0)
+        if code:
+            error = self.driver.error(what, code)
+            if int(code) in NOT_CURRENT and self.driver.ended is None:
+                raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
+            raise error
+
+
+def ready_launch(
+    driver: Driver, kernel: BuiltKernel, binding: Binding, loaded: LoadedKernel, current: CurrentStream
+) -> ReadyLaunch:
+    """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
+    arrays = [parameter.name for parameter in kernel.arrays]
+    masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
+    others = [p for p in kernel.parameters if p.name not in binding.arrays]
+    encoded = [parameter.encode(binding) for parameter in others]
+    padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
+    first = -(-len(arrays) // 2) * 16
+    place = {name: 8 * index for index, name in enumerate(arrays)}
+    place |= zip((p.name for p in others), accumulate(map(len, padded), initial=first), strict=False)
+    shared = kernel.shared_bytes if kernel.dynamic_shared else 0
+    return ReadyLaunch(
+        driver=driver,
+        kernel=kernel.name,
+        ordinal=binding.device,
+        loaded=loaded,
+        call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
+        masks=masks,
+        mask=max(masks, default=0),
+        pack=struct.Struct(f"={len(arrays)}Q").pack_into,
+        fixed=bytes(first) + b"".join(padded),
+        places=tuple(place[parameter.name] for parameter in kernel.parameters),
+        current=current,
+    )

@@ -1,0 +1,273 @@
+"""The arguments of an exported copy: what a caller passes, in order, and what must hold of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from tilecopy_core.errors import Kind, RequestError, shown
+from tilecopy_core.expr import Atom, Expr, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, terms_of
+from tilecopy_core.layout import StridedLayout
+from tilecopy_core.memory import Buffer, Memory, Region
+from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.request import CopyRequest
+from tilecopy_core.scope import MAX_CTA_THREADS, is_thread_id, tid_symbol
+
+Key: TypeAlias = "Memory | Symbol | str"
+"""What an argument stands for: a memory, a symbol, or the name of a special register."""
+
+
+class Plan(Protocol):
+    """What is exported: of a :class:`tilecopy_core.Plan`, what matters here."""
+
+    @property
+    def request(self) -> CopyRequest:
+        """The copy."""
+
+    @property
+    def variant(self) -> str:
+        """Name of the variant."""
+
+    @property
+    def package(self) -> str:
+        """The distribution that it comes from."""
+
+    @property
+    def summary(self) -> str:
+        """The partition in one line."""
+
+    @property
+    def completion(self) -> str:
+        """How the caller learns that the copy is done."""
+
+    @property
+    def completion_steps(self) -> tuple[str, ...]:
+        """What the caller does for that."""
+
+    def emit(self, ptx: PtxBuilder, registry: Any = None) -> None:
+        """Write the copy's instructions."""
+
+
+PLAN = Kind(
+    "a plan of tilecopy_core.plan, or one of a kernel's",
+    lambda plan: isinstance(getattr(plan, "request", None), CopyRequest) and callable(getattr(plan, "emit", None)),
+)
+TID = "tid"
+"""The last argument of every function: the index of the thread among those of the copy's CTA."""
+
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl "
+    "concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete "
+    "do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
+    "requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw "
+    "true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
+    "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL min main std dim3 size_t ptrdiff_t half clock int8_t int16_t uint8_t uint16_t int64_t uint64_t"
+)
+MARK = "tc_"
+"""What registers of a block and variables of its arithmetic are called: ``%r0`` would hide a compiler's register, silently."""
+_VECTORS = "char uchar short ushort int uint long ulong longlong ulonglong float double"
+_RESERVED = frozenset([*_WORDS.split(), *(f"{name}{n}" for name in _VECTORS.split() for n in (1, 2, 3, 4))])
+"""Words of C++ and CUDA, and functions that the text calls, that no argument or function can be called."""
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """A buffer of the copy.
+
+    Attributes:
+        name: of the argument.
+        buffer: what it is.
+        role: ``destination``, ``source`` or ``option NAME``.
+        written: whether the copy writes it.
+        same_as: the argument that stands for the same memory, of which this one is a repetition, or "".
+    """
+
+    name: str
+    buffer: Buffer
+    role: str
+    written: bool
+    same_as: str = ""
+
+    @property
+    def words(self) -> int:
+        """32-bit words of a fragment."""
+        memory = self.buffer.memory
+        return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
+
+
+C_TYPES = {
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+}
+"""Types of arguments that are integers, with the smallest and the largest value of each."""
+
+
+@attrs.frozen(eq=False)
+class Number:
+    """An integer: a symbol of starts, sizes and strides, or the thread's index.
+
+    Attributes:
+        name: of the argument.
+        symbol: what it stands for.
+        lower: smallest value, None where nothing is known.
+        upper: largest value, None where nothing is known.
+        multiple_of: a divisor of every value.
+    """
+
+    name: str
+    symbol: Symbol | None
+    lower: int | None
+    upper: int | None
+    multiple_of: int = 1
+
+    @property
+    def type(self) -> str:
+        """``int32_t``, ``uint32_t`` or ``int64_t``: the first that holds all values."""
+        if self.lower is None or self.upper is None:
+            return "int64_t"
+        fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)
+        return next(fit, "int64_t")
+
+    @property
+    def bits(self) -> int:
+        """Width of the type."""
+        return 64 if self.type == "int64_t" else 32
+
+
+Argument: TypeAlias = "Operand | Number"
+
+
+def key_of_symbol(found: Symbol) -> Key:
+    """Symbols of one special register are one argument, however they are bounded."""
+    return found.register or found
+
+
+def check_function_name(name: object, what: str = "the name of a function") -> str:
+    """Return a name that C++, PTX and Python take.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
+        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {shown(name)}")
+    if "__" in name or (name[0] == "_" and name[1:2].isupper()):
+        raise RequestError(
+            f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"
+        )
+    return name
+
+
+def arguments_of(plan: Plan) -> tuple[Argument, ...]:
+    """Destination, source, symbols in order of first appearance, the options' buffers, ``tid``.
+
+    Raises:
+        RequestError: an operand cannot leave the kernel that it belongs to.
+    """
+    request = plan.request
+    buffers: list[tuple[str, Region]] = [("destination", request.dst), ("source", request.src)]
+    values: list[Int] = []
+    for option, value in request.options.items():
+        if isinstance(value, (Region, Buffer)):
+            buffers.append((f"option {option}", value if isinstance(value, Region) else value[()]))
+        elif isinstance(value, Expr):
+            values.append(value)
+    for role, region in buffers:
+        if region.buffer.space == "tmem":
+            raise RequestError(
+                f"{request}: {role} {region.buffer.name} is in tensor memory, and such a copy cannot leave its kernel: its "
+                "address is what tcgen05.alloc wrote to a shared word of that kernel (KernelBuilder.tcgen05_alloc); build "
+                "the kernel around it with KernelBuilder, and save that (kernel.save)"
+            )
+    names = _Names()
+    operands: list[Operand] = []
+    for role, region in buffers:
+        earlier = next((o for o in operands if o.buffer.memory is region.buffer.memory), None)
+        if earlier is not None and role.startswith("option"):
+            continue  # one argument for all mbarriers of an array, and for those that are operands too
+        name = names.new(region.buffer.name)
+        operands.append(
+            Operand(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
+        )
+    symbols: dict[Key, list[Symbol]] = {}
+    regions = [region for _, region in buffers]
+    both_sides = [value for region in regions[:2] for value in _integers(region)]
+    for value in (*both_sides, *values, *(value for region in regions[2:] for value in _integers(region))):
+        for found in _in_order(value):
+            if not is_thread_id(found):
+                symbols.setdefault(key_of_symbol(found), []).append(found)
+    numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
+    last = cta_threads(plan) - 1
+    both, options = operands[:2], operands[2:]
+    return (*both, *numbers, *options, Number(TID, None, 0, last))
+
+
+def cta_threads(plan: Plan) -> int:
+    """Threads of the CTA that the copy was planned for; the most where that is not known."""
+    request = plan.request
+    return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
+
+
+def tid_key(threads: int) -> Key:
+    """The key of ``tid``."""
+    found = tid_symbol(max(threads, 2))
+    assert isinstance(found, Expr)
+    return key_of_symbol(next(iter(found.symbols)))
+
+
+def _number(name: str, same: list[Symbol]) -> Number:
+    """One argument for symbols that are the same register; the closest bounds hold for all."""
+    lowers = [found.lower for found in same if found.lower is not None]
+    uppers = [found.upper for found in same if found.upper is not None]
+    multiple = max(found.multiple_of for found in same)
+    return Number(name, same[0], max(lowers, default=None), min(uppers, default=None), multiple)
+
+
+def _integers(region: Region) -> Iterator[Int]:
+    """Every integer of a region that may be symbolic: starts, shape, strides, its own start."""
+    buffer = region.buffer
+    yield from region.starts
+    yield from buffer.shape
+    layout = buffer.layout
+    yield from layout.strides
+    if not isinstance(layout, StridedLayout):
+        yield from (layout.offset_on(axis) for axis in layout.axes)
+    yield buffer.elem_offset
+
+
+def _in_order(value: Int) -> Iterator[Symbol]:
+    """Symbols as they are read from left to right."""
+    for atom, _ in terms_of(value):
+        yield from _of_atom(atom)
+
+
+def _of_atom(atom: Atom) -> Iterator[Symbol]:
+    if isinstance(atom, Symbol):
+        yield atom
+    elif isinstance(atom, (FloorDiv, Mod)):
+        yield from _in_order(atom.dividend)
+    else:
+        assert isinstance(atom, (Product, Xor, Minimum))
+        yield from _in_order(atom.left)
+        yield from _in_order(atom.right)
+
+
+class _Names:
+    """Names of arguments, each once."""
+
+    def __init__(self) -> None:
+        self._taken = {TID}
+
+    def new(self, wanted: str) -> str:
+        """A name like the one that is wanted."""
+        letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
+        letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
+        name, number = f"{letters}_" if letters in _RESERVED else letters, 2
+        while name in self._taken:
+            name, number = f"{letters}_{number}", number + 1
+        self._taken.add(name)
+        return name

@@ -1,0 +1,245 @@
+"""Copies as CUDA C++: the text of one function, and the header around several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilecopy_core.errors import LayoutError, RequestError, shown
+from tilecopy_core.expr import Int
+from tilecopy_core.memory import Buffer, Region
+from tilecopy_core.target import Target
+from tilecopy_core.version import __version__
+from tilecopy.written import as_cpp
+from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
+from .arithmetic import lift
+from .function import Function, function_of
+
+ASSERT = "TILECOPY_ASSERT"
+"""The macro under which arguments are held against what was declared of them."""
+
+
+def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
+    """The text of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
+    function = function_of(plan, name, registry)
+    parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
+    target = function.target
+    lifted = lift(function)
+    missing = f"tilecopy_{name}_needs_{target}"
+    lines = [
+        *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
+        f'extern "C" __device__ void {missing}();',
+        f"__device__ __forceinline__ void {name}({parameters})",
+        "{",
+        f"#ifdef {ASSERT}",
+        *(f'    tilecopy::demand({test}, "{name}: {_one_line(what)}");' for test, what in _demands(function)),
+        "#endif",
+        f"#if {_guard(target)}",
+        *(f"    {statement}" for statement in lifted.statements),
+        "    asm volatile(",
+        *(f"        {_quoted(line)}" for line in lifted.function.assembly("%")),
+        f"        : {_constraints(lifted.function, outputs=True)}",
+        f"        : {_constraints(lifted.function, outputs=False)}",
+        '        : "memory");',
+        "#else",
+        f"    {missing}();  // not defined: the copy does not exist on this architecture",
+        "#endif",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Text that ends neither the comment nor the string that it stands in: names of symbols are whatever somebody wrote."""
+    return re.sub(r'[\x00-\x1f\x7f\\"]', "_", text)
+
+
+_TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
+
+
+def cuda_header(functions: Sequence[str]) -> str:
+    """A self-contained header: exported functions, and the steps that complete their copies, in namespace ``tilecopy``.
+
+    Args:
+        functions: texts of :meth:`tilecopy_core.Plan.cuda`.
+
+    Raises:
+        RequestError: something else, or two functions of one name.
+    """
+    if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
+        raise RequestError(
+            f"cuda_header: functions {shown(functions)} is not a list of the texts that plan.cuda(name) gives"
+        )
+    names: list[str] = []
+    for text in functions:
+        found = _TITLE.search(text)
+        if found is None:
+            raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {shown(text)}")
+        names.append(found[1])
+    for name in names:
+        if names.count(name) > 1:
+            raise RequestError(f"cuda_header: two functions are called {name}; give one of them another name")
+    from .steps import STEPS
+
+    opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
+    return "\n".join([opening + STEPS, *functions])
+
+
+# ------------------------------------------------------------------------------------------------- the signature
+
+
+def _constant(function: Function, operand: Operand) -> str:
+    written = any(
+        isinstance(other, Operand) and other.written and other.buffer.memory is operand.buffer.memory
+        for other in function.arguments
+    )
+    return "" if written else "const "
+
+
+def _parameter(argument: Argument, function: Function) -> str:
+    if isinstance(argument, Number):
+        default = " = threadIdx.x" if argument.symbol is None else ""
+        return f"{argument.type} {argument.name}{default}"
+    space = argument.buffer.space
+    if space == "global":
+        return f"{_constant(function, argument)}void* {argument.name}"
+    if space == "shared":
+        return f"uint32_t {argument.name}"
+    return f"{_constant(function, argument)}uint32_t (&{argument.name})[{argument.words}]"
+
+
+def _guard(target: Target) -> str:
+    guard = f"!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {target.arch * 10}"
+    if not target.suffix:
+        return guard
+    specific = f"defined(__CUDA_ARCH_FEAT_SM{target.arch}_ALL) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)"
+    return f"!defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= {target.arch * 10} && ({specific}))"
+
+
+def _comment(function: Function) -> Iterator[str]:
+    plan = function.plan
+    request = plan.request
+    yield f"{function.name}: {request}"
+    yield f"{request.dst} <- {request.src}"
+    yield f"by {plan.variant} ({plan.package}): {plan.summary}"
+    who = {"thread": "each thread that calls it copies by itself", "cta": f"all {request.scope.threads} threads"}
+    together = who.get(request.scope.kind, f"all threads of a {request.scope.kind}")
+    yield f"Called by: {together}" + (
+        "" if request.scope.kind == "thread" else ", together, with the same arguments but tid"
+    )
+    for argument in function.arguments:
+        yield f"  {argument.name}: {_told(argument)}"
+    yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)
+    version = ".".join(map(str, function.version))
+    yield f"Needs {function.target}, PTX ISA {version}. In a loop, write `#pragma unroll 1`: the compiler"
+    yield "takes the block below for one instruction, and unrolls without end."
+
+
+def _told(argument: Argument) -> str:
+    if isinstance(argument, Number):
+        multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
+        what = "index of the thread among those that copy, " if argument.symbol is None else ""
+        return f"{what}{_range(argument)}{multiple}"
+    buffer = argument.buffer
+    shape = ", ".join(map(str, buffer.shape))
+    what = f"{argument.role}, {buffer.space} {buffer.dtype}[{shape}]"
+    if argument.same_as:
+        return f"{what}, the same memory as {argument.same_as}"
+    if buffer.space == "local":
+        kept = "" if argument.written else ", read only"
+        return f"{what}, {argument.words} words of 32 bits a thread{kept}"
+    start = "its first byte" if buffer.space == "global" else "shared address of its first byte"
+    return f"{what}, {start}, a multiple of {buffer.align_bytes}{_size(buffer)}"
+
+
+def _size(buffer: Buffer) -> str:
+    try:
+        return f", {buffer.memory.span_bytes} bytes"
+    except LayoutError:  # known at launch only
+        return ""
+
+
+def _range(number: Number) -> str:
+    if number.lower is None and number.upper is None:
+        return "any integer"
+    if number.lower is None:
+        return f"at most {number.upper}"
+    return f"at least {number.lower}" if number.upper is None else f"{number.lower} to {number.upper}"
+
+
+# ------------------------------------------------------------------------------------------------- the checks
+
+
+def _demands(function: Function) -> Iterator[tuple[str, str]]:
+    """What is asserted: C++ conditions and what they mean."""
+    for argument in function.arguments:
+        if isinstance(argument, Number):
+            yield from _of_number(argument)
+        elif argument.same_as:
+            yield f"{argument.name} == {argument.same_as}", f"{argument.name} is {argument.same_as}"
+        elif argument.buffer.space in ("global", "shared"):
+            align = argument.buffer.align_bytes
+            value = f"(uint64_t){argument.name}" if argument.buffer.space == "global" else argument.name
+            if align > 1:
+                yield f"{value} % {align} == 0", f"{argument.name} is a multiple of {align}"
+    request = function.plan.request
+    if request.outside is None:
+        for region in (request.dst, request.src):
+            yield from _inside(function, region)
+
+
+def _of_number(number: Number) -> Iterator[tuple[str, str]]:
+    tests = []
+    least, most = C_TYPES[number.type]
+    if number.lower is not None and number.lower > least:
+        tests.append(f"{number.name} >= {_literal(number.lower)}")
+    if number.upper is not None and number.upper < most:
+        tests.append(f"{number.name} <= {_literal(number.upper)}")
+    if number.multiple_of > 1:
+        tests.append(f"{number.name} % {number.multiple_of} == 0")
+    if tests:
+        multiple = f", a multiple of {number.multiple_of}" if number.multiple_of > 1 else ""
+        yield " && ".join(tests), f"{number.name} is {_range(number)}{multiple}"
+
+
+def _literal(value: int) -> str:
+    return str(value) if -(2**31) < value < 2**31 else f"{value}LL"
+
+
+def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
+    """That a region whose place is known at run time only lies inside its buffer's shape."""
+    names = {
+        key_of_symbol(n.symbol): n.name for n in function.arguments if isinstance(n, Number) and n.symbol is not None
+    }
+
+    def cpp(value: Int) -> str:
+        return as_cpp(value, lambda found: names.get(key_of_symbol(found), "tid"))
+
+    for dim, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+        low, high = region.overhang(dim)
+        tests = [f"{cpp(start)} >= 0"] if low else []
+        tests += [f"{cpp(region.room(dim))} >= 0"] if high else []
+        if tests:
+            what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} lies inside"
+            yield " && ".join(tests), what
+
+
+# ------------------------------------------------------------------------------------------------- the block
+
+
+def _quoted(line: str) -> str:
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}\\n\\t"'
+
+
+def _constraints(function: Function, *, outputs: bool) -> str:
+    """The list of operands, each with its constraint and the C++ expression that it is."""
+    found = []
+    for operand in function.block_outputs if outputs else function.block_inputs:
+        if operand.word is not None:
+            constraint = ("+r" if operand in function.kept else "=r") if outputs else "r"
+            found.append(f'"{constraint}"({operand.argument}[{operand.word}])')
+        else:
+            found.append(f'"{"l" if function.bits_of(operand) == 64 else "r"}"({operand.argument})')
+    return ", ".join(found)

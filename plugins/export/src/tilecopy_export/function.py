@@ -1,0 +1,282 @@
+"""One copy as a function of another language: its arguments, and PTX for a block of inline assembly.
+
+The copy's variant writes its instructions as into a kernel of ours; where an address, a symbol or a fragment comes from is
+decided by :class:`FunctionBindings`. The text names no operand of the function: the caller's values are moved into registers
+of the block first, and a fragment's back at the end (moves that no assembler keeps).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tilecopy_core.errors import PtxError, RequestError, checked
+from tilecopy_core.expr import Symbol
+from tilecopy_core.memory import Buffer, Memory
+from tilecopy_core.ptx import PtxBuilder, Register
+from tilecopy_core.ptx.emitter import Emitter
+from tilecopy_core.ptx.instructions import Needs, header_target
+from tilecopy_core.target import Target, Version
+from .arguments import (
+    MARK,
+    PLAN,
+    Argument,
+    Key,
+    Number,
+    Operand,
+    Plan,
+    arguments_of,
+    check_function_name,
+    cta_threads,
+    key_of_symbol,
+    tid_key,
+)
+
+
+@attrs.frozen
+class Move:
+    """A value that goes into or out of the block's register.
+
+    Attributes:
+        opcode: of the move.
+        register: the block's own.
+        argument: name of the function's argument.
+        words: of a fragment, those that the register holds; empty for all else.
+    """
+
+    opcode: str
+    register: str
+    argument: str
+    words: tuple[int, ...] = ()
+
+    @property
+    def operands(self) -> tuple[BlockOperand, ...]:
+        """What the caller's side of it is."""
+        if not self.words:
+            return (BlockOperand(self.argument),)
+        return tuple(BlockOperand(self.argument, word) for word in self.words)
+
+
+@attrs.frozen
+class BlockOperand:
+    """An operand of the block: an argument, or one 32-bit word of a fragment.
+
+    Attributes:
+        argument: name of the function's argument.
+        word: of a fragment, which word.
+    """
+
+    argument: str
+    word: int | None = None
+
+
+@attrs.frozen(eq=False)
+class Function:
+    """A copy as a function.
+
+    Attributes:
+        name: of the function.
+        plan: the copy.
+        arguments: in order.
+        declarations: the lines that declare the block's registers.
+        inputs: what is moved into them first.
+        body: the instructions, one a line.
+        outputs: what is moved back at the end, each into a word of a fragment.
+        kept: the words of fragments that the block may leave as they are: they are inputs too.
+        needs: what the instructions need together.
+        computed: inputs that are no arguments, but computed of them before the block, and their widths.
+    """
+
+    name: str
+    plan: Plan
+    arguments: tuple[Argument, ...]
+    declarations: tuple[str, ...]
+    inputs: tuple[Move, ...]
+    body: tuple[str, ...]
+    outputs: tuple[Move, ...]
+    kept: frozenset[BlockOperand]
+    needs: Needs
+    computed: Mapping[BlockOperand, int] = attrs.field(factory=dict)
+
+    @property
+    def target(self) -> Target:
+        """The lowest architecture that has the instructions."""
+        return header_target(self.needs, self.plan.request.target)[1]
+
+    @property
+    def version(self) -> Version:
+        """The lowest PTX ISA version that has them."""
+        return header_target(self.needs, self.plan.request.target)[0]
+
+    @property
+    def block_outputs(self) -> tuple[BlockOperand, ...]:
+        """What the block writes, in the order in which operands are numbered."""
+        return tuple(operand for move in self.outputs for operand in move.operands)
+
+    @property
+    def block_inputs(self) -> tuple[BlockOperand, ...]:
+        """What it reads and does not write, numbered after the outputs."""
+        written = set(self.block_outputs)
+        found = (operand for move in self.inputs for operand in move.operands)
+        return tuple(operand for operand in found if operand not in written)
+
+    def bits_of(self, operand: BlockOperand) -> int:
+        """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
+        if operand in self.computed:
+            return self.computed[operand]
+        argument = next(a for a in self.arguments if a.name == operand.argument)
+        if isinstance(argument, Number):
+            return argument.bits
+        return 64 if argument.buffer.space == "global" else 32
+
+    def assembly(self, sign: str) -> list[str]:
+        """The lines of the block.
+
+        Args:
+            sign: what the surrounding language begins an operand's number with; elsewhere in the text it is doubled.
+        """
+        order = (*self.block_outputs, *self.block_inputs)
+        numbers = {operand: f"{sign}{number}" for number, operand in enumerate(order)}
+
+        def callers(move: Move) -> str:
+            found = [numbers[operand] for operand in move.operands]
+            return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
+
+        def own(line: str) -> str:
+            return line.replace(sign, sign * 2)
+
+        return [
+            "{",
+            *map(own, self.declarations),
+            *(f"{move.opcode} {own(move.register)}, {callers(move)};" for move in self.inputs),
+            *map(own, self.body),
+            *(f"{move.opcode} {callers(move)}, {own(move.register)};" for move in self.outputs),
+            "}",
+        ]
+
+
+class FunctionBindings:
+    """Bindings of a function: every address, symbol and fragment is one of its arguments."""
+
+    mark = MARK
+    inlined = True
+
+    def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
+        self._arguments: dict[Key, Argument] = {}
+        for argument in arguments:
+            if isinstance(argument, Operand):
+                self._arguments.setdefault(argument.buffer.memory, argument)
+            else:
+                key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
+                self._arguments[key] = argument
+        self._fragments: dict[Memory, list[Register]] = {}
+        self.inputs: list[Move] = []
+        self.outputs: list[Move] = []
+
+    def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """A generic pointer, as a global address."""
+        return self._moved(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
+
+    def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
+        """A shared address of 32 bits."""
+        return self._moved(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
+
+    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+        """An argument, or a special register that the copy's description does not have."""
+        key = key_of_symbol(found)
+        argument = self._arguments.get(key)
+        if argument is None and found.register:
+            root = emitter.blocks[0]
+            special = found.register
+            return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
+        bits = argument.bits if isinstance(argument, Number) else 32
+        return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
+
+    def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
+        """The words of a fragment, in registers of the block."""
+        memory, word = buffer.memory, buffer.memory.word_bits
+        if memory not in self._fragments:
+            operand = self._argument(memory, f"the fragment {buffer.name}")
+            assert isinstance(operand, Operand)
+            registers = emitter.regs(f"b{word}", operand.words * 32 // word)
+            self._fragments[memory] = registers
+            for number, register in enumerate(registers):
+                words = (number,) if word == 32 else (2 * number, 2 * number + 1)
+                move = Move(f"mov.b{word}", str(register), operand.name, words)
+                self.inputs.append(move)
+                if operand.written:
+                    self.outputs.append(move)
+        return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
+
+    def _argument(self, key: Key, what: str) -> Argument:
+        if key not in self._arguments:
+            raise PtxError(f"{what} is no operand of the copy: it belongs to the kernel that the copy would leave")
+        return self._arguments[key]
+
+    def _moved(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
+        def move() -> Register:
+            register = emitter.reg(type)
+            self.inputs.append(Move(opcode, str(register), self._argument(key, what).name))
+            return register
+
+        return emitter.blocks[0].once(("argument", key), move)
+
+
+@checked(RequestError, plan=PLAN)
+def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
+    """A plan's copy as a function.
+
+    Args:
+        plan: of :func:`tilecopy_core.plan`, or one of a kernel's.
+        name: an identifier of C++.
+        registry: where the plan's variant is looked up; by default the process's.
+
+    Raises:
+        RequestError: the name is none, or the copy cannot leave its kernel; the message says why.
+        PtxError, PluginError: the variant's instructions cannot be written here.
+    """
+    check_function_name(name)
+    arguments = arguments_of(plan)
+    threads = cta_threads(plan)
+    bindings = FunctionBindings(arguments, threads)
+    ptx = PtxBuilder(plan.request.target, threads, bindings=bindings)
+    plan.emit(ptx, registry)
+    root = ptx.blocks[0]
+    body = tuple(line.strip() for line, _ in root.head + root.body if not line.strip().startswith("//"))
+    overwritten = _written_first(body) & {move.register for move in bindings.outputs}
+    kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
+    return Function(
+        name=name,
+        plan=plan,
+        arguments=arguments,
+        declarations=tuple(ptx.declarations()),
+        inputs=tuple(move for move in bindings.inputs if move.register not in overwritten),
+        body=body,
+        outputs=tuple(bindings.outputs),
+        kept=frozenset(kept),
+        needs=ptx.needs,
+    )
+
+
+_LOAD = re.compile(r"(?:ld|mov)\.\S+ (\{[^}]*\}|\S+), (.*);\Z")
+_BRANCH = re.compile(r"(?:@\S+ )?bra\b|\$\w+:")
+_REGISTER = re.compile(rf"{MARK}[a-z]+\d+")
+
+
+def _written_first(body: Sequence[str]) -> set[str]:
+    """Registers that every thread writes whole, by a load or a move, before anything reads them or branches."""
+    written: set[str] = set()
+    read: set[str] = set()
+    for line in body:
+        if _BRANCH.match(line):
+            break
+        found = _LOAD.match(line)
+        if found is None:
+            read |= set(_REGISTER.findall(line)) - written
+            continue
+        read |= set(_REGISTER.findall(found[2])) - written
+        written |= set(_REGISTER.findall(found[1])) - read
+    return written

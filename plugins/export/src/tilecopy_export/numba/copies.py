@@ -1,0 +1,151 @@
+"""A plan's copy as a Numba intrinsic: the block of PTX that CUDA C++ would get, as inline assembly of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+from tilecopy_core import Plan
+from tilecopy_export import Argument, Function, Number, function_of
+from tilecopy_core.plugin import a, checked
+
+_WORD, _WIDE = ir.IntType(32), ir.IntType(64)
+
+
+@checked(plan=a("a Plan, as tilecopy_core.plan gives it", Plan))
+def device_function(plan: Plan, name: str = "copy") -> Any:
+    """A function for ``@cuda.jit`` kernels that does one copy.
+
+    Its arguments are those of :meth:`tilecopy_core.Plan.cuda`: destination, source, integers in order of first appearance,
+    the options' buffers, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
+    of ``cuda.shared.array(shape, dtype, alignment=...)`` or a shared address of 32 bits; a fragment is
+    ``cuda.local.array(words, uint32)``, which stays in registers while only copies and constant indices touch it.
+
+    Args:
+        plan: of :func:`tilecopy_core.plan`, or one of a kernel's.
+        name: of the function, for messages.
+
+    Raises:
+        RequestError: the copy cannot leave its kernel, or the name is no identifier.
+        PtxError, PluginError: the variant's instructions cannot be written here.
+    """
+    function = function_of(plan, name)
+
+    def definition(typingctx: Any, *given: Any, **named: Any) -> Any:
+        takes = ", ".join(argument.name for argument in function.arguments)
+        if named or not len(function.arguments) - 1 <= len(given) <= len(function.arguments):
+            raise TypingError(f"{name} takes its arguments in order ({takes}; the last may be left out)")
+        for argument, found in zip(function.arguments, given, strict=False):  # the last may be left out
+            why = _why_not(argument, found)
+            if why:
+                raise TypingError(f"{name}: argument {argument.name} is {why}, not {found}")
+        left_out = () if len(given) == len(function.arguments) else (types.Omitted(None),)
+        signature = types.void(*given, *left_out)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+            _emit(function, context, builder, signature.args, values)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    definition.__name__ = definition.__qualname__ = name
+    definition.__doc__ = f"{plan.request}\n\nby {plan.variant}: {plan.summary}"
+    last = len(function.arguments) - 1
+    definition.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter("typingctx", Parameter.POSITIONAL_OR_KEYWORD),
+            *(
+                Parameter(
+                    argument.name,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=None if place == last else Parameter.empty,
+                )
+                for place, argument in enumerate(function.arguments)
+            ),
+        ]
+    )
+    return intrinsic(definition)
+
+
+def _why_not(argument: Argument, found: Any) -> str:
+    """What an argument is, when a Numba type is something else; else ""."""
+    if isinstance(argument, Number):
+        return "" if isinstance(found, types.Integer) else "an integer"
+    buffer = argument.buffer
+    if buffer.space == "local":
+        fits = isinstance(found, types.Array) and found.dtype == types.uint32
+        return "" if fits else f"cuda.local.array({argument.words}, uint32), a fragment"
+    if buffer.space == "shared" and isinstance(found, types.Integer):
+        return ""
+    if not isinstance(found, types.Array):
+        return f"an array in {buffer.space} memory" + (" or a shared address" if buffer.space == "shared" else "")
+    if found.dtype.bitwidth != buffer.dtype.bits if hasattr(found.dtype, "bitwidth") else False:
+        return f"an array of {buffer.dtype}"
+    if not found.mutable and argument.written:
+        return "an array that may be written"
+    return ""
+
+
+def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
+    """The block, its operands taken out of the arguments and put back."""
+    held: dict[str, Any] = {}
+    for argument, kind, value in zip(function.arguments, kinds, values, strict=True):
+        held[argument.name] = _held(argument, context, builder, kind, value)
+
+    def place(name: str, word: int) -> Any:
+        return cgutils.gep_inbounds(builder, held[name], word)
+
+    def read(operand: Any) -> Any:
+        if operand.word is None:
+            return held[operand.argument]
+        return builder.load(place(operand.argument, operand.word))
+
+    outputs, inputs = function.block_outputs, function.block_inputs
+    tied = [number for number, operand in enumerate(outputs) if operand in function.kept]
+    given = [read(operand) for operand in inputs] + [read(outputs[number]) for number in tied]
+    constraints = ["=r"] * len(outputs)
+    constraints += ["l" if function.bits_of(operand) == 64 else "r" for operand in inputs]
+    constraints += [*map(str, tied), "~{memory}"]
+    back: Any = ir.VoidType()
+    if outputs:
+        back = _WORD if len(outputs) == 1 else ir.LiteralStructType([_WORD] * len(outputs))
+    block = ir.InlineAsm(
+        ir.FunctionType(back, [value.type for value in given]),
+        "\\0A\\09".join(function.assembly("$")),
+        ",".join(constraints),
+        side_effect=True,
+    )
+    made = builder.call(block, given)
+    for number, operand in enumerate(outputs):
+        word = made if len(outputs) == 1 else builder.extract_value(made, number)
+        assert operand.word is not None
+        builder.store(word, place(operand.argument, operand.word))
+
+
+def _held(argument: Argument, context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """The value that the block takes for an argument; of a fragment, where its words begin."""
+    if isinstance(kind, types.Omitted):
+        return _thread_index(builder)
+    if isinstance(argument, Number):
+        return context.cast(builder, value, kind, types.int64 if argument.bits == 64 else types.int32)
+    if isinstance(kind, types.Integer):
+        return context.cast(builder, value, kind, types.uint32)
+    data = context.make_array(kind)(context, builder, value=value).data
+    if argument.buffer.space == "local":
+        return builder.bitcast(data, _WORD.as_pointer())
+    if argument.buffer.space == "global":
+        return builder.ptrtoint(data, _WIDE)
+    shared = builder.addrspacecast(data, ir.PointerType(data.type.pointee, 3))
+    return builder.ptrtoint(shared, _WORD)
+
+
+def _thread_index(builder: Any) -> Any:
+    kind = ir.FunctionType(_WORD, [])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.nvvm.read.ptx.sreg.tid.x"), [])

@@ -1,0 +1,212 @@
+"""Copies in Numba-CUDA kernels: compiled to PTX with no GPU, run on the emulator, and on the GPU where there is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tilecopy_export.numba as tn
+from numba import cuda, float32, int64, uint32
+from numba.core.errors import TypingError
+from numba.cuda import types
+from tilecopy_emulator import run_ptx
+
+import tilecopy as tc
+from tilecopy import S, TileLayout
+
+pytest.importorskip("tilecopy_ldgsts")
+
+MATRIX = types.Array(types.float32, 2, "C")
+ROWS, COLUMNS = 32, 64
+ALL = tc.cta(128)
+
+
+def buffers(rows: tc.Int = 512, columns: tc.Int = COLUMNS) -> tuple[tc.Buffer, tc.Buffer, tc.Buffer, tc.Buffer]:
+    a, b = (tc.Buffer((rows, columns), "float32", space="global", name=name) for name in "AB")
+    tile = tc.Buffer((ROWS, COLUMNS), "float32", space="shared", name="tile")
+    layout = TileLayout(S[(4, 8, 16, 4) : (4, 16 @ tc.tx, 1 @ tc.tx, 1)])
+    return a, b, tile, tc.Buffer((ROWS, COLUMNS), "float32", space="local", name="part", layout=layout)
+
+
+def box(start: tc.Int) -> slice:
+    return slice(start * ROWS, start * ROWS + ROWS)
+
+
+def through_shared_and_registers() -> Any:
+    a, b, tile, part = buffers()
+    bx = tc.symbol("bx", upper=15)
+    plan = tc.plan(tile[:, :], a[box(bx), :], op="copy_async", scope=ALL, target="sm_80")
+    load = tn.device_function(plan, "load")
+    read = tn.device_function(tc.plan(part[:, :], tile[:, :], scope=ALL, target="sm_80"), "read")
+    write = tn.device_function(tc.plan(b[box(bx), :], part[:, :], scope=ALL, target="sm_80"), "write")
+
+    @cuda.jit
+    def kernel(a, b):
+        tile = cuda.shared.array((ROWS, COLUMNS), float32, alignment=128)
+        part = cuda.local.array(16, uint32)
+        load(tile, a, cuda.blockIdx.x)
+        tn.cp_async_commit()
+        tn.cp_async_wait(0)
+        cuda.syncthreads()
+        read(part, tile)
+        write(b, part, cuda.blockIdx.x, cuda.threadIdx.x)
+
+    return kernel
+
+
+def ptx_of(kernel: Any, *kinds: Any, cc: tuple[int, int] = (9, 0)) -> str:
+    text, _ = cuda.compile_ptx(kernel.py_func, kinds, cc=cc)
+    return str(text)
+
+
+def flat(array: np.ndarray) -> list[Any]:
+    """An array as Numba's kernels take it."""
+    return [0, 0, array.size, array.itemsize, array, *array.shape, *array.strides]
+
+
+def test_a_copy_is_inlined_and_its_fragment_stays_in_registers() -> None:
+    text = ptx_of(through_shared_and_registers(), MATRIX, MATRIX)
+    assert "call" not in text and "__local_depot" not in text and ".local" not in text
+    assert text.count("cp.async.cg.shared.global") == 4 and text.count("st.global.v4.b32") == 4
+
+
+def test_a_kernel_of_numba_moves_what_the_plans_say() -> None:
+    a = np.random.default_rng(0).random((512, COLUMNS), np.float32)
+    b = np.zeros_like(a)
+    run_ptx(ptx_of(through_shared_and_registers(), MATRIX, MATRIX), [*flat(a), *flat(b)], grid=16, block=128)
+    assert np.array_equal(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:.*Grid size 16 will")  # Numba's advice on a grid that is small on purpose
+def test_a_kernel_of_numba_runs_on_the_gpu() -> None:
+    if not cuda.is_available():
+        pytest.skip("no GPU: numba.cuda.is_available() is False")
+    a = np.random.default_rng(0).random((512, COLUMNS), np.float32)
+    b = cuda.device_array_like(a)
+    through_shared_and_registers()[16, 128](cuda.to_device(a), b)
+    assert np.array_equal(b.copy_to_host(), a)
+
+
+def test_edges_and_sizes_are_arguments() -> None:
+    m, n = tc.symbol("M", lower=1, upper=10**6), tc.symbol("N", lower=1, upper=10**6)
+    a, b, tile, _ = buffers(m, n)
+    x, y = tc.symbol("x", upper=1), tc.symbol("y", upper=2)
+    c = tc.Buffer((3, 2, ROWS, COLUMNS), "float32", space="global", name="C")
+    part = box(y), slice(x * COLUMNS, x * COLUMNS + COLUMNS)
+    load = tn.device_function(tc.plan(tile[:, :], a[part], scope=ALL, target="sm_80", outside=1.5), "load")
+    whole = tn.device_function(tc.plan(c[y, x, :, :], tile[:, :], scope=ALL, target="sm_80"), "whole")
+    inside = tn.device_function(tc.plan(b[part], tile[:, :], scope=ALL, target="sm_80", outside="keep"), "inside")
+
+    @cuda.jit
+    def kernel(a, b, c):
+        tile = cuda.shared.array((ROWS, COLUMNS), float32, alignment=128)
+        x, y = cuda.blockIdx.x, cuda.blockIdx.y
+        load(tile, a, y, x, a.shape[0], a.shape[1])
+        cuda.syncthreads()
+        whole(c, tile, y, x)
+        inside(b, tile, y, x, b.shape[0], b.shape[1])
+
+    a_ = np.random.default_rng(0).random((70, 100), np.float32)
+    b_, c_ = np.zeros_like(a_), np.zeros((3, 2, ROWS, COLUMNS), np.float32)
+    text = ptx_of(kernel, MATRIX, MATRIX, types.Array(types.float32, 4, "C"))
+    run_ptx(text, [*flat(a_), *flat(b_), *flat(c_)], grid=(2, 3), block=128)
+    padded = np.full((3 * ROWS, 2 * COLUMNS), 1.5, np.float32)
+    padded[:70, :100] = a_
+    assert np.array_equal(a_, b_)
+    assert np.array_equal(c_.swapaxes(1, 2).reshape(padded.shape), padded)
+
+
+def test_another_ctas_shared_memory_is_reached() -> None:
+    a, b, _, _ = buffers(2 * ROWS)
+    here, there = (tc.Buffer((ROWS, COLUMNS), "float32", space="shared", name=name) for name in ("here", "there"))
+    bar = tc.Buffer((1,), "uint64", space="shared", name="bar", align_bytes=8)
+    rank, peer = tc.symbol("rank", upper=15), tc.symbol("peer", upper=15)
+    load = tn.device_function(tc.plan(here[:, :], a[box(rank), :], scope=ALL, target="sm_90"), "load")
+    plan = tc.plan(
+        there[:, :], here[:, :], op="copy_async", scope=tc.thread(), target="sm_90", mbar=bar[0], remote_cta_id=peer
+    )
+    send = tn.device_function(plan, "send")
+    store = tn.device_function(tc.plan(b[box(rank), :], there[:, :], scope=ALL, target="sm_90"), "store")
+
+    @cuda.jit
+    def kernel(a, b):
+        here = cuda.shared.array((ROWS, COLUMNS), float32, alignment=128)
+        there = cuda.shared.array((ROWS, COLUMNS), float32, alignment=128)
+        bar = cuda.shared.array(1, int64)
+        rank = cuda.blockIdx.x
+        if cuda.threadIdx.x == 0:
+            tn.mbarrier_init(bar, 1)
+            tn.fence_mbarrier_init()
+        load(here, a, rank)
+        tn.fence_proxy_async()
+        tn.cluster_sync()
+        if cuda.threadIdx.x == 0:
+            tn.mbarrier_arrive_expect_tx(bar, ROWS * COLUMNS * 4)
+            send(there, here, 1 - rank, bar)
+        tn.mbarrier_wait(bar, 0)
+        store(b, there, rank)
+        tn.cluster_sync()
+
+    a_ = np.random.default_rng(0).random((2 * ROWS, COLUMNS), np.float32)
+    b_ = np.zeros_like(a_)
+    run_ptx(ptx_of(kernel, MATRIX, MATRIX), [*flat(a_), *flat(b_)], grid=2, block=128, cluster=2)
+    assert np.array_equal(b_, np.roll(a_, ROWS, axis=0))
+
+
+def refused(body: Any, *kinds: Any) -> str:
+    with pytest.raises(TypingError) as caught:
+        ptx_of(cuda.jit(body), *kinds)
+    return str(caught.value)
+
+
+def test_arguments_of_another_kind_are_refused_by_name() -> None:
+    a, _, tile, part = buffers()
+    load = tn.device_function(tc.plan(tile[:, :], a[0:32, :], scope=ALL, target="sm_80"), "load")
+    read = tn.device_function(tc.plan(part[:, :], a[0:32, :], scope=ALL, target="sm_80"), "read")
+
+    def no_array(a):
+        load(a, 3)
+
+    def another_dtype(a, wide):
+        load(a, wide)
+
+    def too_few(a):
+        load(a)
+
+    def no_fragment(a):
+        read(a, a)
+
+    def no_constant(a):
+        tn.cp_async_wait(a.shape[0])
+
+    def below_zero():
+        tn.cp_async_wait(-1)
+
+    def narrow_barrier():
+        tn.mbarrier_init(cuda.shared.array(1, float32), 1)
+
+    wide = types.Array(types.float64, 2, "C")
+    assert "0 to 2**31 - 1, not Literal[int](-1)" in refused(below_zero)
+    assert "an array of int64 or uint64, not array(float32" in refused(narrow_barrier)
+    assert "argument A is an array in global memory" in refused(no_array, MATRIX)
+    assert "argument A is an array of float32" in refused(another_dtype, MATRIX, wide)
+    assert "load takes its arguments in order (tile, A, tid; the last may be left out)" in refused(too_few, MATRIX)
+    assert "argument part is cuda.local.array(16, uint32), a fragment" in refused(no_fragment, MATRIX)
+    assert "takes a constant number of groups" in refused(no_constant, MATRIX)
+
+
+@pytest.mark.parametrize("plan", [None, 3, "plan", b"", [], tc.Plan, tc.KernelBuilder("other", threads=32)])
+def test_what_is_no_plan_is_refused(plan: Any) -> None:
+    with pytest.raises(tc.RequestError, match="device_function: plan .* is not a Plan"):
+        tn.device_function(plan)
+
+
+def test_a_copy_that_cannot_leave_its_kernel_is_refused() -> None:
+    pytest.importorskip("tilecopy_tcgen05_cp")
+    source = tc.Buffer((32, 16), "uint8", space="shared", name="source")
+    layout = TileLayout(S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + tc.R[4 : 32 @ tc.TLane])
+    tmem = tc.Buffer((32, 16), "uint8", space="tmem", name="T", layout=layout)
+    plan = tc.plan(tmem[:, :], source[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
+    with pytest.raises(tc.RequestError, match="cannot leave its kernel"):
+        tn.device_function(plan)

@@ -1,0 +1,214 @@
+"""Assemblers: PTX text to machine code with no GPU, by nvJitLink (in process) or ptxas (a program)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tilecopy_core.errors import TEXT, AssemblerError, Kind, checked, maybe, one_of
+from tilecopy_core.target import Target, target_of
+
+__all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
+
+ASSEMBLERS = ("nvjitlink", "ptxas")
+_ASSEMBLER = one_of(*ASSEMBLERS)
+INSTALL = {"nvjitlink": "pip install nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
+"""What to install for each."""
+
+TIMEOUT_S = 300.0
+"""Seconds that ptxas may take for one module: thousands of unrolled copies take some."""
+_VERSION_TIMEOUT_S = 20.0
+
+
+def ptxas_path() -> str | None:
+    """The ptxas of the PATH, else of an installed wheel, else None; whether it works is another question.
+
+    A file or folder of that name on the PATH that cannot be executed is given too, where no program is: it is what the
+    user has put there.
+    """
+    found = shutil.which("ptxas")
+    if found is not None:
+        return found
+    for folder in os.get_exec_path():
+        if folder and Path(folder, "ptxas").exists():
+            return str(Path(folder, "ptxas"))
+    spec = find_spec("nvidia")
+    roots = (spec.submodule_search_locations or []) if spec is not None else []
+    return next((str(path) for root in roots for path in sorted(Path(root).glob("*/bin/ptxas"))), None)
+
+
+def available_assemblers() -> dict[str, str]:
+    """Assembler -> its version or path, for those that answer here when asked for their version."""
+    return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
+
+
+@checked(
+    AssemblerError,
+    ptx=TEXT,
+    assembler=maybe(_ASSEMBLER),
+    timeout_s=Kind("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
+)
+def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
+    """Machine code for a target.
+
+    Args:
+        ptx: the text of a module.
+        target: the architecture.
+        assembler: one of :data:`ASSEMBLERS`; by default the first that works.
+        timeout_s: seconds that ptxas may take (nvJitLink runs in this process and cannot be stopped).
+
+    Raises:
+        AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
+        TargetError: there is no such target.
+    """
+    chosen = target_of(target)
+    name = _first_that_works() if assembler is None else assembler
+    try:
+        text = ptx.encode()
+    except UnicodeEncodeError as error:
+        raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
+    return _nvjitlink(text, chosen) if name == "nvjitlink" else _ptxas(text, chosen, timeout_s)
+
+
+def _tried() -> Iterator[tuple[str, str, str]]:
+    """Each assembler with its version, or why it does not work."""
+    for name in ASSEMBLERS:
+        try:
+            yield name, version_of(name), ""
+        except AssemblerError as error:
+            yield name, "", str(error)
+
+
+def _first_that_works() -> str:
+    reasons = []
+    for name, version, reason in _tried():
+        if version:
+            return name
+        reasons.append(reason)
+    raise AssemblerError("no assembler works here: " + "; ".join(reasons))
+
+
+def version_of(name: str) -> str:
+    """The version of an assembler, as it tells it when it is asked.
+
+    Raises:
+        AssemblerError: it is none of :data:`ASSEMBLERS`, not there, or does not run; the message says what to do.
+    """
+    _ASSEMBLER.check(name, "version_of", "name", AssemblerError)
+    if name == "nvjitlink":
+        return "{}.{}".format(*_nvjitlink_bindings().version())
+    path = _ptxas_path()
+    done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
+    release = re.search(r"release.*", done.stdout)
+    if done.returncode or release is None:
+        said = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
+        raise AssemblerError(
+            f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {said[0][:120]!r}; "
+            + _REMEDY
+        )
+    return release[0].rstrip()
+
+
+# ------------------------------------------------------------------------------------------------------ nvJitLink
+
+
+def _nvjitlink_bindings() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except (ImportError, RuntimeError) as error:
+        raise AssemblerError(f"nvJitLink is not installed: {INSTALL['nvjitlink']}") from error
+    return nvjitlink
+
+
+def _nvjitlink(ptx: bytes, target: Target) -> bytes:
+    nvjitlink = _nvjitlink_bindings()
+    try:
+        handle = nvjitlink.create(1, [f"-arch={target}"])
+    except nvjitlink.nvJitLinkError as error:
+        version = "{}.{}".format(*nvjitlink.version())
+        raise AssemblerError(f"nvJitLink {version} does not take the target {target}: {error}") from error
+    try:
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "tilecopy.ptx")
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = bytearray(nvjitlink.get_error_log_size(handle))
+            nvjitlink.get_error_log(handle, log)
+            text = log.rstrip(b"\0").decode(errors="replace").strip()
+            raise AssemblerError(f"nvJitLink refuses the PTX for {target}: {error}\n{text}") from error
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        return bytes(cubin)
+    finally:
+        nvjitlink.destroy(handle)
+
+
+# ---------------------------------------------------------------------------------------------------------- ptxas
+
+_REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({INSTALL['ptxas']} brings one)"
+
+
+def _ptxas_path() -> str:
+    path = ptxas_path()
+    if path is None:
+        raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+    return path
+
+
+def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+    path = _ptxas_path()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+            source.write_bytes(ptx)
+            done = _run(path, [f"-arch={target}", str(source), "-o", str(result)], timeout_s)
+            log = (done.stderr or done.stdout).strip()
+            if done.returncode < 0:
+                raise AssemblerError(f"{path} died of {_signal(-done.returncode)} on the PTX for {target}\n{log}")
+            if done.returncode:
+                raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
+            if not result.is_file():
+                raise AssemblerError(f"{path} wrote no machine code for {target}, so it is no ptxas; {_REMEDY}\n{log}")
+            return result.read_bytes()
+    except OSError as error:
+        raise AssemblerError(f"the files that {path} reads and writes: {error}") from error
+
+
+def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """A program's run to its end.
+
+    Raises:
+        AssemblerError: the file is no program of this machine, or does not end in time.
+    """
+    try:
+        return subprocess.run(
+            [path, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AssemblerError(f"{path} {arguments[0]} does not end within {timeout_s:g} seconds") from error
+    except OSError as error:
+        what = "a folder" if Path(path).is_dir() else "no program that can run here"
+        raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,325 @@
+"""The arguments of a launch: arrays of any framework seen as facts, and all of them bound to the parameters."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, shown
+from ..kernel.built import BuiltKernel
+from ..kernel.parameters import ArrayFacts, Binding
+from tilecopy_core.layout import row_major
+from .streams import current_stream, exported_stream, framework_of
+
+View = Callable[[str, Any], ArrayFacts]
+"""How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
+
+_HOST = 1
+"""DLPack's number of host memory (dlpack.h, kDLCPU)."""
+_GPU = (2, 13)
+"""DLPack's numbers of memory that a GPU addresses: kDLCUDA and kDLCUDAManaged."""
+
+
+def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
+    """Bind arguments to the parameters of a kernel, and check everything that was declared of them.
+
+    Args:
+        kernel: what is launched.
+        arguments: one for each parameter that takes one.
+        grid: as given at the launch.
+        view: how this executor sees an array.
+
+    Raises:
+        LaunchError: wrong number, an argument that is not what its parameter declares, or a region that leaves its array.
+    """
+    passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
+    if len(arguments) != len(passed):
+        names = ", ".join(p.name for p in passed)
+        raise LaunchError(f"kernel {kernel.name} takes {len(passed)} arguments ({names}), not {len(arguments)}")
+    binding = Binding(kernel.name, view)
+    for parameter, argument in zip(passed, arguments, strict=True):
+        parameter.read(argument, binding)
+    for parameter in kernel.parameters:
+        if not parameter.takes_argument:
+            parameter.read(None, binding)
+    for parameter in kernel.parameters:
+        parameter.check(binding)
+    binding.grid = kernel.launch_grid(grid, binding.numbers)
+    if kernel.value_checks and 0 not in binding.grid:
+        kernel.values_at(binding.numbers)
+    if kernel.bounds:
+        try:
+            kernel.check_bounds(binding.grid, binding.numbers)
+        except LayoutError as error:
+            raise LaunchError(f"kernel {kernel.name}: {error}") from error
+    return binding
+
+
+# ----------------------------------------------------------------------------------------- arrays of any framework
+
+
+def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
+    """The facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
+
+    Args:
+        where: kernel and argument, for messages.
+        argument: the array.
+        device_of: the GPU of a device address, where the array does not say it.
+
+    Raises:
+        LaunchError: it is no array, or one whose memory does not hold its elements as they are.
+    """
+    if isinstance(argument, np.ndarray):
+        return numpy_facts(where, argument)
+    if _is_tensor(type(argument)):
+        return _tensor_facts(where, argument)
+    try:
+        interface = argument.__cuda_array_interface__
+    except Exception:  # frameworks raise their own when they cannot describe a dtype, or a host array
+        interface = None
+    if interface is not None:
+        return _interface_facts(where, argument, interface, device_of)
+    if attribute(argument, "__dlpack__") and attribute(argument, "__dlpack_device__"):
+        return _dlpack_facts(where, argument)
+    raise LaunchError(
+        f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__} {shown(argument)}"
+    )
+
+
+def host_facts(where: str, argument: Any) -> ArrayFacts:
+    """:func:`array_facts` for an executor that takes host memory alone.
+
+    Raises:
+        LaunchError: as there, or the array is on a device.
+    """
+    facts = array_facts(where, argument, lambda _: 0)
+    if facts.device is not None:
+        raise LaunchError(
+            f"{where}: the array is on a device (GPU {facts.device}), this executor takes host arrays; "
+            'copy it to the host, or run the kernel with executor="cuda"'
+        )
+    return facts
+
+
+def numpy_facts(where: str, array: Any) -> ArrayFacts:
+    """The facts of a NumPy array."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
+    strides = _elements(where, array.strides, array.itemsize)
+    writeable = array.flags.writeable
+    return ArrayFacts(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
+
+
+def _is_tensor(kind: type) -> bool:
+    """Whether a type describes its memory as torch.Tensor does."""
+    return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
+
+
+def _tensor_key(tensor: Any) -> tuple[Any, int]:
+    """What decides whether a tensor is fit for a kernel, and its address; cheap reads alone."""
+    key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
+    return key, tensor.data_ptr()
+
+
+def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
+    try:
+        (shape, strides, dtype, device, conjugated, negated), pointer = _tensor_key(tensor)
+    except Exception as error:  # a sparse or traced tensor has no strides or no memory
+        raise LaunchError(f"{where}: a {type(tensor).__name__} that is not dense memory: {error}") from error
+    if conjugated or negated:
+        wanted = "resolve_conj" if conjugated else "resolve_neg"
+        raise LaunchError(
+            f"{where}: a view that torch {'conjugates' if conjugated else 'negates'} as it is read, which a kernel "
+            f"does not; pass a.{wanted}()"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise LaunchError(f"{where}: the tensor is on {device}; it must be on the CPU or a CUDA device")
+    ordinal = None if device.type == "cpu" else int(device.index or 0)
+    return ArrayFacts(
+        tuple(shape),
+        tuple(strides),
+        dtype,
+        int(pointer),
+        readonly=False,
+        device=ordinal,
+        owner=tensor,
+        stream=None if ordinal is None else current_stream(framework_of(type(tensor)), ordinal),
+    )
+
+
+def _cupy_key(array: Any) -> tuple[Any, int]:
+    """:func:`_tensor_key` of a CuPy array."""
+    memory = array.data
+    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+
+
+def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
+    """What reads from arrays of a type what decides whether they fit a kernel, and the address; None: not cheaply."""
+    if _is_tensor(kind):
+        return _tensor_key
+    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+        return _cupy_key
+    return None
+
+
+def _interface_facts(
+    where: str, argument: Any, interface: dict[str, Any], device_of: Callable[[int], int]
+) -> ArrayFacts:
+    """By the CUDA array interface, version 2 or 3."""
+    try:
+        if interface.get("mask") is not None:
+            raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass it filled")
+        pointer, readonly = interface["data"]
+        shape, strides = tuple(map(int, interface["shape"])), interface.get("strides")
+        written_dtype = np.dtype(interface["typestr"])
+        elements = row_major(shape) if strides is None else _elements(where, strides, written_dtype.itemsize)
+        dtype = getattr(argument, "dtype", written_dtype)  # the framework's own knows bfloat16
+        pointer = int(pointer or 0)
+        stream = exported_stream(interface.get("stream"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LaunchError(f"{where}: its __cuda_array_interface__ is malformed: {error!r}") from error
+    _await(argument)
+    ordinal = device_of(pointer) if pointer else 0
+    stream = current_stream(framework_of(type(argument)), ordinal) or stream
+    return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
+
+
+def _await(array: Any) -> None:
+    """Wait until a JAX array is computed: JAX has streams of its own, and no current one."""
+    if framework_of(type(array)) == "jax":
+        array.block_until_ready()
+
+
+def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
+    try:
+        device = int(argument.__dlpack_device__()[0])
+        if device == _HOST:
+            return numpy_facts(where, np.from_dlpack(argument))
+        if device not in _GPU:
+            raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
+        from cuda.core.utils import StridedMemoryView
+
+        _await(argument)
+        view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever the exporting framework raises
+        raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
+    shape = tuple(view.shape)
+    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
+    dtype = getattr(argument, "dtype", view.dtype)
+    facts = ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
+    stream = current_stream(framework_of(type(argument)), int(view.device_id))
+    return attrs.evolve(facts, stream=stream, export=None if stream else argument.__dlpack__)
+
+
+def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in elements."""
+    for stride in strides_bytes:
+        if itemsize < 1 or stride % itemsize:
+            raise LaunchError(
+                f"{where}: a stride of {stride} bytes is no whole number of elements of {itemsize}; pass a contiguous array"
+            )
+    return tuple(int(stride) // itemsize for stride in strides_bytes)
+
+
+# -------------------------------------------------------------------------------------------------- host memory
+
+
+def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
+    """A uint8 view of host memory from an array's first element to its last; ``facts`` keeps it alive."""
+    view = np.ctypeslib.as_array((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer))
+    view.flags.writeable = not facts.readonly
+    return view
+
+
+@attrs.frozen
+class HostSpan:
+    """Host memory of some arguments of a launch.
+
+    Attributes:
+        first: its address.
+        nbytes: its size.
+        names: of the parameters whose arrays are in it.
+    """
+
+    first: int
+    nbytes: int
+    names: tuple[str, ...]
+
+    def joined(self, other: HostSpan) -> HostSpan:
+        """Both as one, of which the other begins inside this one."""
+        end = max(self.first + self.nbytes, other.first + other.nbytes)
+        return HostSpan(self.first, end - self.first, self.names + other.names)
+
+
+def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
+    """The host memory of a launch's arguments, in pieces that a device can have copies of.
+
+    Arguments are together where one of them is written in memory that the others are in too (columns of one array): a copy
+    of each would lose what the kernel writes through the other.
+    """
+    alone = {
+        parameter.name: HostSpan(facts.pointer, facts.span_bytes(parameter.dtype.bytes), (parameter.name,))
+        for parameter in kernel.arrays
+        if (facts := binding.arrays[parameter.name]).device is None
+    }
+    found: list[HostSpan] = []
+    for span in sorted(alone.values(), key=lambda span: span.first):
+        if found and span.first < found[-1].first + found[-1].nbytes:
+            found[-1] = found[-1].joined(span)
+        else:
+            found.append(span)
+    return [
+        each
+        for span in found
+        for each in ([span] if kernel.written.intersection(span.names) else map(alone.__getitem__, span.names))
+    ]
+
+
+@attrs.frozen(eq=False)
+class HostArray:
+    """A host array by its parameter's name: ``data`` is a uint8 view of its memory from the first element on."""
+
+    name: str
+    data: Any
+    align_bytes: int
+    writable: bool
+
+
+@attrs.frozen(eq=False)
+class HostArguments:
+    """Checked arguments that live in host memory, for executors that run kernels on the host.
+
+    Attributes:
+        arrays: in the order of the parameters.
+        binding: what every parameter is bound to.
+    """
+
+    arrays: list[HostArray]
+    binding: Binding
+
+    @classmethod
+    @checked(LaunchError, kernel=a("a BuiltKernel", BuiltKernel), arguments=a("a tuple of arguments", tuple, list))
+    def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
+        """Check host arguments against a kernel.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter or does not live in host memory.
+        """
+        binding = bind(kernel, arguments, grid, host_facts)
+        arrays = []
+        for parameter in kernel.arrays:
+            facts = binding.arrays[parameter.name]
+            data = flat_bytes(facts, parameter.dtype.bytes)
+            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable=not facts.readonly))
+        return cls(arrays, binding)
+
+    def encoded(self, kernel: BuiltKernel, addresses: dict[str, int]) -> list[bytes]:
+        """The bytes of each parameter, in order, once every array has an address."""
+        self.binding.addresses.update(addresses)
+        return [parameter.encode(self.binding) for parameter in kernel.parameters]

@@ -1,0 +1,126 @@
+"""Streams: the one that a launch is given, or else the current stream of the framework that its arrays come from."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from tilecopy_core.errors import TEXT, Kind, LaunchError, checked, shown
+
+CurrentStream = partial[int]
+"""Reads the number of the stream (a CUstream) on which a framework puts a GPU's work now; equal ones read the same."""
+
+LEGACY = 0
+"""The legacy default stream, which is also the driver's default. The CUDA array interface and DLPack call it 1."""
+_LEGACY = partial(int, LEGACY)
+_READERS = Kind(
+    "readers of streams by name",
+    lambda value: isinstance(value, Mapping) and all(isinstance(reader, partial) for reader in value.values()),
+)
+
+
+def stream_pointer(stream: Any) -> int:
+    """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
+
+    Raises:
+        LaunchError: none of these.
+    """
+    try:
+        given: Any = None if isinstance(stream, bool) else stream
+        if hasattr(stream, "cuda_stream"):
+            given = stream.cuda_stream
+        elif hasattr(stream, "__cuda_stream__"):
+            protocol = stream.__cuda_stream__
+            given = (protocol() if callable(protocol) else protocol)[1]
+        elif hasattr(stream, "ptr"):
+            given = stream.ptr
+        number = operator.index(given)
+    except Exception:  # an object's own
+        number = -1
+    if not 0 <= number < 2**64:
+        raise LaunchError(
+            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
+        )
+    return number
+
+
+def framework_of(kind: type) -> str:
+    """The top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
+
+    A class that is derived from a framework's own belongs to that framework.
+    """
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((root.removesuffix("lib") for root in roots if root in ("torch", "cupy", "jax", "jaxlib")), "")
+
+
+def current_stream(framework: str, device: int) -> CurrentStream | None:
+    """What reads a framework's current stream of a GPU.
+
+    Args:
+        framework: ``"torch"`` or ``"cupy"``. Every other framework has none, or none that can be asked for.
+        device: the GPU's number.
+
+    Returns:
+        The reader, or None where the framework is not loaded or has no current stream.
+    """
+    module: Any = sys.modules.get(framework)
+    if module is None:
+        return None
+    if framework == "torch":
+        raw = getattr(module._C, "_cuda_getCurrentRawStream", None)
+        return partial(_torch_stream, module, device) if raw is None else partial(raw, device)
+    return partial(_cupy_stream, module, device) if framework == "cupy" else None
+
+
+def _torch_stream(torch: Any, device: int) -> int:
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def _cupy_stream(cupy: Any, device: int) -> int:
+    return int(cupy.cuda.get_current_stream(device).ptr)
+
+
+def exported_stream(number: Any) -> CurrentStream | None:
+    """The ``stream`` of a CUDA array interface, on which its array was last worked on; None: there is nothing to wait for.
+
+    Raises:
+        ValueError: it is no stream. 0 is none: it could be either default stream, says the interface.
+    """
+    if number is None:
+        return None
+    stream = operator.index(number)
+    if not 0 < stream < 2**64:
+        raise ValueError(f"stream {number}")
+    return partial(int, LEGACY if stream == 1 else stream)
+
+
+@checked(LaunchError, what=TEXT, readers=_READERS)
+def agreed_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
+    """What reads the one current stream of all arguments.
+
+    Args:
+        what: is launched, for messages.
+        readers: of the arguments whose frameworks have a current stream (:attr:`ArrayFacts.stream`), by name.
+
+    Returns:
+        The reader. It raises :class:`LaunchError` when the frameworks' current streams differ. Without any it gives 0, the
+        legacy default stream.
+    """
+    different = {(reader.func, reader.args): reader for reader in readers.values()}
+    if len(different) > 1:
+        return partial(_agreed, what, readers)
+    return next(iter(different.values()), _LEGACY)
+
+
+def _agreed(what: str, readers: Mapping[str, CurrentStream]) -> int:
+    found = {name: reader() for name, reader in readers.items()}
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{name} on 0x{number:x}" for name, number in found.items())
+        raise LaunchError(
+            f"{what}: the current streams of its arguments' frameworks differ: {said}; pass stream=, and let that "
+            "stream wait for the others"
+        )
+    return next(iter(found.values()))

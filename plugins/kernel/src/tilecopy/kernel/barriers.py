@@ -1,0 +1,91 @@
+"""mbarriers of a kernel: objects in shared memory that count arrivals and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from tilecopy_core.errors import FLAG, RequestError, checked, shown
+from tilecopy_core.expr import INT, Int
+from tilecopy_core.memory import Buffer, Region
+from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
+from .recording import Recorder
+from .statements import Action, element_offset
+
+
+@attrs.frozen(eq=False)
+class Mbarrier:
+    """One or more mbarriers; ``barrier[i]`` is the one that a copy's ``mbar=`` names.
+
+    Every method is executed by each thread that reaches it: put ``init`` and ``arrive_expect_tx`` inside an ``if_``.
+    """
+
+    _kernel: Recorder = attrs.field(repr=False)
+    buffer: Buffer
+
+    def __getitem__(self, index: Int) -> Region:
+        """One of the barriers.
+
+        Raises:
+            LayoutError: there is no such barrier.
+        """
+        element = self.buffer[index]
+        self._kernel._comes_to(element)
+        return element
+
+    def as_region(self) -> Region:
+        """The first barrier: what the option of a copy that is given all of them means."""
+        return self.buffer[0]
+
+    def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
+        element = self[index]
+        if element.size != 1:
+            raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {shown(index)}")
+        self._kernel._use(element, f"mbarrier {self.buffer.name}: index of")
+        self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
+
+    def init(self, count: int = 1, index: Int = 0) -> None:
+        """Start phase 0 with ``count`` arrivals a phase; then ``fence_mbarrier_init`` and a barrier.
+
+        Raises:
+            RequestError: not 1 to 2**20 - 1 arrivals.
+        """
+        if type(count) is not int or not 1 <= count < 2**20:
+            raise RequestError(
+                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
+            )
+        self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
+
+    def arrive(self, index: Int = 0) -> None:
+        """Arrive once."""
+        self._record("arrive", index, lambda ptx, at: ptx.mbarrier_arrive(at))
+
+    def arrive_expect_tx(self, nbytes: int, index: Int = 0) -> None:
+        """Announce the bytes that copies will complete in this phase, and arrive once.
+
+        Raises:
+            RequestError: more bytes than a phase can count (2**20 - 1).
+        """
+        if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
+            raise RequestError(
+                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {shown(nbytes)}; "
+                "split the copies over several phases or barriers"
+            )
+        self._record("arrive_expect_tx", index, lambda ptx, at: ptx.mbarrier_arrive_expect_tx(at, nbytes))
+
+    @checked(parity=INT, cluster=FLAG)
+    def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
+        """Wait until the phase of a parity (0 for the first) has completed.
+
+        Args:
+            parity: 0 or 1, or a symbolic integer that is.
+            index: which barrier.
+            cluster: acquire at cluster scope, when threads of another CTA arrive on it.
+        """
+        self._record("wait", index, lambda ptx, at: ptx.mbarrier_wait(at, parity, cluster=cluster))
+
+
+def barrier_address(ptx: PtxBuilder, element: Region) -> Address:
+    """The address of one mbarrier."""
+    return ptx.address(element.buffer, element_offset(element))

@@ -1,0 +1,293 @@
+"""Regions stay inside their buffers: what enclosing conditions and loops say, and proving it when sizes are known.
+
+A *fact* is an integer that is not negative where a statement stands (``i < n`` gives ``n - i - 1``). The enclosing
+conditions and loops of a statement give alternatives, each a tuple of facts that hold together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import gcd
+
+import attrs
+
+from tilecopy_core.conditions import Condition
+from tilecopy_core.errors import LayoutError
+from tilecopy_core.expr import (
+    Expr,
+    FloorDiv,
+    Int,
+    Minimum,
+    Symbol,
+    add,
+    bounds_of,
+    constant_of,
+    divisor_of,
+    is_int,
+    key_of,
+    mul,
+    of_atom,
+    sub,
+    substitute,
+    sum_of,
+    terms_of,
+)
+from tilecopy_core.layout.boxes import surely_leaves
+from tilecopy_core.memory import Region
+
+Facts = tuple["Int", ...]
+Alternatives = tuple[Facts, ...]
+NOTHING: Alternatives = ((),)
+"""No condition around."""
+
+_MOST_ALTERNATIVES = 16
+_STEPS = 4
+_MOST_GOALS = 500
+
+
+def together(left: Alternatives, right: Alternatives) -> Alternatives:
+    """What is known where both are; of more alternatives than are worth looking at, the outer ones are kept."""
+    if len(left) * len(right) > _MOST_ALTERNATIVES:
+        return left
+    return tuple(a + b for a, b in product(left, right))
+
+
+def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
+    """What is known where a condition holds (or does not)."""
+    if condition.op == "not":
+        return known_by(condition.left, negated=not negated)
+    if condition.op in ("and", "or"):
+        left, right = known_by(condition.left, negated=negated), known_by(condition.right, negated=negated)
+        if (condition.op == "and") != negated:
+            return together(left, right)
+        return left + right if len(left) + len(right) <= _MOST_ALTERNATIVES else NOTHING
+    if not (is_int(condition.left) and is_int(condition.right)):
+        return NOTHING
+    more, less = sub(condition.left, condition.right), sub(condition.right, condition.left)
+    at_least, above, at_most, below = ((fact,) for fact in (more, add(more, -1), less, add(less, -1)))
+    table: dict[str, Alternatives] = {
+        "<": (below,),
+        "<=": (at_most,),
+        ">": (above,),
+        ">=": (at_least,),
+        "==": (at_least + at_most,),
+        "!=": (above, below),
+    }
+    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+    return table[opposite[condition.op] if negated else condition.op]
+
+
+def tight(fact: Int) -> Int:
+    """What ``fact >= 0`` says of integers: divided by what divides all coefficients, the constant rounded down.
+
+    The constant is rounded to what is known to divide the terms (a size that is a multiple of 64), which may be more.
+    """
+    if not isinstance(fact, Expr):
+        return fact
+    common = gcd(*(coefficient for _, coefficient in fact.terms))
+    terms = sum_of(0, fact.terms)
+    step = divisor_of(terms)
+    return sum_of(
+        fact.const // step * step // common, ((atom, coefficient // common) for atom, coefficient in fact.terms)
+    )
+
+
+def implied(fact: Int) -> Facts:
+    """A fact, and what it says of the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
+    fact = tight(fact)
+    for quotient, coefficient in terms_of(fact):
+        if isinstance(quotient, FloorDiv):
+            rest = sub(fact, mul(of_atom(quotient), coefficient))
+            slack = 0 if coefficient > 0 else -coefficient * (quotient.by - 1)  # d * q >= e - (d - 1)
+            return fact, *implied(add(add(mul(quotient.dividend, coefficient), mul(rest, quotient.by)), slack))
+    return (fact,)
+
+
+def proves(facts: Sequence[Int], goal: Int) -> bool:
+    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
+
+    Short proofs are looked for first; after so many sums the goal counts as not proved.
+    """
+    goal = tight(goal)
+    goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
+    for wanted, scale, left in goals:  # it grows meanwhile
+        lower, _ = bounds_of(wanted)
+        if lower is not None and lower > -scale:  # of scale times an integer
+            return True
+        if len(left) <= len(facts) - _STEPS:
+            continue
+        for position, fact in enumerate(left):
+            for rest, factor in _without(wanted, fact):
+                if key_of(rest) not in seen and len(goals) < _MOST_GOALS:
+                    seen.add(key_of(rest))
+                    goals.append((rest, scale * factor, left[:position] + left[position + 1 :]))
+    return False
+
+
+def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
+    """What is left of a goal to prove once a fact takes one of its terms away, and what the goal was multiplied by."""
+    wanted = dict(terms_of(goal))
+    for atom, coefficient in terms_of(fact):
+        have = wanted.get(atom, 0)
+        if have and (have > 0) == (coefficient > 0):  # the fact bounds this term on the side that matters
+            factor = abs(coefficient) // gcd(have, coefficient)
+            taken = abs(have) // gcd(have, coefficient)
+            yield add(mul(goal, factor), mul(fact, -taken)), factor
+
+
+def never_negative(value: Int) -> bool:
+    """Whether bounds alone say so."""
+    lower, _ = bounds_of(value)
+    return lower is not None and lower >= 0
+
+
+def contradict(facts: Sequence[Int]) -> bool:
+    """Whether facts exclude each other: what they are known of never happens."""
+    return any(
+        proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
+    )
+
+
+def never(known: Alternatives) -> bool:
+    """Whether the facts of every alternative exclude each other: no thread comes to a statement that stands there."""
+    return all(contradict([each for fact in facts for each in implied(fact)]) for facts in known)
+
+
+def of_atoms(values: Sequence[Int]) -> list[Int]:
+    """What quotients and minima are: ``e - d * (e // d)`` lies in ``[0, d - 1]``, a minimum is no more than either."""
+    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value))
+    facts: list[Int] = []
+    for atom in found:
+        if isinstance(atom, FloorDiv):
+            rest = sub(atom.dividend, mul(of_atom(atom), atom.by))
+            facts += [rest, sub(atom.by - 1, rest)]
+        elif isinstance(atom, Minimum):
+            facts += [sub(atom.left, of_atom(atom)), sub(atom.right, of_atom(atom))]
+    return facts
+
+
+def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
+    """Symbols that facts bound by themselves, with those bounds."""
+    bounds: dict[Symbol, tuple[int | None, int | None]] = {}
+    for fact in facts:
+        terms = terms_of(fact)
+        if len(terms) == 1 and isinstance(terms[0][0], Symbol):
+            found, coefficient = terms[0][0], terms[0][1]
+            low, high = bounds.get(found, (found.lower, found.upper))
+            if coefficient > 0:  # coefficient * symbol + const >= 0
+                least = -(constant_of(fact) // coefficient)
+                low = least if low is None else max(low, least)
+            else:
+                most = constant_of(fact) // -coefficient
+                high = most if high is None else min(high, most)
+            bounds[found] = low, high
+    return {
+        found: low if low is not None and low == high else of_atom(found.bounded(low, high))
+        for found, (low, high) in bounds.items()
+        if (low, high) != (found.lower, found.upper) and (low is None or high is None or low <= high)
+    }
+
+
+def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
+    """Facts and values with each symbol as near as the facts bound it, and what is known of the quotients in them."""
+    bounds = narrowed(facts)
+    near = [substitute(value, bounds) for value in values]
+    left = [substitute(fact, bounds) for fact in facts]
+    return [*left, *of_atoms([*left, *near])], near
+
+
+def with_ends_proved(region: Region, known: Alternatives) -> Region:
+    """A region that stands where some facts are known, with the ends of it that they prove inside."""
+    if not all(known):
+        return region  # an alternative of which nothing is known
+
+    def ends(dim: int) -> tuple[bool, bool]:
+        wanted, size = region.overhang(dim), region.buffer.shape[dim]
+        if isinstance(size, int) and region.extents[dim] > size:
+            return False, False  # whatever is known, such as that a loop has no turns
+        for facts in known:
+            if not any(wanted):
+                break
+            found = [each for fact in facts for each in implied(fact)]
+            left, near = closer(found, region.starts[dim], region.room(dim))
+            low, high = (asked and proves(left, goal) for asked, goal in zip(wanted, near, strict=True))
+            wanted = low, high
+        return wanted
+
+    inside = tuple(map(ends, range(len(region.starts))))
+    return attrs.evolve(region, inside=inside) if any(map(any, inside)) else region
+
+
+@attrs.frozen(eq=False)
+class Bound:
+    """A start that must keep a region inside its buffer; checked when the grid and the scalars are known.
+
+    Attributes:
+        region: what must stay inside.
+        dim: the dimension that this is about; its start must lie in ``[0, limit]``.
+        known: what the conditions and loops around say.
+        where: the line of the program that made the statement.
+        integer: where it is about an integer that its type must hold, that in words.
+    """
+
+    region: Region
+    dim: int
+    known: Alternatives
+    where: str = ""
+    integer: str = ""
+
+    @property
+    def start(self) -> Int:
+        """Where the region begins."""
+        return self.region.starts[self.dim]
+
+    @property
+    def limit(self) -> Int:
+        """Extent of the buffer less that of the region."""
+        return sub(self.region.buffer.shape[self.dim], self.region.extents[self.dim])
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether :meth:`check` passes for all values of which these facts are true."""
+        try:
+            attrs.evolve(self, known=together(self.known, (facts,))).check({})
+        except LayoutError:
+            return False
+        return True
+
+    def check(self, replacements: Mapping[Symbol, Int]) -> None:
+        """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
+        start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
+        if never_negative(start) and never_negative(sub(most_start, start)):
+            return
+        for facts in self.known:
+            found = [each for fact in facts for each in implied(substitute(fact, replacements))]
+            facts_left, (inside, limit) = closer(found, start, most_start)
+            if proves(facts_left, inside) and proves(facts_left, sub(limit, inside)):
+                continue
+            if contradict(found):
+                continue
+            lower, upper = bounds_of(inside)
+            guard = " (the conditions around it do not exclude that)" if facts else ""
+            at = f"\n  at {self.where}" if self.where else ""
+            if self.integer:
+                past = "" if upper is None else f": it may be {sub(upper, limit)} more"
+                raise LayoutError(
+                    f"{self.integer}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
+                )
+            extent = self.region.buffer.shape[self.dim]
+            known = f" = {substitute(extent, replacements)}" if isinstance(extent, Expr) and replacements else ""
+            raise LayoutError(
+                f"{self.region}, dimension {self.dim} of extent {extent}{known}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
+                f"{guard}{at}"
+            )
+
+
+def bounds_checks(region: Region, known: Alternatives, where: str = "", integer: str = "") -> list[Bound]:
+    """The checks of a region that stands where some facts are known."""
+    return [
+        Bound(region, dim, known, where, integer)
+        for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
+        if known
+        and (isinstance(start, Expr) or isinstance(extent, Expr) or surely_leaves(start, region.extents[dim], extent))
+    ]

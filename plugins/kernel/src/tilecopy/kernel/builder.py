@@ -1,0 +1,624 @@
+"""KernelBuilder: describe a kernel around tile copies; nothing is lowered before ``build``."""
+
+from __future__ import annotations
+
+import string
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+import attrs
+
+from tilecopy_core.conditions import Condition
+from tilecopy_core.errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
+from tilecopy_core.expr import INT, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
+from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
+from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
+from tilecopy_core.ptx import PtxBuilder, Register, tcgen05
+from tilecopy_core.registry import Registry
+from tilecopy_core.scope import (
+    GRID_LIMIT,
+    WARP_THREADS,
+    block_index,
+    cluster_rank,
+    cta,
+    thread,
+    tid_symbol,
+    warp,
+    warpgroup,
+)
+from tilecopy_core.target import Target
+from .barriers import Mbarrier, barrier_address
+from .bounds import known_by, together
+from .built import BuiltKernel
+from .copies import ScopedCopies
+from .lowering import lower_kernel
+from .parameters import ScalarParameter, SizeParameter
+from .recording import Block, Elected, Frame, Recorder
+from .statements import Action, If, Index, Load, Loop, Store, element_offset
+from .values import Value, as_value, cast, lower_value, typed
+
+P = ParamSpec("P")
+MOST_SHARED_BYTES = 2**31 - 1
+"""Shared addresses have 32 bits; how much a block has is known when the target is."""
+MOST_FRAGMENT_BYTES = 16 * 1024
+"""A thread has 255 registers of 32 bits; the assembler spills what a fragment takes beyond, and more than this is a mistake."""
+TMEM_LANES, TMEM_COLUMNS = 128, 512
+"""Tensor memory of an SM, in lanes and columns of 32 bits (PTX ISA 9.7.16.1)."""
+MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
+"""What an SM of the largest architectures holds at once (CUDA programming guide, technical specifications)."""
+
+_NAME = maybe(a("an identifier", str))
+
+
+def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Concatenate[KernelBuilder, P], None]:
+    """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built."""
+
+    @wraps(write)
+    def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
+        self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
+
+    return method
+
+
+class KernelBuilder(Recorder):
+    """A kernel in the making.
+
+    Args:
+        name: the kernel's name in PTX, an identifier.
+        threads: threads of each CTA, 1 to 1024.
+
+    Attributes:
+        thread, warp, warpgroup, cta: the scopes to copy at.
+    """
+
+    def __init__(self, name: str, *, threads: int) -> None:
+        check_identifier(name, "kernel name")
+        scope = cta(threads)
+        super().__init__(name, scope.threads)
+        self.thread = ScopedCopies(self, thread())
+        self.warp = ScopedCopies(self, warp())
+        self.warpgroup = ScopedCopies(self, warpgroup())
+        self.cta = ScopedCopies(self, scope)
+
+    def __repr__(self) -> str:
+        names = ", ".join(p.name for p in self._described.parameters)
+        return f"KernelBuilder({self.name!r}, threads={self.threads}) with parameters ({names})"
+
+    # ------------------------------------------------------------------------------------------- declarations
+
+    def param(
+        self,
+        name: str,
+        shape: Sequence[Int] | Int,
+        dtype: Any,
+        *,
+        strides: Sequence[Int] | None = None,
+        align_bytes: int = 16,
+    ) -> Buffer:
+        """A global array that the caller passes.
+
+        Args:
+            name: an identifier.
+            shape: extents; one may be made of sizes and scalars, such as ``M`` or ``M * 4 + 1``.
+            dtype: element type.
+            strides: in elements, row-major by default; one may be made of sizes and scalars.
+            align_bytes: what the base address is a multiple of; checked at every launch.
+        """
+        check_identifier(name, "param name")
+        extents = checked_shape(shape, f"param {name}, shape", "global")
+        for extent in extents:
+            self._own(extent, f"param {name}, shape", anywhere=True)
+        layout: TileLayout | StridedLayout | None = None
+        if strides is not None:
+            if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
+                raise LayoutError(
+                    f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}"
+                )
+            for stride in strides:
+                if is_int(stride):
+                    self._own(stride, f"param {name}, strides", anywhere=True)
+            if symbolic(extents):
+                layout = StridedLayout(extents, _checked_strides(strides, f"param {name}"))
+            else:
+                layout = TileLayout(S[extents : tuple(strides)])
+        buffer = Buffer(
+            extents,
+            dtype,
+            space="global",
+            layout=layout,
+            name=name,
+            align_bytes=align_bytes,
+        )
+        self._claim(name, "param")
+        self._described.parameters.append(buffer)
+        self._memories.add(buffer.memory)
+        return buffer
+
+    def size(self, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = 2**31 - 1) -> Expr:
+        """A size that is known at launch only: it is read from the shapes of the arguments, never passed.
+
+        It may stand in a param's shape and strides, a range, a start, a scalar's bounds and the grid. One build serves
+        every value; vector widths follow ``multiple_of`` alone.
+
+        Args:
+            name: an identifier.
+            multiple_of: a divisor of every value; checked at launch like the bounds.
+            lower: smallest value, 0 or more.
+            upper: largest value; past 2**31 - 1 it travels as 64 bits.
+
+        Raises:
+            RequestError: a name that is taken, or bounds that no size meets.
+        """
+        check_identifier(name, "size name")
+        parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
+        return self._declare("size", parameter, parameter.symbol())
+
+    def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, found: Symbol) -> Expr:
+        """The symbol of a parameter that is an integer, which is one of the kernel's from now on."""
+        self._claim(parameter.name, kind)
+        self._described.parameters.append(parameter)
+        self._described.scalars[found] = parameter
+        return of_atom(found)
+
+    def scalar(
+        self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: Int = 0, upper: Int | None = None
+    ) -> Expr:
+        """An integer that the caller passes, for starts, strides and counts; what is declared is checked at launch.
+
+        Args:
+            name: an identifier.
+            dtype: ``int32``, ``uint32`` or ``int64``.
+            multiple_of: a divisor of every value that will be passed.
+            lower: smallest value; may be made of sizes.
+            upper: largest value, may be made of sizes; by default the largest of an int32 (2**62 for int64). A uint32 for
+                which more is declared is computed with in 64 bits.
+
+        Raises:
+            RequestError: a name that is taken, no such dtype, or bounds that it does not have.
+        """
+        check_identifier(name, "scalar name")
+        within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
+        for bound in within:
+            self._own(bound, f"scalar {name}, bounds", anywhere=True)
+        low, high = bounds_of(lower)[0] if is_int(lower) else lower, upper
+        if isinstance(upper, Expr):
+            high = bounds_of(upper)[1]
+        parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
+        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
+        if within:
+            limits = lower, parameter.upper if upper is None else upper
+            parameter = attrs.evolve(parameter, within=limits)
+            self._limits[found] = (of_atom(found) - limits[0], limits[1] - of_atom(found))
+        return self._declare("scalar", parameter, found)
+
+    def shared(
+        self,
+        shape: Sequence[int] | int,
+        dtype: Any,
+        *,
+        layout: TileLayout | None = None,
+        name: str | None = None,
+        align_bytes: int | None = None,
+    ) -> Buffer:
+        """A shared-memory buffer of the CTA; it occupies its layout's span."""
+        buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
+        self._described.shared.append(buffer)
+        return buffer
+
+    def local(
+        self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
+    ) -> Buffer:
+        """A register buffer: thread axes of its layout say which thread owns what, ``m`` which register."""
+        return self._made("local", name, shape, dtype, layout=layout)
+
+    def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
+        """A buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
+        if name is None:
+            name = self._fresh("smem" if space == "shared" else "frag")
+        check_identifier(name, f"{space} buffer name")
+        buffer = Buffer(shape, dtype, space=space, name=name, **more)
+        most = MOST_FRAGMENT_BYTES if space == "local" else MOST_SHARED_BYTES
+        if buffer.span_bytes > most:
+            what = "each thread's registers" if space == "local" else f"{space} memory"
+            raise (LayoutError if space == "local" else PtxError)(
+                f"{space} buffer {name}: the layout {shown(buffer.layout)} over the shape {shown(shape)} takes "
+                f"{buffer.span_bytes} bytes of {what}; one has at most {most}"
+            )
+        self._claim(name, f"{space} buffer")
+        self._memories.add(buffer.memory)
+        return buffer
+
+    def registers(self, fragment: Buffer) -> Buffer:
+        """A thread's own part of a local buffer, as a flat buffer indexed by constants."""
+        self._check_buffer(fragment, "registers: fragment is a local buffer", "local")
+        return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
+
+    def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
+        if not isinstance(buffer, Buffer):
+            raise RequestError(f"{rule}, not {shown(buffer)}")
+        if buffer.space != space:
+            raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
+        if buffer.memory not in self._memories:
+            raise RequestError(
+                f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
+            )
+
+    # ------------------------------------------------------------------------------------------- ids
+
+    def block_id(self, dim: str = "x") -> Int:
+        """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
+        if type(dim) is not str or dim not in GRID_LIMIT:
+            one_of(*GRID_LIMIT).check(dim, "block_id", "dim")
+        return block_index(dim)
+
+    @checked(dim=one_of("x"))
+    def thread_id(self, dim: str = "x") -> Int:
+        """The thread's index in the CTA (CTAs are one-dimensional)."""
+        return tid_symbol(self.threads)
+
+    def lane_id(self) -> Int:
+        """The thread's index in its warp."""
+        return self.thread_id() % WARP_THREADS
+
+    def warp_id(self) -> Int:
+        """The warp's index in the CTA."""
+        return self.thread_id() // WARP_THREADS
+
+    def cluster_rank(self) -> Int:
+        """The CTA's rank in its cluster."""
+        return cluster_rank()
+
+    # ------------------------------------------------------------------------------------------- control
+
+    @checked(count=INT, start=INT)
+    def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> Block:
+        """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls.
+
+        Args:
+            count: of turns.
+            start: the first turn's number.
+            unroll: whether the assembler may unroll it; a loop that it leaves rolled is assembled sooner (PTX ISA,
+                pragma "nounroll").
+        """
+        FLAG.check(unroll, "range", "unroll")
+        self._own(count, "range: count")
+        self._own(start, "range: start")
+        stop = start + count
+        low, high = bounds_of(start)[0], bounds_of(stop)[1]
+        if low is None or high is None or low < -(2**63) or high >= 2**63:
+            raise RequestError(
+                f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
+            )
+        last = max(high - 1, low)
+        decides = tuple(value for value in (start, count) if isinstance(value, Expr))
+        index = Symbol(self._fresh("loop"), low, last, varies="cta", source=decides)
+        loop, turn = Loop(index, count, start, unroll), of_atom(index)
+        known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
+        turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
+        active = self._frame.active.decided_by(loop.describe(), turns)
+        return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
+
+    def if_(self, condition: Any) -> Block:
+        """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
+        if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
+            condition = Condition("==", int(condition), 1)
+        if not isinstance(condition, Condition):
+            hint = "; ~ of a comparison that Python decided is an integer, write not" if type(condition) is int else ""
+            raise RequestError(
+                f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
+            )
+        condition = typed(condition)
+        for operand in condition.operands():
+            if is_int(operand):
+                self._own(operand, "if_: condition")
+            else:
+                self._hold(operand)
+        active, branch = self._frame.active.narrowed_by(condition), If(condition)
+        known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
+        return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
+
+    def elect(self) -> Elected:
+        """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
+        return Elected(self.if_)
+
+    # ------------------------------------------------------------------------------------------- copies and elements
+
+    def load(self, element: Region) -> Value:
+        """One element of a global, shared or local buffer."""
+        self._element(element)
+        value = Value(element.buffer.dtype, "loaded", (element,))
+        self.record(Load(value, element))
+        return value
+
+    def store(self, element: Region, value: Any) -> None:
+        """Write a value (or number, which the dtype must hold) to one element; its dtype must be the buffer's."""
+        self._element(element, written=True)
+        if isinstance(value, Expr):
+            self._own(value, f"store to {element}: value")
+        value = as_value(value, element.buffer.dtype)
+        if value.dtype != element.buffer.dtype:
+            raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
+        self._hold(value)
+        self.record(Store(element, value))
+
+    def _element(self, element: Region, *, written: bool = False) -> None:
+        if not isinstance(element, Region):
+            raise RequestError(f"an element is buffer[i, j], not {shown(element)}")
+        if not 8 <= element.buffer.dtype.bits <= 64:
+            raise RequestError(
+                f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
+            )
+        if self._use(element, "element", written=written):
+            element_offset(element)
+
+    @checked(lower=INT, upper=INT, clamp=FLAG)
+    def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
+        """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
+
+        A copy may start there at every scope whose threads load it from one place. Each call gives another integer.
+
+        Args:
+            value: an integer that was loaded, or computed of such.
+            lower: smallest value that it may have; may be made of sizes and scalars.
+            upper: largest; likewise.
+            clamp: move a value outside to the nearer bound. Without it such a value is a HazardError on the emulator, and
+                undefined on a GPU.
+
+        Raises:
+            RequestError: no integer value, or bounds that no value meets.
+        """
+        if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
+            given = f"{value.dtype} " if isinstance(value, Value) else ""
+            raise RequestError(
+                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{shown(value)}"
+            )
+        for bound in (lower, upper):
+            self._own(bound, "index, bounds", anywhere=True)
+        if value.dtype.kind == "u" and not clamp:
+            lower = maximum(lower, 0)  # its highest bit is no sign, whatever a register is taken for
+        least, most = bounds_of(lower)[0], bounds_of(upper)[1]
+        if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
+            raise RequestError(
+                f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
+            )
+        self._hold(value)
+        places = value.places()
+        name, varies = self._fresh("index"), "thread" if places is None else "cta"
+        found = Symbol(name, least, most, varies=varies, source=places or ())
+        turn = of_atom(found)
+        self.record(Index(found, value, lower, upper, clamp))
+        self._frame.values.add(found)
+        if isinstance(lower, Expr) or isinstance(upper, Expr):
+            self._limits[found] = (turn - lower, upper - turn)
+        return turn
+
+    def cast(self, value: Any, dtype: Any) -> Value:
+        """A value, number or symbolic integer converted to a dtype."""
+        return cast(value, dtype)
+
+    # ------------------------------------------------------------------------------------------- synchronisation
+
+    def cta_sync(self) -> None:
+        """``bar.sync 0``: every thread of the CTA arrives; shared memory written before is visible after."""
+        self.record(Action("cta_sync", PtxBuilder.bar_sync))
+
+    @checked(barrier=whole(1, 15), threads=whole(32, 1024))
+    def named_barrier(self, barrier: int, threads: int) -> None:
+        """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
+        self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
+
+    def warp_sync(self) -> None:
+        """``bar.warp.sync``: every lane of the warp."""
+        self.record(Action("warp_sync", PtxBuilder.bar_warp_sync))
+
+    cp_async_commit = recorded(PtxBuilder.cp_async_commit)
+    cp_async_wait = recorded(PtxBuilder.cp_async_wait)
+    bulk_commit = recorded(PtxBuilder.bulk_commit)
+    bulk_wait = recorded(PtxBuilder.bulk_wait)
+    cluster_sync = recorded(PtxBuilder.cluster_sync)
+    fence_proxy_async = recorded(PtxBuilder.fence_proxy_async)
+    fence_mbarrier_init = recorded(PtxBuilder.fence_mbarrier_init)
+    tcgen05_fence_after = recorded(tcgen05.fence_after)
+    tcgen05_fence_before = recorded(tcgen05.fence_before)
+    tcgen05_wait_ld = recorded(tcgen05.wait_ld)
+
+    @checked(name=_NAME, count=whole(1, MOST_SHARED_BYTES // 8))
+    def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
+        """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
+        name = self._fresh("mbar") if name is None else name
+        return Mbarrier(self, self.shared(count, "uint64", name=name, align_bytes=8))
+
+    # ------------------------------------------------------------------------------------------- tensor memory
+
+    def tmem(self, shape: Sequence[int], dtype: Any, *, layout: TileLayout, name: str | None = None) -> Buffer:
+        """A buffer in tensor memory; ``tcgen05_alloc`` gives it its address, which lies in a shared word of its own.
+
+        Args:
+            shape: extents.
+            dtype: element type.
+            layout: over ``TLane`` and ``TCol`` (in elements along a lane), with ``R[4 : 32 @ TLane]`` for tcgen05_cp.
+            name: an identifier.
+        """
+        name = check_identifier(self._fresh("tmem") if name is None else name, "tensor buffer name")
+        made = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # refused before its address is declared
+        lanes, columns = made.layout.span(TLane), -(-made.layout.span(TCol) * made.dtype.bits // 32)
+        if lanes > TMEM_LANES or columns > TMEM_COLUMNS:
+            raise LayoutError(
+                f"tensor buffer {name}: the layout {shown(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "
+                f"has {TMEM_LANES} and {TMEM_COLUMNS}"
+            )
+        holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
+        return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
+
+    def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
+        """Allocate tensor memory for a buffer: executed by one whole warp; a barrier shows the address to others.
+
+        Args:
+            buffer: from :meth:`tmem`.
+            columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16).
+            cta_group: 1, or 2 for a pair of CTAs.
+        """
+        holder = self._holder(buffer)
+        needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
+        if type(columns) is not int or needed > columns:
+            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {shown(columns)} are allocated")
+        self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
+
+    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
+        """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
+        holder = self._holder(buffer)
+        self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
+
+    def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
+        """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
+        element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
+        if not isinstance(element, Region):
+            raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
+        self._use(element, "tcgen05_commit: barrier")
+        self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
+
+    @checked(column=INT)
+    def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
+        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
+
+        Args:
+            fragment: the local buffer; as many columns are loaded as it has registers.
+            buffer: the tensor buffer, or a view of it.
+            column: the first, in columns of 32 bits from where the buffer (or view) begins.
+        """
+        holder = self._holder(buffer)
+        skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
+        if not is_multiple(skipped, 32):
+            raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
+        self._check_buffer(fragment, "tcgen05_ld: fragment is a local buffer of 32-bit elements", "local")
+        self._own(column, "tcgen05_ld: column")
+        if fragment.dtype.bits != 32:
+            raise RequestError(f"tcgen05_ld: fragment is a local buffer of 32-bit elements, not {fragment!r}")
+
+        def write(ptx: PtxBuilder) -> None:
+            registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
+            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32))
+
+        self.record(Action("tcgen05_ld", write))
+
+    def _holder(self, buffer: Buffer) -> Buffer:
+        self._check_buffer(buffer, "buffer is a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
+        holder: Buffer = buffer.allocated_addr
+        return holder
+
+    def inline_ptx(self, text: str, *operands: Any) -> None:
+        """PTX as it is; ``{0}``, ``{1}`` .. stand for operands.
+
+        Args:
+            text: instructions; labels and registers inside ``{{ }}`` are its own.
+            operands: run-time values and symbolic integers (their register), regions of one element (their address).
+
+        Raises:
+            RequestError: a field with no operand, or an operand of another kind.
+        """
+        if not isinstance(text, str):
+            raise RequestError(f"inline_ptx takes text, not {shown(text)}")
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
+        except ValueError as error:
+            raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
+        for field in fields:
+            if not field.isdigit() or int(field) >= len(operands):
+                raise RequestError(
+                    f"inline_ptx: the field {{{field}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
+                    "for braces of the PTX"
+                )
+        for operand in operands:
+            if isinstance(operand, Region):
+                if self._use(operand, "inline_ptx: operand"):
+                    element_offset(operand)
+            elif is_int(operand):
+                self._own(operand, "inline_ptx: operand")
+            elif isinstance(operand, Value):
+                self._hold(operand)
+            else:
+                raise RequestError(
+                    f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
+                )
+
+        def write(ptx: PtxBuilder) -> None:
+            ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
+
+        self._described.written.update(p.name for p in self._described.parameters if isinstance(p, Buffer))
+        self.record(Action("inline_ptx", write))
+
+    # ------------------------------------------------------------------------------------------- build
+
+    @checked(registry=maybe(a("a Registry", Registry)), min_ctas_per_sm=maybe(whole(1, MOST_CTAS_PER_SM)))
+    def build(
+        self,
+        *,
+        target: Target | str,
+        grid: Sequence[Int] | Int | None = None,
+        cluster: Sequence[int] | int | None = None,
+        min_ctas_per_sm: int | None = None,
+        registry: Registry | None = None,
+    ) -> BuiltKernel:
+        """Lower the kernel.
+
+        Args:
+            target: such as ``"sm_90a"``.
+            grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
+            cluster: CTAs of a cluster along x, y, z; likewise.
+            min_ctas_per_sm: CTAs that an SM is to hold at once, as in ``__launch_bounds__``: the assembler gives each thread
+                no more registers than that allows, and no fewer for the sake of further CTAs (PTX ISA, ``.minnctapersm``).
+            registry: the variants to ask; by default the installed ones.
+
+        Raises:
+            NoVariantError: a copy that no variant lowers.
+            TilecopyError: anything else that is wrong with the kernel; nothing is launched.
+        """
+        self._check_closed()
+        for count in grid if isinstance(grid, (tuple, list)) else (grid,):
+            if isinstance(count, Expr):
+                self._own(count, "grid", anywhere=True)
+        if min_ctas_per_sm is not None and min_ctas_per_sm * self.threads > MOST_THREADS_PER_SM:
+            raise RequestError(
+                f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} CTAs of {self.threads} threads; an SM holds "
+                f"{MOST_THREADS_PER_SM} threads at most"
+            )
+        try:
+            return lower_kernel(
+                self._described,
+                target=target,
+                grid=grid,
+                cluster=cluster,
+                min_ctas_per_sm=min_ctas_per_sm,
+                registry=registry,
+            )
+        except RecursionError:
+            raise RequestError(
+                f"kernel {self.name}: a value or a condition is made of more operations inside each other than Python follows "
+                f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
+            ) from None
+
+
+def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
+    """Strides of an array whose shape is symbolic."""
+    for stride in strides:
+        if not is_int(stride):
+            raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
+        lower, _ = bounds_of(stride)
+        if lower is not None and lower < 0:
+            raise LayoutError(f"{what}: a stride is not negative; found {stride}")
+    return tuple(strides)
+
+
+def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
+    """The tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
+    return tcgen05.allocated_address(ptx, ptx.address(holder))
+
+
+def _operand(ptx: PtxBuilder, operand: Any) -> str:
+    if isinstance(operand, Value):
+        return str(lower_value(ptx, operand))
+    if isinstance(operand, Region):
+        return str(ptx.address(operand.buffer, element_offset(operand)))
+    return str(ptx.value(operand)) if isinstance(operand, Expr) else shown(int(operand))

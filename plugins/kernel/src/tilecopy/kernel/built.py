@@ -1,0 +1,348 @@
+"""Built kernels: PTX text and plans, ready to be launched by an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tilecopy_core.dispatch import Plan
+from tilecopy_core.errors import ANY_INTEGER, PATH, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
+from tilecopy_core.expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
+from ..running import choose_executor
+from tilecopy_core.scope import GRID_LIMIT, bounded_by, cluster_rank
+from tilecopy_core.target import Target
+from .bounds import Bound
+from .parameters import ArrayParameter, Parameter, value_of, with_values
+
+Dim3 = tuple[int, int, int]
+_MOST_REMEMBERED = 256
+"""Grids and numbers whose bounds were checked."""
+_COUNT = whole(0, 2**31 - 1)
+_GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
+_NUMBERS = Kind(
+    "integers by name",
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) and is_int(value[name]) for name in value),
+)
+
+
+@attrs.frozen
+class SharedAllocation:
+    """Where one shared buffer lies, for executors that check bounds."""
+
+    name: str
+    offset_bytes: int
+    size_bytes: int
+
+
+@attrs.frozen
+class ValueCheck:
+    """A value from memory that is an index: what it must be, for executors that check.
+
+    Attributes:
+        line: line (from 1) of the PTX after which the register holds the value.
+        register: such as ``%r5``.
+        lower: smallest value, made of sizes and scalars.
+        upper: largest.
+        clamped: the instructions see to it.
+    """
+
+    line: int
+    register: str
+    lower: Int = attrs.field(eq=key_of)
+    upper: Int = attrs.field(eq=key_of)
+    clamped: bool
+
+
+@attrs.frozen(eq=False, repr=False)
+class BuiltKernel:
+    """A lowered kernel; call it with arrays in the order of its parameters.
+
+    Attributes:
+        name: the kernel's name.
+        ptx: the module's text.
+        plans: one a copy, in order.
+        target: what it was lowered for.
+        threads: threads of a CTA.
+        parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
+        written: names of the parameters that it writes.
+        grid: CTAs along x, y, z, each an integer or made of sizes and scalars; None: it is given at launch.
+        cluster: CTAs of a cluster, or None.
+        shared_bytes: shared memory of a CTA.
+        dynamic_shared: whether that memory is one dynamic pool.
+        allocations: the shared buffers in the pool.
+        bounds: what must hold of the grid and the scalars.
+        scalars: the name of the parameter that each symbol is.
+        value_checks: the values from memory that are indices.
+        origins: what each statement is and where it was made; the first is none.
+        statements: for each line of the PTX the number of its statement.
+        executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
+        remembered: what each executor keeps for later launches.
+        inside: grids and numbers for which the bounds were found to hold.
+    """
+
+    name: str
+    ptx: str
+    plans: tuple[Plan, ...]
+    target: Target
+    threads: int
+    parameters: tuple[Parameter, ...]
+    written: frozenset[str]
+    grid: tuple[Int, Int, Int] | None
+    cluster: Dim3 | None
+    shared_bytes: int
+    dynamic_shared: bool
+    allocations: tuple[SharedAllocation, ...]
+    bounds: tuple[Bound, ...]
+    scalars: Mapping[Symbol, str]
+    value_checks: tuple[ValueCheck, ...] = attrs.field(repr=False)
+    origins: tuple[str, ...] = attrs.field(repr=False)
+    statements: tuple[int, ...] = attrs.field(repr=False)
+    executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
+    remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+    inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        names = ", ".join(p.name for p in self.parameters)
+        launched = f"grid {self.grid}" if self.grid is not None else "grid at launch"
+        return f"BuiltKernel({self.name}({names}) for {self.target}, {self.threads} threads, {launched}, {len(self.plans)} copies)"
+
+    @property
+    def arrays(self) -> tuple[ArrayParameter, ...]:
+        """The parameters that are arrays, in order."""
+        return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
+
+    def explain(self) -> str:
+        """The plans of all copies, one table after the other."""
+        return "\n\n".join(plan.explain() for plan in self.plans)
+
+    def cubin(self, assembler: str | None = None) -> bytes:
+        """Machine code for the target.
+
+        Args:
+            assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
+
+        Raises:
+            AssemblerError: none is installed, or the text is refused.
+        """
+        from ..assemblers import assemble
+
+        return assemble(self.ptx, self.target, assembler)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``kernel.ptx`` and ``launch.json`` into a folder, for :func:`tilecopy.load_kernel` and other launchers.
+
+        The record holds the parameters in order (kind, type, size, and for arrays dtype, shape, strides and alignment),
+        block, grid, cluster, dynamic shared bytes and target; docs/export.md launches one from other libraries.
+
+        Raises:
+            RequestError: a parameter is of a kind that only this package's launch can fill.
+            LaunchError: the folder cannot be written.
+        """
+        from .saving import save_kernel
+
+        PATH.check(folder, "BuiltKernel.save", "folder", LaunchError)
+        return save_kernel(self, folder)
+
+    @checked(ptx_line=ANY_INTEGER)
+    def origin_of(self, ptx_line: int) -> str:
+        """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
+        return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
+
+    def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
+        """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        _GRID.check(grid, "check_bounds", "grid")
+        if type(scalars) is not dict:
+            _NUMBERS.check(scalars, "check_bounds", "scalars")
+        key = (grid, *(scalars.get(name) for name in self.scalars.values()))
+        if key in self.inside:
+            return
+        if 0 in grid:  # no CTA, nothing is accessed
+            return
+        numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
+        check_all(self.bounds, grid, self.cluster, numbers)
+        if len(self.inside) >= _MOST_REMEMBERED:
+            self.inside.clear()
+        self.inside.add(key)
+
+    @checked(numbers=_NUMBERS)
+    def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
+        """The values from memory that must be checked as they run, their bounds known.
+
+        Args:
+            numbers: values of sizes and scalars, by name.
+
+        Raises:
+            LaunchError: nothing is within the bounds of one that is clamped.
+        """
+        found = []
+        for check in self.value_checks:
+            lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
+            if check.clamped and lower > upper:
+                raise LaunchError(
+                    f"kernel {self.name}: no index is from {check.lower} to {check.upper}, which is {lower} to {upper}\n"
+                    f"  at {self.origin_of(check.line)}"
+                )
+            if not check.clamped:
+                found.append(attrs.evolve(check, lower=lower, upper=upper))
+        return tuple(found)
+
+    def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
+        if any(found.name not in numbers for found in symbols_of(value)):
+            raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
+        return value_of(value, numbers)
+
+    def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
+        """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
+
+        Args:
+            grid: as given at the launch.
+            numbers: values of sizes and scalars, by name.
+
+        Raises:
+            LaunchError: it is no grid, neither is given, both are and differ, the cluster does not divide it, or the hardware has no such
+                grid.
+        """
+        if numbers is not None and type(numbers) is not dict:
+            _NUMBERS.check(numbers, "launch_grid", "numbers", LaunchError)
+        built = None if self.grid is None else self._evaluated(self.grid, numbers or {})
+        chosen = built if grid is None else dim3(grid, "grid", LaunchError)
+        if chosen is None:
+            raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
+        if self.grid and built and chosen != built:
+            raise LaunchError(
+                f"kernel {self.name} was built for the grid {with_values(self.grid, built)}, not {chosen}"
+            )
+        check_cluster(self.name, chosen, self.cluster)
+        return chosen
+
+    def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
+        x, y, z = (self._number(count, numbers) for count in grid)
+        for (dim, most), count in zip(GRID_LIMIT.items(), (x, y, z), strict=True):
+            if not 0 <= count <= most:
+                said = with_values(grid, (x, y, z))
+                raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
+        return x, y, z
+
+    def __call__(
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+        executor: str | None = None,
+    ) -> Any:
+        """Check the arguments and launch.
+
+        Args:
+            arguments: arrays (NumPy, or anything with DLPack or ``__cuda_array_interface__``) and integers.
+            grid: CTAs along x, y, z, when not given at build.
+            stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default it is the current stream
+                of the framework that the arrays come from (torch, CuPy); the stream that the CUDA array interface names; else
+                the legacy default stream.
+            executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
+
+        Returns:
+            What the executor reports (None from ``cuda``, counts from ``emulator``).
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
+        """
+        try:
+            chosen = self.executors[executor]
+        except Exception:  # not looked up yet, or of a kind that cannot be
+            chosen = self._executor(executor)
+        return chosen.launch(self, arguments, grid=grid, stream=stream)
+
+    def prepare(
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+        executor: str | None = None,
+    ) -> Callable[[], Any]:
+        """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
+
+        It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
+        cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
+        Without ``stream=`` each launch takes the stream that is current when it is called. It takes what a call of the kernel takes, and raises the same.
+        """
+        chosen = self._executor(executor)
+        prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
+        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
+        return prepared
+
+    def launcher(
+        self, *arguments: Any, grid: Sequence[int] | int | None = None, executor: str | None = None
+    ) -> Callable[..., None]:
+        """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
+
+        For libraries that know their arrays' form already. Shapes, strides and dtypes are checked once, now; each
+        launch checks the addresses' alignment, and the caller answers for the rest. Without ``stream=`` a launch takes the
+        current stream, as a call of the kernel does.
+
+        Args:
+            arguments: device arrays as a call takes them.
+            grid: CTAs along x, y, z, when not given at build.
+            executor: one that launches by address; ``cuda`` does.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the executor knows no addresses.
+        """
+        chosen = self._executor(executor)
+        if not hasattr(chosen, "launcher"):
+            raise LaunchError(
+                f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
+            )
+        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
+        return launch
+
+    def _executor(self, name: str | None) -> Any:
+        """The executor of a name, or the one that is chosen by default; remembered for later calls."""
+        if name is not None and not isinstance(name, str):
+            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {shown(name)}')
+        chosen = self.executors[name] = choose_executor(name, self)
+        return chosen
+
+
+def check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
+    """Raise :class:`LaunchError` when a cluster does not divide the grid of a kernel."""
+    if cluster is not None and any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise LaunchError(f"kernel {name}: the grid {grid} is not a multiple of the cluster {cluster}")
+
+
+def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
+    """Raise :class:`LayoutError` when a region can leave its buffer with a grid, a cluster and values of symbols."""
+    replacements = {**numbers, **bounded_by(grid)}
+    if cluster is not None:
+        replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
+    seen = set()
+    for bound in bounds:  # the copies of a kernel often share their boxes
+        what = key_of((bound.start, bound.limit, bound.known))
+        if what not in seen:
+            seen.add(what)
+            bound.check(replacements)
+
+
+def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
+    """One to three counts as three.
+
+    Raises:
+        RequestError: not one to three positive integers, or more than the hardware counts (or the ``error`` given).
+    """
+    counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
+    if not 1 <= len(counts) <= 3 or min(counts) < 1:
+        raise error(f"{what} is one to three positive integers, not {shown(value)}")
+    x, y, z = (*counts, 1, 1)[:3]
+    if x >= 2**31 or y > 65535 or z > 65535:
+        raise error(f"{what} {shown(value)} passes the hardware's 2**31 - 1, 65535, 65535")
+    return x, y, z

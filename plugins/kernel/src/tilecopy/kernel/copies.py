@@ -1,0 +1,67 @@
+"""The copies of a kernel, by the scope that does them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.expr import is_int
+from tilecopy_core.memory import Region
+from tilecopy_core.outside import outside_of
+from tilecopy_core.scope import Scope
+from .barriers import Mbarrier
+from .bounds import NOTHING
+from .recording import Recorder
+from .statements import Copy
+
+
+class ScopedCopies:
+    """Copies by one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
+
+    def __init__(self, kernel: Recorder, scope: Scope) -> None:
+        self._kernel, self._scope = kernel, scope
+
+    def copy(
+        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+    ) -> None:
+        """A synchronous copy: each thread's own part is done when its instructions are; others see it after a barrier.
+
+        Args:
+            dst: destination region.
+            src: source region.
+            variant: a variant to demand, else the best is chosen when the kernel is built.
+            outside: lets regions overhang their buffers' shapes, at both ends: ``"zero"`` or a number stands for source
+                elements outside, ``"keep"`` leaves the destination as it is there; destination elements outside are never
+                written.
+            options: what variants take beyond that.
+        """
+        self._record("copy", dst, src, variant, outside, options)
+
+    def copy_async(
+        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+    ) -> None:
+        """An asynchronous copy: the caller waits, as the variant's README says. Arguments as :meth:`copy`."""
+        self._record("copy_async", dst, src, variant, outside, options)
+
+    def _record(
+        self, op: str, dst: Region, src: Region, variant: str | None, outside: Any, options: dict[str, Any]
+    ) -> None:
+        kernel = self._kernel
+        for operand, region in (("destination", dst), ("source", src)):
+            if not isinstance(region, Region):
+                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+        if variant is not None and not isinstance(variant, str):
+            raise RequestError(
+                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
+            )
+        filled = outside_of(outside, dst.buffer.dtype)
+        kernel._use(src, f"{op}: source", overhang=filled is not None)
+        kernel._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
+        for name, value in options.items():
+            given = value.as_region() if isinstance(value, Mbarrier) else value
+            if isinstance(given, Region):
+                kernel._use(given, f"{op}: option {name}")
+            elif is_int(given):
+                kernel._own(given, f"{op}: option {name}")
+        around = NOTHING if filled is None else kernel._known(dst, src)
+        kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))

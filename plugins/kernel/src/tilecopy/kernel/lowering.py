@@ -1,0 +1,147 @@
+"""Lowering a kernel as it was described: PTX text, and all that a launch needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, cast
+
+import attrs
+
+from tilecopy_core.errors import RequestError
+from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, only_symbol
+from tilecopy_core.memory import Buffer, symbolic
+from tilecopy_core.ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
+from tilecopy_core.registry import Registry, default_registry
+from tilecopy_core.scope import GRID_LIMIT, block_index
+from tilecopy_core.target import Target, target_of
+from .bounds import Bound, Facts
+from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from .statements import Lowering, Placed
+
+
+@attrs.frozen(eq=False)
+class Description:
+    """A kernel as described: what KernelBuilder collects. ``written`` are the names of the arrays that it writes."""
+
+    name: str
+    threads: int
+    parameters: list[Buffer | Parameter] = attrs.field(factory=list)
+    scalars: dict[Symbol, ScalarParameter | SizeParameter] = attrs.field(factory=dict)
+    shared: list[Buffer] = attrs.field(factory=list)
+    body: list[Placed] = attrs.field(factory=list)
+    bounds: list[Bound] = attrs.field(factory=list)
+    written: set[str] = attrs.field(factory=set)
+
+
+def lower_kernel(
+    described: Description,
+    *,
+    target: Target | str,
+    grid: Sequence[Int] | Int | None,
+    cluster: Sequence[int] | int | None,
+    min_ctas_per_sm: int | None,
+    registry: Registry | None,
+) -> BuiltKernel:
+    """Lower recorded statements for a target."""
+    chosen = target_of(target)
+    grid3 = None if grid is None else grid_of(grid)
+    sizes = _sizes(described)
+    cluster3 = None if cluster is None else _cluster(cluster, chosen)
+    shared = SharedPlan.of(described.shared, chosen)
+    bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
+    ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
+    for dim, count in zip("xyz", grid3 or (), strict=False):
+        most = bounds_of(count)[1]
+        if most is not None and most < GRID_LIMIT[dim]:
+            ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
+    known: Facts = ()
+    if grid3 is not None and described.scalars:
+        known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
+    of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
+    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
+    context.run(described.body)
+    declared = tuple(
+        ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
+        for p in described.parameters
+    )
+    text, statements = module_text(
+        ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3, min_ctas_per_sm
+    )
+    bounds = tuple(described.bounds)
+    if grid3 is not None and not symbolic(grid3):
+        launched = cast("Dim3", grid3)
+        check_cluster(described.name, launched, cluster3)
+        if not described.scalars:
+            check_all(bounds, launched, cluster3, {})
+            bounds = ()  # nothing that they depend on is open any more
+    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
+        bounds = tuple(bound for bound in bounds if not bound.holds(known))
+    return BuiltKernel(
+        name=described.name,
+        ptx=text,
+        plans=tuple(context.plans),
+        target=chosen,
+        threads=described.threads,
+        parameters=declared,
+        written=frozenset(described.written),
+        grid=grid3,
+        cluster=cluster3,
+        shared_bytes=shared.size_bytes,
+        dynamic_shared=shared.dynamic,
+        allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
+        bounds=bounds,
+        scalars={found: p.name for found, p in described.scalars.items()},
+        value_checks=_value_checks(text, context),
+        origins=tuple(context.origins),
+        statements=statements,
+    )
+
+
+def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
+    """Each index with the line that defines its register; no other line does."""
+    if not context.indices:
+        return ()
+    defined: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split()
+        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.", "selp.")):
+            defined[words[1].rstrip(",")] = number
+    return tuple(
+        ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)
+        for register, index in context.indices
+    )
+
+
+def _sizes(described: Description) -> dict[str, SizeParameter]:
+    """The sizes, each with the dimensions that it is read from."""
+    shapes = [(p.name, p.shape) for p in described.parameters if isinstance(p, Buffer)]
+    return {
+        p.name: p.read_from(found, shapes) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
+    }
+
+
+def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
+    cluster = dim3(value, "cluster")
+    size = prod(cluster)
+    if target.arch < 90:
+        raise RequestError(f"a cluster of {size} CTAs needs sm_90 or newer; the target is {target}")
+    if size > 16 or size & (size - 1):
+        raise RequestError(f"a cluster has 1, 2, 4, 8 or (where the device allows it) 16 CTAs, not {size}")
+    return cluster
+
+
+def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
+    """A grid as three counts, of which some may be symbolic.
+
+    Raises:
+        RequestError: not one to three counts.
+    """
+    counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not symbolic(counts):
+        return dim3(value, "grid")  # type: ignore[arg-type]
+    plain = dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
+    given = (*counts, 1, 1)[:3]
+    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(given, plain, strict=True))
+    return x, y, z

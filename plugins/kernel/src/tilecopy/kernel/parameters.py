@@ -1,0 +1,445 @@
+"""The parameters of a kernel: what the caller passes for each, what must hold of it, and how the kernel receives it.
+
+A launch binds the parameters in three steps, the same for every executor:
+
+1. ``read``: each parameter takes its argument into the :class:`Binding` (an array's facts, a number). Those that have no
+   argument of their own come last and take what they are from the others.
+2. ``check``: with everything known, each compares what it found with what was declared.
+3. ``encode``: with the addresses known, each gives its bytes in the kernel's parameter space.
+
+A new kind of parameter is a subclass of :class:`Parameter`; executors need not know it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import attrs
+
+from tilecopy_core.dtypes import DType, dtype_of
+from tilecopy_core.errors import LaunchError, RequestError, integer, shown
+from tilecopy_core.expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
+from tilecopy_core.memory import Buffer
+
+
+@attrs.frozen(eq=False)
+class ArrayFacts:
+    """What a launch knows of an array, whichever framework it is of.
+
+    Attributes:
+        shape: extents.
+        strides: in elements.
+        dtype: the framework's own (its name is what :func:`~tilecopy_core.dtype_of` reads).
+        pointer: address of the first element.
+        readonly: whether its memory may not be written.
+        device: the number of the GPU that it is on, or None for host memory.
+        owner: what keeps the memory alive.
+        stream: reads the stream (a CUstream) on which the array's framework puts work now; None where it has no such stream.
+        export: ``__dlpack__`` of an array whose producer orders its work before a stream when it exports for that stream.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    pointer: int
+    readonly: bool
+    device: int | None
+    owner: Any = attrs.field(repr=False)
+    stream: partial[int] | None = attrs.field(default=None, repr=False)
+    export: Callable[..., Any] | None = attrs.field(default=None, repr=False)
+
+    def span_bytes(self, itemsize: int) -> int:
+        """Bytes from the first element to the end of the last."""
+        if 0 in self.shape:
+            return 0
+        return (sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True)) + 1) * itemsize
+
+
+@attrs.define(eq=False)
+class Binding:
+    """What the parameters of one launch are bound to.
+
+    Attributes:
+        kernel: its name, for messages.
+        view: how this executor sees an array: ``(where, argument) -> facts``; raises LaunchError for what is none.
+        arrays: facts of each array, by parameter.
+        numbers: values of scalars and sizes, by parameter.
+        addresses: where the kernel finds each array; set by the executor before ``encode``.
+        grid: CTAs along x, y, z, once the numbers are known.
+    """
+
+    kernel: str
+    view: Callable[[str, Any], ArrayFacts]
+    arrays: dict[str, ArrayFacts] = attrs.field(factory=dict)
+    numbers: dict[str, int] = attrs.field(factory=dict)
+    addresses: dict[str, int] = attrs.field(factory=dict)
+    grid: tuple[int, int, int] = (1, 1, 1)
+
+    @property
+    def on_host(self) -> list[str]:
+        """The arrays that are in host memory."""
+        return [name for name, facts in self.arrays.items() if facts.device is None]
+
+    @property
+    def device(self) -> int:
+        """The number of the GPU that the first device array is on; 0 where there is none."""
+        return next((facts.device for facts in self.arrays.values() if facts.device is not None), 0)
+
+
+@attrs.frozen
+class Parameter(ABC):
+    """One parameter of a kernel.
+
+    Attributes:
+        name: an identifier; in PTX the parameter is ``param_<name>``.
+    """
+
+    name: str
+
+    takes_argument: ClassVar[bool] = True
+    """Whether the caller passes an argument for it; else it is read from the other parameters."""
+
+    follows_addresses: ClassVar[bool] = False
+    """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
+
+    @property
+    @abstractmethod
+    def type(self) -> str:
+        """The fundamental PTX type of the parameter."""
+
+    @abstractmethod
+    def read(self, argument: Any, binding: Binding) -> None:
+        """Take the argument (None where there is none) into the binding.
+
+        Raises:
+            LaunchError: it is nothing that this parameter can be.
+        """
+
+    def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
+        """Compare what is bound with what was declared.
+
+        Raises:
+            LaunchError: they differ; the message names the parameter, the value and the rule.
+        """
+
+    @abstractmethod
+    def encode(self, binding: Binding) -> bytes:
+        """The bytes of the parameter as the kernel reads them (little-endian); called after every ``check``."""
+
+
+# ----------------------------------------------------------------------------------------------------- arrays
+
+
+@attrs.frozen
+class ArrayParameter(Parameter):
+    """A global array that the caller passes; the kernel receives its address.
+
+    Attributes:
+        shape: extents; one may be made of sizes and scalars.
+        strides: in elements; one may be made of sizes and scalars.
+        dtype: element type.
+        align_bytes: what the address is a multiple of.
+        written: whether the kernel writes it.
+    """
+
+    shape: tuple[Int, ...]
+    strides: tuple[Int, ...]
+    dtype: DType
+    align_bytes: int
+    written: bool
+
+    @classmethod
+    def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
+        """The parameter of a global buffer, one stride a dimension."""
+        return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
+
+    @property
+    def type(self) -> str:
+        """A generic address."""
+        return "u64"
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """The facts of an array, by the executor's own view of it."""
+        binding.arrays[self.name] = binding.view(self._where(binding), argument)
+
+    def check(self, binding: Binding) -> None:
+        """Type, shape, strides, alignment (of device memory; host memory is staged), and whether it may be written."""
+        where, facts = self._where(binding), binding.arrays[self.name]
+        self._check_dtype(where, facts.dtype)
+        shape = tuple(value_of(extent, binding.numbers) for extent in self.shape)
+        if facts.shape != shape:
+            raise LaunchError(f"{where}: shape {facts.shape}, declared {with_values(self.shape, shape)}")
+        strides = tuple(value_of(stride, binding.numbers) for stride in self.strides)
+        if 0 in shape:
+            strides = facts.strides  # of no elements, in whatever way
+        for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
+            if extent > 1 and found != wanted:
+                raise LaunchError(
+                    f"{where}: stride {found} elements in dimension {dim}, declared {wanted}"
+                    + ("" if isinstance(self.strides[dim], Expr) else "; pass a contiguous array or declare strides=")
+                )
+        if facts.device is not None and facts.pointer % self.align_bytes:
+            raise LaunchError(
+                f"{where}: its address 0x{facts.pointer:x} is not a multiple of {self.align_bytes} bytes; "
+                f"declare align_bytes={facts.pointer & -facts.pointer} or less"
+            )
+        if facts.readonly and self.written:
+            raise LaunchError(
+                f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written"
+            )
+
+    def encode(self, binding: Binding) -> bytes:
+        """The address."""
+        return binding.addresses[self.name].to_bytes(8, "little")
+
+    def _where(self, binding: Binding) -> str:
+        return f"kernel {binding.kernel}, argument {self.name}"
+
+    def _check_dtype(self, where: str, found: Any) -> None:
+        if self.dtype.bits < 8:
+            raise LaunchError(
+                f"{where}: dtype {found}, declared {self.dtype}, of which a kernel has {8 // self.dtype.bits} in a byte and no "
+                "array has: declare it as uint8 of the packed shape, which may be viewed as what it holds"
+            )
+        if not getattr(found, "isnative", True):
+            raise LaunchError(
+                f"{where}: dtype {found.str} has its bytes in the other order than the GPU's (little-endian); "
+                f'pass a.astype(a.dtype.newbyteorder("="))'
+            )
+        try:
+            dtype: Any = _dtype_of(found)
+        except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
+            dtype = found
+        if not isinstance(dtype, DType) or dtype != self.dtype:
+            raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
+
+
+_dtype_of = lru_cache(maxsize=256)(dtype_of)
+
+
+def _convert(found: Any, declared: DType) -> str:
+    """What to do about a dtype."""
+    if getattr(found, "names", None):
+        return f"it is a record of fields: pass one of them, a[{found.names[0]!r}], made contiguous"
+    if getattr(found, "hasobject", False):
+        return f'its elements are Python objects: pass a.astype("{declared}")'
+    return f"convert the array to {declared}, or build the kernel for its dtype"
+
+
+def value_of(number: Int, numbers: Mapping[str, int]) -> int:
+    """An extent, stride, bound or count with every size and scalar known."""
+    return int(evaluate(number, {found: numbers[found.name] for found in symbols_of(number)}))
+
+
+def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
+    """A shape or grid in words, with its values where it is made of sizes and scalars."""
+    if all(isinstance(count, int) for count in declared):
+        return f"{values}"
+    return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+
+_B32 = (-(2**31), 2**31 - 1)
+_SCALARS: dict[str, tuple[int, int]] = {"int32": _B32, "uint32": (0, 2**32 - 1), "int64": (-(2**62), 2**62)}
+"""Smallest and largest value of each type; int64 keeps one bit in reserve for sums."""
+_DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
+
+
+@attrs.frozen
+class NumberParameter(Parameter):
+    """An integer within what was declared of it.
+
+    Attributes:
+        type: ``b32`` or ``b64``.
+        multiple_of: a divisor of every value.
+        lower: smallest value.
+        upper: largest value.
+    """
+
+    type: str
+    multiple_of: int
+    lower: int
+    upper: int
+
+    def take(self, number: int, binding: Binding, where: str, *, found: str = "", remedy: str = "") -> None:
+        """Bind a value that is as declared.
+
+        Raises:
+            LaunchError: it is not.
+        """
+        if not self.lower <= number <= self.upper:
+            raise LaunchError(
+                f"{where}: {shown(number)}{found} is outside its declared {self.lower} to {self.upper}{remedy}"
+            )
+        if number % self.multiple_of:
+            raise LaunchError(f"{where}: {number}{found} is not a multiple of {self.multiple_of}, as it was declared")
+        binding.numbers[self.name] = number
+
+    def encode(self, binding: Binding) -> bytes:
+        """Two's complement of 4 or 8 bytes."""
+        return binding.numbers[self.name].to_bytes(4 if self.type == "b32" else 8, "little", signed=True)
+
+
+@attrs.frozen
+class ScalarParameter(NumberParameter):
+    """An integer that the caller passes.
+
+    Attributes:
+        within: what it must also be between, made of sizes and scalars; ``(lower, upper)`` where nothing is.
+    """
+
+    within: tuple[Int, Int] | None = attrs.field(default=None, eq=key_of)
+
+    @classmethod
+    def declare(
+        cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
+    ) -> ScalarParameter:
+        """A parameter with what :meth:`KernelBuilder.scalar` declares of it, the bounds plain integers.
+
+        The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 (declare it:
+        ``upper=2**32 - 1``) therefore travels as 64 bits.
+
+        Raises:
+            RequestError: no such dtype, or bounds that it does not have.
+        """
+        if not isinstance(dtype, str) or dtype not in _SCALARS:
+            raise RequestError(f"scalar {name}: dtype {shown(dtype)} is not one of {', '.join(_SCALARS)}")
+        least, most = _SCALARS[dtype]
+        upper = _DEFAULT_UPPER[dtype] if upper is None else upper
+        divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
+        if low > high:
+            raise RequestError(f"scalar {name}: lower {shown(low)} is above upper {shown(high)}")
+        if low < least or high > most:
+            raise RequestError(
+                f"scalar {name}: the bounds {shown(low)} to {shown(high)} are not within a {dtype}, {least} to {most}"
+            )
+        return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """An integer of Python or a framework (of no dimension); no bool, no float."""
+        where = f"kernel {binding.kernel}, scalar {self.name}"
+        remedy = "; if it is meant, build the kernel with wider lower= or upper="
+        self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
+
+    def check(self, binding: Binding) -> None:
+        """The bounds that sizes and other scalars give it."""
+        if self.within is None:
+            return
+        number = binding.numbers[self.name]
+        lower, upper = (value_of(bound, binding.numbers) for bound in self.within)
+        if not lower <= number <= upper:
+            raise LaunchError(
+                f"kernel {binding.kernel}, scalar {self.name}: {number} is outside its declared {self.within[0]} to "
+                f"{self.within[1]}, which is {lower} to {upper}"
+            )
+
+
+@attrs.frozen
+class Extent:
+    """A dimension that a size is read from: its extent is ``factor * size + constant``."""
+
+    array: str
+    dim: int
+    factor: int = 1
+    constant: int = 0
+
+
+def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
+    return tuple(value if isinstance(value, Extent) else Extent(*value) for value in values)
+
+
+@attrs.frozen
+class SizeParameter(NumberParameter):
+    """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
+
+    Attributes:
+        sources: the dimensions that have this extent (or a multiple of it, or more by a constant); they must agree.
+    """
+
+    sources: tuple[Extent, ...] = attrs.field(converter=_extents)
+    multiple_of: int = 1
+    lower: int = 1
+    upper: int = _B32[1]
+
+    takes_argument: ClassVar[bool] = False
+
+    @classmethod
+    def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
+        """A size with what every value of it is; its sources are found when all arrays are known.
+
+        Raises:
+            RequestError: bounds that no size meets.
+        """
+        what = f"size {name}"
+        divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
+        if not 0 <= low <= 2**62 or high > 2**62:
+            raise RequestError(f"{what}: the bounds {shown(low)} to {shown(high)} are not within 0 to 2**62")
+        if -(-low // divisor) > high // divisor:
+            raise RequestError(
+                f"{what}: no multiple of {shown(divisor)} is from {low} to {shown(high)}, lower to upper"
+            )
+        return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
+
+    def symbol(self) -> Symbol:
+        """A new symbol of the size, its bounds multiples like its values."""
+        by = self.multiple_of
+        return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
+
+    def read_from(self, found: Symbol, shapes: Iterable[tuple[str, tuple[Int, ...]]]) -> SizeParameter:
+        """The size with its sources: every dimension that has its symbol and nothing else that varies.
+
+        Raises:
+            RequestError: there is none.
+        """
+        sources = [
+            Extent(array, dim, terms_of(extent)[0][1], constant_of(extent))
+            for array, shape in shapes
+            for dim, extent in enumerate(shape)
+            if len(terms_of(extent)) == 1 and terms_of(extent)[0][0] == found
+        ]
+        if not sources:
+            raise RequestError(
+                f"size {self.name} is read from the shapes of the arguments, and no param has a dimension of {self.name} "
+                f"(or a multiple of it, or one more by a constant); declare one, or make it a scalar"
+            )
+        return attrs.evolve(self, sources=tuple(sources))
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """The extent, the same in every array that has it."""
+        where = f"kernel {binding.kernel}, size {self.name}"
+        found: list[tuple[str, int]] = []
+        for source in self.sources:
+            shape, place = binding.arrays[source.array].shape, f"dimension {source.dim} of argument {source.array}"
+            if source.dim >= len(shape):
+                raise LaunchError(f"{where}: {place}, whose shape is {shape}")
+            number, rest = divmod(shape[source.dim] - source.constant, source.factor)
+            if rest:
+                extent = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
+                raise LaunchError(f"{where}: {place} is {shape[source.dim]}, declared {extent}, and no size gives that")
+            found.append((place, number))
+        (first, number), *others = found
+        for other, value in others:
+            if value != number:
+                raise LaunchError(f"{where}: {number} by {first}, {value} by {other}")
+        self.take(number, binding, where, found=f" ({first})")
+
+
+def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
+    """What is declared of a number, as integers."""
+    named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
+    divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
+    if divisor < 1:
+        raise RequestError(f"{what}: multiple_of is at least 1, not {shown(multiple_of)}")
+    return divisor, low, high
+
+
+def _integer(value: Any, where: str, error: type[Exception]) -> int:
+    """:func:`integer`, or that error."""
+    number = integer(value)
+    if number is None:
+        raise error(f"{where}: an integer, not {shown(value)}")
+    return number

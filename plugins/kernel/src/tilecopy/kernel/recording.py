@@ -1,0 +1,255 @@
+"""A kernel in the making as its parts know it: what belongs to it, the blocks that are open, the statements in them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from tilecopy_core.conditions import Condition
+from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
+from tilecopy_core.expr import Expr, Int, Symbol, symbols_of
+from tilecopy_core.memory import Memory, Region, symbolic
+from tilecopy_core.scope import ActiveThreads, is_thread_id
+from .bounds import NOTHING, Alternatives, Facts, bounds_checks, never, together
+from .lowering import Description
+from .statements import If, Loop, Placed, Statement
+from .values import Value
+
+
+@attrs.frozen(eq=False)
+class Frame:
+    """An open block.
+
+    Attributes:
+        body: its statements.
+        active: who is active in it.
+        known: what is known in it; no alternative at all where no thread ever comes.
+        around: the statement that it is of, in words.
+        values: the integers that have a value in it.
+        left_out: regions outside their buffers in it: no thread comes to them in any launch, and the block is not written.
+    """
+
+    body: list[Placed]
+    active: ActiveThreads
+    known: Alternatives
+    around: str = ""
+    values: set[Symbol] = attrs.field(factory=set)
+    left_out: list[Region] = attrs.field(factory=list)
+
+
+class Recorder:
+    """What is recorded of a kernel, and the rules that hold for everything that is."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._described = Description(name, threads)
+        self._limits: dict[Symbol, Facts] = {}
+        self._memories: set[Memory] = set()
+        self._names: set[str] = set()
+        self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._waiting: list[Placed] = []
+        self._spoiled = ""
+        self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._described.name
+
+    @property
+    def threads(self) -> int:
+        """Threads of each CTA."""
+        return self._described.threads
+
+    # ------------------------------------------------------------------------------------------- what belongs to it
+
+    def _claim(self, name: str, what: str) -> None:
+        if name in self._names:
+            raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
+        self._names.add(name)
+
+    def _fresh(self, stem: str) -> str:
+        return next(name for number in self._counters[stem] if (name := f"{stem}{number}") not in self._names)
+
+    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
+        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
+        scalars = self._described.scalars
+        for found in symbols_of(value):
+            if anywhere and found not in scalars and (found.register or found.varies != "grid"):
+                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
+            if is_thread_id(found) and found.upper is not None and found.upper < self.threads - 1:
+                raise RequestError(
+                    f"{what}: {value} has the thread's index in a CTA of {found.upper + 1} threads; kernel {self.name} has "
+                    f"{self.threads}: take it of this builder"
+                )
+            if found.register or found in scalars or any(found in frame.values for frame in self._stack):
+                continue
+            if found.varies == "grid":
+                raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
+            raise RequestError(
+                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
+            )
+
+    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> bool:
+        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds.
+
+        False where no thread ever comes to it, and it is outside its buffer.
+        """
+        if region.buffer.memory not in self._memories:
+            raise RequestError(
+                f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
+            )
+        for value in (*region.starts, *region.buffer.placed_by()):
+            if isinstance(value, Expr):
+                self._own(value, region)
+        comes = overhang or self._comes_to(region)
+        if comes and not overhang and symbolic((*region.starts, *region.buffer.shape)):
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place()))
+        if written and region.buffer.space == "global":
+            self._described.written.add(region.buffer.name)
+        return comes
+
+    def _hold(self, value: Value) -> None:
+        """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
+        for region, told in value.held():
+            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place(), told))
+
+    def _comes_to(self, region: Region) -> bool:
+        """Whether a region may be inside its buffer where it stands; else the block around is left out.
+
+        That needs that no thread ever comes there, or that a launch is refused in which one would.
+
+        Raises:
+            LayoutError: neither holds.
+        """
+        try:
+            region.check_inside()
+            return True
+        except LayoutError as error:
+            if len(self._stack) == 1:
+                raise
+            known = self._known(region)
+            decided = not any(
+                self._is_of_launch(found) for facts in known for fact in facts for found in symbols_of(fact)
+            )
+            if decided and not never(known):
+                raise LayoutError(f"{error}; the conditions around do not exclude that: {self._around()}") from None
+            self._frame.left_out.append(region)
+            self._described.bounds.extend(bounds_checks(region, known, self._place()))
+            return False
+
+    def _is_of_launch(self, found: Symbol) -> bool:
+        """Whether a symbol is known, or bounded closer, once a kernel is launched."""
+        return found in self._described.scalars or bool(found.register and not is_thread_id(found))
+
+    def _around(self) -> str:
+        """The blocks that are open, the innermost last."""
+        return ", ".join(frame.around for frame in self._stack[1:])
+
+    def _place(self) -> str:
+        """File and line of the user's program, and the blocks around."""
+        return f"{self._where()}, inside {self._around()}" if len(self._stack) > 1 else self._where()
+
+    def _known(self, *regions: Region) -> Alternatives:
+        """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
+        known, facts = self._frame.known, list[Int]()
+        if not self._limits:
+            return known
+        pending = [value for region in regions for value in (*region.starts, *region.buffer.shape)]
+        pending += [fact for alternative in known for fact in alternative]
+        seen: set[Symbol] = set()
+        while pending:
+            new = symbols_of(pending.pop()) - seen
+            seen |= new
+            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
+            facts += limits
+            pending += limits
+        return together(known, (tuple(facts),)) if facts else known
+
+    # ------------------------------------------------------------------------------------------- statements and blocks
+
+    @property
+    def _frame(self) -> Frame:
+        return self._stack[-1]
+
+    def record(self, statement: Statement) -> None:
+        """Append a statement at the current place, with the line of the program that made it."""
+        if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
+            raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
+        self._frame.body.append(Placed(statement, self._where()))
+
+    @staticmethod
+    def _where() -> str:
+        """File and line of the user's program: the innermost frame outside this package."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilecopy_core."):
+            frame = frame.f_back
+        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def _check_closed(self) -> None:
+        """Raise unless every block that was made has its statements, and reached its end."""
+        if len(self._stack) != 1:
+            raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
+        if self._spoiled:
+            raise RequestError(f"kernel {self.name}: {self._spoiled}")
+        for placed in self._waiting:
+            raise RequestError(
+                f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
+            )
+
+
+class Block:
+    """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
+
+    def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
+        self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
+        self._placed = Placed(statement, kernel._where())
+        kernel._waiting.append(self._placed)
+
+    def __enter__(self) -> Any:
+        if self._placed not in self._kernel._waiting:
+            raise RequestError(f"{self._placed} is a block that was used")
+        if self._kernel._frame is not self._outer:
+            raise RequestError(f"{self._placed} is a block of where it was made: write `with` there, or make it here")
+        self._kernel._waiting.remove(self._placed)
+        self._kernel._stack.append(self._frame)
+        return self._index
+
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._kernel._stack.pop()
+        if kind is None and not self._frame.left_out:
+            self._kernel._frame.body.append(self._placed)
+        elif kind is not None:
+            how = "break or return" if kind is GeneratorExit else kind.__name__
+            self._kernel._spoiled = (
+                f"{self._placed} was left by {how}: a block describes every turn at once, so it must reach its end; "
+                "use k.if_ for what depends on the running kernel"
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._index is None:
+            raise RequestError(f"{self._placed.statement.describe()} is no loop: write `with k.if_(...):`")
+        with self:
+            yield self._index
+
+
+class Elected(Condition):
+    """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
+
+    _if: Callable[[Condition], Block]
+    _block: Block
+
+    def __init__(self, if_: Callable[[Condition], Block]) -> None:
+        super().__init__("elect")
+        object.__setattr__(self, "_if", if_)
+
+    def __enter__(self) -> None:
+        object.__setattr__(self, "_block", self._if(self))
+        self._block.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._block.__exit__(*exception)

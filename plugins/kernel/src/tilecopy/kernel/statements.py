@@ -1,0 +1,320 @@
+"""The statements of a kernel as recorded, and how each becomes PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from tilecopy_core.conditions import Condition
+from tilecopy_core.dispatch import Plan, dispatch, tell
+from tilecopy_core.emitted import why_malformed
+from tilecopy_core.errors import LayoutError, PluginError, TilecopyError, shown
+from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, fits, maximum, substitute
+from tilecopy_core.memory import Region
+from tilecopy_core.outside import Outside
+from tilecopy_core.ptx import PtxBuilder, Register
+from tilecopy_core.registry import Registry
+from tilecopy_core.request import CopyRequest, check_operands
+from tilecopy_core.scope import ActiveThreads, Scope
+from tilecopy_core.target import Target
+from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
+from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits
+
+
+class Statement(Protocol):
+    """Anything that a kernel does."""
+
+    def lower(self, context: Lowering) -> None:
+        """Write it through ``context.ptx``."""
+
+    def describe(self) -> str:
+        """A few words for messages."""
+
+
+@attrs.frozen(eq=False)
+class Placed:
+    """A statement and the line of the user's program that made it."""
+
+    statement: Statement
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.statement.describe()} at {self.where}"
+
+
+@attrs.frozen(eq=False)
+class Lowering:
+    """What statements are lowered with, and what is told of them.
+
+    Attributes:
+        known: block ids as the grid bounds them, where it is given at build.
+        facts: what a grid made of sizes says of the block ids.
+        plans: the plan of each copy, in order.
+        origins: what each statement is and where it was made, by its number; 0 is none.
+        indices: the register of each value that became an index, with its statement.
+    """
+
+    ptx: PtxBuilder
+    target: Target
+    registry: Registry
+    known: Mapping[Symbol, Int] = attrs.field(factory=dict)
+    facts: Facts = ()
+    plans: list[Plan] = attrs.field(factory=list)
+    origins: list[str] = attrs.field(factory=lambda: [""])
+    indices: list[tuple[Register, Index]] = attrs.field(factory=list)
+
+    def run(self, body: Sequence[Placed]) -> None:
+        """Lower statements in order.
+
+        Raises:
+            TilecopyError: as a statement raised it, with the line that made the statement.
+        """
+        outer = self.ptx.statement
+        for placed in body:
+            self.ptx.statement = len(self.origins)
+            self.origins.append(f"{placed.statement.describe()}, {placed.where}")
+            try:
+                placed.statement.lower(self)
+                if isinstance(placed.statement, Copy):
+                    tell(self.plans[-1], self.registry, placed.where)
+            except TilecopyError as error:
+                if not getattr(error, "located", False):
+                    error.args = (f"{error}\n  at {placed.where}", *error.args[1:])
+                    error.located = True  # type: ignore[attr-defined]
+                raise
+        self.ptx.statement = outer
+
+
+@attrs.frozen(eq=False)
+class Copy:
+    """A tile copy, dispatched when the target is known.
+
+    Where it may overhang, ``around`` has what the conditions and loops around say.
+    """
+
+    op: str
+    dst: Region
+    src: Region
+    scope: Scope
+    active: ActiveThreads
+    variant: str | None
+    options: Mapping[str, Any]
+    outside: Outside | None = None
+    around: Alternatives = NOTHING
+
+    def describe(self) -> str:
+        """Operands and operation."""
+        return f"{self.op} {self.dst} <- {self.src}"
+
+    def lower(self, context: Lowering) -> None:
+        """Dispatch and emit."""
+        dst, src = self.dst, self.src
+        if self.outside is not None:  # what is known around, and what the grid bounds, may prove it inside
+            known = tuple(
+                tuple(substitute(fact, context.known) for fact in facts)
+                for facts in together(self.around, (context.facts,))
+            )
+            dst, src = (
+                with_ends_proved(
+                    attrs.evolve(region, starts=tuple(substitute(start, context.known) for start in region.starts)),
+                    known,
+                )
+                for region in (dst, src)
+            )
+        request = CopyRequest(
+            op=self.op,
+            dst=dst,
+            src=src,
+            scope=self.scope,
+            target=context.target,
+            active=self.active,
+            options=self.options,
+            outside=self.outside,
+        )
+        check_operands(request)  # the builder has looked at where the regions lie
+        plan = dispatch(request, self.variant, context.registry)
+        context.plans.append(plan)
+        context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
+        ptx = context.ptx
+        ptx.recent.clear()
+        ptx.loose = False
+        around = list(ptx.blocks)
+        plan.emit(ptx, context.registry)
+        why = None
+        if ptx.blocks != around:
+            why = "it leaves a block (if_, loop) open, or closes one that is not its own"
+        elif ptx.loose or all(map(_says_nothing, ptx.recent)):  # typed operands were checked one by one
+            why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=request.overhangs)
+        if why is not None:
+            raise PluginError(
+                f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+                f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+            )
+
+
+def _says_nothing(line: str) -> bool:
+    """Whether a line is a comment or a label."""
+    return line.lstrip().startswith("//") or line.rstrip().endswith(":")
+
+
+@attrs.frozen(eq=False)
+class Load:
+    """One element into a value."""
+
+    result: Value
+    element: Region
+
+    def describe(self) -> str:
+        """The element."""
+        return f"load of {self.element}"
+
+    def lower(self, context: Lowering) -> None:
+        """A load of the element's width, or the register that holds it."""
+        ptx, bits = context.ptx, self.element.buffer.dtype.bits
+        offset = element_offset(self.element)
+        if self.element.buffer.space == "local":
+            assert isinstance(offset, int)
+            raw = ptx.read_local(self.element.buffer, offset, bits)[0]
+            if bits in (8, 16):
+                raw = made(ptx, raw.type, "and.b32", raw, (1 << bits) - 1)
+            else:
+                raw = made(ptx, raw.type, f"mov.{raw.type}", raw)  # a later store must not change what was loaded
+        else:
+            into = ptx.regs("b64", 1) if bits == 64 else None
+            raw = ptx.load(ptx.address(self.element.buffer, offset), bits, into)[0]
+        bind_loaded(ptx, self.result, raw)
+
+
+@attrs.frozen(eq=False)
+class Index:
+    """A value becomes a symbolic integer from ``least`` to ``most``; ``clamp`` moves one outside to the nearer bound."""
+
+    symbol: Symbol
+    value: Value
+    least: Int
+    most: Int
+    clamp: bool
+
+    def describe(self) -> str:
+        """Its bounds."""
+        return f"index {self.symbol} from {self.least} to {self.most}"
+
+    def lower_to(self, ptx: PtxBuilder) -> Register:
+        """The register of the integer: a new one, so that one line of the text defines it."""
+        found = lower_value(ptx, self.value)
+        signed = self.value.dtype.kind == "i"
+        if found.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
+            found = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", found)
+        if not self.clamp:
+            return made(ptx, found.type, f"mov.{found.type}", found)
+        steps = [("min", self.most, "s" if signed else "u")]
+        if not signed and not never_negative(self.least) and not never_negative(self.most):  # no number for min.u
+            steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]
+        if signed or bounds_of(self.least) != (0, 0):
+            steps.append(("max", self.least, "s"))
+        for name, bound, sign in steps:
+            limit = ptx.value(bound, found.bits) if isinstance(bound, Expr) else bound
+            found = ptx.lesser(f"{sign}{found.bits}", found, limit, greater=name == "max")
+        return found
+
+    def lower(self, context: Lowering) -> None:
+        """The value's register, bound to the symbol."""
+        register = self.lower_to(context.ptx)
+        context.ptx.bind(self.symbol, register)
+        context.indices.append((register, self))
+
+
+@attrs.frozen(eq=False)
+class Store:
+    """A value into one element."""
+
+    element: Region
+    value: Value
+
+    def describe(self) -> str:
+        """The element."""
+        return f"store to {self.element}"
+
+    def lower(self, context: Lowering) -> None:
+        """A store of the element's width, or a move into the register that holds it."""
+        ptx, dtype = context.ptx, self.element.buffer.dtype
+        register = stored_bits(ptx, self.value)
+        offset = element_offset(self.element)
+        if self.element.buffer.space == "local":
+            assert isinstance(offset, int)
+            ptx.write_local(self.element.buffer, offset, dtype.bits, [register])
+        else:
+            ptx.store(ptx.address(self.element.buffer, offset), dtype.bits, [register])
+
+
+@attrs.frozen(eq=False)
+class Loop:
+    """A rolled loop at run time."""
+
+    index: Symbol
+    count: Int
+    start: Int
+    unroll: bool
+    body: list[Placed] = attrs.field(factory=list)
+
+    def describe(self) -> str:
+        """Its turns."""
+        return f"range({shown(self.count)}, start={shown(self.start)})"
+
+    def lower(self, context: Lowering) -> None:
+        """The loop and its body."""
+        with context.ptx.loop(self.index, self.count, self.start, unroll=self.unroll):
+            context.run(self.body)
+
+
+@attrs.frozen(eq=False)
+class If:
+    """Statements for the threads that meet a condition."""
+
+    condition: Condition
+    body: list[Placed] = attrs.field(factory=list)
+
+    def describe(self) -> str:
+        """The condition."""
+        return f"if_({self.condition!r})"
+
+    def lower(self, context: Lowering) -> None:
+        """A branch around the body."""
+        with context.ptx.if_(lower_condition(context.ptx, self.condition)):
+            context.run(self.body)
+
+
+@attrs.frozen(eq=False)
+class Action:
+    """Anything else: a function that writes through the builder."""
+
+    name: str
+    write: Callable[[PtxBuilder], None]
+
+    def describe(self) -> str:
+        """The name of the builder's method."""
+        return self.name
+
+    def lower(self, context: Lowering) -> None:
+        """Call it."""
+        self.write(context.ptx)
+
+
+def element_offset(element: Region) -> Int:
+    """Offset of a region of one element from its buffer's start, swizzle included.
+
+    Raises:
+        LayoutError: more than one element, or a register index that varies.
+    """
+    buffer = element.buffer
+    if element.size != 1:
+        raise LayoutError(f"{element} has {element.size} elements; load and store take one")
+    place = buffer.layout.apply(*element.starts, shape=buffer.shape)
+    if buffer.space == "local":
+        if set(place) - {"m"}:
+            raise LayoutError(f"{buffer.name} is spread over threads; use KernelBuilder.registers({buffer.name})")
+        if isinstance(place.get("m", 0), Expr):
+            raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
+    return place.get("m", 0)

@@ -1,0 +1,451 @@
+"""Run-time data values of a kernel: loaded elements, constants, arithmetic and casts on them.
+
+Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.expr`).
+Floats of 16 bits compute in float32 and are rounded where they are stored or cast.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+
+from tilecopy_core.conditions import Condition, RunTime
+from tilecopy_core.dtypes import DType, dtype_of
+from tilecopy_core.errors import RequestError, a, one_of, shown
+from tilecopy_core.expr import Expr, Int, bounds_of, fits, key_of, sub
+from tilecopy_core.memory import Buffer, Region
+from tilecopy_core.ptx import SETP, PtxBuilder, Register
+
+_VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
+_TOLD_DEPTH = 4
+"""Operations inside each other that a message shows: a value may be made of thousands."""
+_HALVES = ("float16", "bfloat16")
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+"""The floats that compute, with the largest finite value of each."""
+
+
+def _computes(dtype: DType) -> bool:
+    """Whether there is arithmetic on a type, and conversion from and to it."""
+    return dtype.kind in "iu" or dtype.name in _LARGEST
+
+
+def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]:
+    return lambda self, other: self._with(op, other, swap=swap)
+
+
+def _comparison(op: str) -> Callable[[Value, Any], Condition]:
+    def compare(self: Value, other: Any) -> Condition:
+        if not _computes(self.dtype) and self.dtype.kind != "b":
+            raise RequestError(f"'{self!r} {op} {shown(other)}': values of {self.dtype} are moved, not compared")
+        return Condition(op, self, as_value(other, self.dtype))
+
+    return compare
+
+
+@attrs.frozen(eq=False)
+class Value(RunTime):
+    """A run-time value of one thread; ``+ - * /``, ``-v`` and comparisons make further ones.
+
+    Attributes:
+        dtype: its type.
+        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer whose type holds it in the grids that pass), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        args: operands (values), or the constant, the symbolic integer, the element that was loaded.
+    """
+
+    dtype: DType = attrs.field(validator=a("a DType", DType))
+    op: str = attrs.field(validator=one_of(*_VALUES))
+    args: tuple[Any, ...] = attrs.field(default=(), validator=a("a tuple", tuple))
+
+    def __attrs_post_init__(self) -> None:
+        wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op in ("cast", "neg") else 2))
+        if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
+            raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
+
+    reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
+    __array_ufunc__ = None
+
+    def _no_such(self, other: Any = None, *_: Any) -> Any:
+        raise RequestError(
+            f"'{self!r}' and {shown(other)}: run-time values have + - * /, min, max and comparisons; no other operator"
+        )
+
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = _no_such
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_such
+    __rshift__ = __rrshift__ = _no_such
+
+    __add__, __radd__ = _arithmetic("add"), _arithmetic("add", swap=True)
+    __sub__, __rsub__ = _arithmetic("sub"), _arithmetic("sub", swap=True)
+    __mul__, __rmul__ = _arithmetic("mul"), _arithmetic("mul", swap=True)
+    __truediv__ = _arithmetic("div")
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Value:
+        return Value(self.dtype, "neg", (self,))
+
+    def min(self, other: Any) -> Value:
+        """The smaller of two values."""
+        return self._with("min", other)
+
+    def max(self, other: Any) -> Value:
+        """The larger of two values."""
+        return self._with("max", other)
+
+    def __repr__(self) -> str:
+        return self._told(_TOLD_DEPTH)
+
+    def _told(self, depth: int) -> str:
+        if self.op in ("const", "index", "held"):
+            return repr(self.args[0])
+        if not depth:
+            return "..."
+        name = str(self.dtype) if self.op == "cast" else self.op
+        return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
+
+    def held(self) -> Iterator[tuple[Region, str]]:
+        """What must stay inside its buffer so that no integer in it is cut, and which integer that is."""
+        left, seen = [self], set[int]()
+        while left:
+            value = left.pop()
+            if id(value) not in seen:  # a value is used by many
+                seen.add(id(value))
+                if value.op == "held":
+                    yield value.args[1:]
+                left += [each for each in value.args if isinstance(each, Value)]
+
+    def sources(self) -> tuple[Int, ...] | None:
+        """Integers that decide which threads see which value; None where it depends on data."""
+        return self._deciding(lambda element: None)
+
+    def places(self) -> tuple[Int, ...] | None:
+        """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
+        return self._deciding(
+            lambda e: (*e.starts, *e.buffer.placed_by()) if e.buffer.space in ("global", "shared") else None
+        )
+
+    def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
+        """The integers in it, and those of each element that was loaded; None where one of them gives None."""
+        left, seen, found = [self], set[int](), dict[Any, Int]()
+        while left:
+            value = left.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
+            if value.op == "loaded":
+                own = of_element(value.args[0])
+            if own is None:
+                return None
+            found |= {key_of(integer): integer for integer in own}
+            left += [each for each in value.args if isinstance(each, Value)]
+        return tuple(found.values())
+
+    def __bool__(self) -> bool:
+        raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
+
+    def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
+        value = as_value(other, self.dtype)
+        if value.dtype != self.dtype:
+            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
+        if not _computes(self.dtype):
+            raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
+        return Value(self.dtype, op, (value, self) if swap else (self, value))
+
+
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "loaded": (Region,),
+    "const": ((int, float),),
+    "index": ((int, Expr),),
+    "held": (Value, Region, str),
+}
+"""What the operations take that do not take values alone."""
+
+
+def _range_of(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of a type of integers, or of bool."""
+    bits = 1 if dtype.kind == "b" else dtype.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
+
+
+def _why_not_proved(value: Expr, dtype: DType) -> str | None:
+    """Why an integer may not be one of a type of integers, or None; of 32 bits see :func:`_as_region` too."""
+    if dtype.kind not in "iu":
+        return None
+    (lower, upper), (low, high) = bounds_of(value), _range_of(dtype)
+    if (dtype.bits < 32 and (upper is None or upper > high)) or lower is None or lower < low:
+        return f"it reaches from {lower} to {upper}, and is not proved to be within {low} to {high}"
+    return None
+
+
+def _as_region(value: Expr, dtype: DType) -> Region | None:
+    """What :func:`as_value` leaves open, as a region that must stay inside its buffer: that 32 bits hold the integer.
+
+    Ids of blocks have no other bound than the largest grid's, so it is known at the launch only. None: they do in any grid.
+    """
+    (lower, upper), high = bounds_of(value), _range_of(dtype)[1]
+    if dtype.kind not in "iu" or dtype.bits != 32 or (upper is not None and upper <= high):
+        return None
+    first = min(lower or 0, 0)
+    numbers = Buffer(high - first + 1, dtype, space="global", name=f"numbers_of_{dtype}")
+    return Region(numbers, (sub(value, first),), (1,))
+
+
+def as_value(value: Any, dtype: DType) -> Value:
+    """A number or symbolic integer as a value of a dtype; a value as it is.
+
+    Raises:
+        RequestError: not a number, or one that the dtype does not hold (floats round, integers do not).
+    """
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Expr):
+        if why := _why_not_proved(value, dtype):
+            raise RequestError(
+                f"the integer {value} as {dtype}: {why}; KernelBuilder.cast(..., '{dtype}') wraps it around"
+            )
+        found, region = cast(value, dtype), _as_region(value, dtype)
+        low, high = _range_of(dtype) if dtype.kind in "iu" else (0, 0)
+        told = f"the integer {value} as {dtype}, which holds {low} to {high}"
+        return found if region is None else Value(dtype, "held", (found, region, told))
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) and dtype.kind == "b":
+        return Value(dtype, "const", (int(value),))
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise RequestError(f"the value {shown(value)} is not a number or a run-time value")
+    if why := why_not_held(value, dtype):
+        raise RequestError(f"the value {shown(value)} as {dtype}: {why}")
+    return Value(dtype, "const", (_as_held(value, dtype.name),))
+
+
+_PRECISION = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149)}
+"""Bits of the significand, and the exponent of the least number that there is (IEEE 754; bfloat16 likewise)."""
+
+
+def _as_held(number: float, dtype: str) -> float:
+    """A constant as a float of a type holds it, rounded once, ties to even; of other types as it is."""
+    if dtype not in _PRECISION or not number or not math.isfinite(number):
+        return number
+    bits, least = _PRECISION[dtype]
+    exact = abs(Fraction(number))
+    exponent = (
+        exact.numerator.bit_length() - exact.denominator.bit_length()
+    )  # of two powers around it the one or the other
+    unit = Fraction(2) ** max(exponent - (exact < Fraction(2) ** exponent) - bits + 1, least)
+    return math.copysign(float(round(exact / unit) * unit), number)
+
+
+def why_not_held(number: float, dtype: DType) -> str | None:
+    """Why a dtype does not hold a number (fractions of a float may round), or None."""
+    if dtype.kind in "iub":
+        if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
+            return "it is no whole number; cast a float value, or round it first"
+        low, high = _range_of(dtype)
+        return None if low <= number <= high else f"it is not within {low} to {high}"
+    largest = _LARGEST.get(dtype.name)
+    if largest is not None:
+        finite = isinstance(number, int) or abs(number) != float("inf")
+        return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
+    return f"there are no constants of {dtype}: view the buffer as an integer type of the same width"
+
+
+def cast(value: Any, dtype: Any) -> Value:
+    """A value, number or symbolic integer converted to a dtype (floats round to nearest even, or toward zero to ints)."""
+    wanted = dtype_of(dtype)
+    if isinstance(value, Expr):
+        value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
+    found = as_value(value, wanted)
+    if found.dtype == wanted:
+        return found
+    for side in (found.dtype, wanted):
+        if not _computes(side):
+            raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
+    return Value(wanted, "cast", (found,))
+
+
+# --------------------------------------------------------------------------------------------- lowering
+
+
+def register_type(dtype: DType) -> str:
+    """PTX type in which values of a dtype compute: 16-bit floats as f32, narrow ints as s32 or u32."""
+    if dtype.kind == "f":
+        return "f64" if dtype.bits == 64 else "f32"
+    return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
+
+
+def lower_value(ptx: PtxBuilder, value: Value) -> Register:
+    """The register that holds a value in its compute type (of type b32 or b64)."""
+    register = _known(ptx, "value", value)
+    if register is None:
+        raw = _known(ptx, "raw", value)
+        found = _compute(ptx, value) if raw is None else _from_storage(ptx, raw, value.dtype)
+        register = _keep(ptx, "value", value, found)
+    return register
+
+
+def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
+    """Let a loaded value be the bits in ``raw`` (zero-extended); they are converted when something is computed of them."""
+    _keep(ptx, "raw", value, raw)
+
+
+def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
+    """The bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
+    raw = _known(ptx, "raw", value)
+    return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
+
+
+def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
+    """Remember a value's register in the innermost block."""
+    return ptx.blocks[-1].once((what, value), lambda: register)
+
+
+def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
+    """What an open block knows of a value."""
+    return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
+
+
+def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
+    """A new register with the result of one instruction."""
+    result = ptx.reg(type)
+    ptx.instr(opcode, result, *operands)
+    return result
+
+
+def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
+    if dtype.name == "float16":
+        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
+    if dtype.name == "bfloat16":
+        return made(ptx, "b32", "shl.b32", raw, 16)
+    return _wrap(ptx, raw, dtype) if dtype.kind == "i" else raw
+
+
+def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
+    if dtype.name in _HALVES:
+        half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
+        return made(ptx, "b32", "cvt.u32.u16", half)
+    return register
+
+
+def _constant(number: float, type: str) -> str:
+    if type == "f32":
+        return "0f" + struct.pack(">f", number).hex().upper()
+    if type == "f64":
+        return "0d" + struct.pack(">d", number).hex().upper()
+    return str(int(number))
+
+
+def _compute(ptx: PtxBuilder, value: Value) -> Register:
+    type = register_type(value.dtype)
+    if value.op == "index":
+        return ptx.value(ptx.exact(value.args[0]), int(type[1:]))
+    if value.op == "held":
+        return lower_value(ptx, value.args[0])
+    if value.op in ("min", "max") and type[0] != "f":
+        left, right = (lower_value(ptx, arg) for arg in value.args)
+        return ptx.lesser(type, left, right, greater=value.op == "max")
+    result = ptx.reg(f"b{type[1:]}")
+    if value.op == "const":
+        ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
+        return result
+    if value.op == "loaded":
+        raise RequestError(
+            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again there"
+        )
+    operands = [lower_value(ptx, arg) for arg in value.args]
+    if value.op == "cast":
+        source = value.args[0]
+        if source.dtype.name in _HALVES and source.op not in ("loaded", "const", "cast"):
+            operands = [_rounded(ptx, operands[0], source.dtype)]
+        return _convert(ptx, operands[0], source.dtype, value.dtype)
+    rounding = ".lo" if value.op == "mul" else ""
+    if type[0] == "f" and value.op in ("add", "sub", "mul", "div"):
+        rounding = ".rn"  # said, or a product and a sum may become one operation of one rounding (PTX ISA 9.7.3)
+    sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
+    ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
+    return _wrap(ptx, result, value.dtype)
+
+
+def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """Integers narrower than 32 bits wrap around as their type does."""
+    if dtype.kind not in "iu" or dtype.bits >= 32:
+        return register
+    sign = "s" if dtype.kind == "i" else "u"
+    return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
+
+
+def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
+    have, want = register_type(source), register_type(wanted)
+    if wanted.name in _HALVES:
+        return _rounded(ptx, register if have == "f32" else _to_odd_single(ptx, register, have), wanted)
+    if have != want:
+        rounding = ""
+        if want[0] == "f" and (have[0] != "f" or have > want):
+            rounding = ".rn"
+        elif have[0] == "f" and want[0] != "f":
+            rounding = ".rzi"
+        register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
+    return _wrap(ptx, register, wanted)
+
+
+def _rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+    """What computes in f32 as the 16-bit float that it is stored as."""
+    return _from_storage(ptx, to_storage(ptx, register, dtype), dtype)
+
+
+def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
+    """A number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
+    single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
+    back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
+    inexact = made(ptx, "b32", "selp.b32", 1, 0, made(ptx, "pred", f"setp.ne.{type}", register, back))
+    return made(ptx, "b32", "or.b32", single, inexact)
+
+
+def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
+    """A condition on symbolic integers, values, or both in a predicate register."""
+    return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
+
+
+def typed(condition: Condition) -> Condition:
+    """A condition in which an integer that is compared with a value is a value of its type.
+
+    Raises:
+        RequestError: the type does not hold the integer, or two values differ in type.
+    """
+    if condition.op in ("and", "or"):
+        return Condition(condition.op, typed(condition.left), typed(condition.right))
+    if condition.op == "not":
+        return Condition("not", typed(condition.left))
+    side = next((side for side in (condition.left, condition.right) if isinstance(side, Value)), None)
+    if side is None:
+        return condition
+    return Condition(condition.op, as_value(condition.left, side.dtype), as_value(condition.right, side.dtype))
+
+
+def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
+    if condition.op == "elect":
+        result = ptx.reg("pred")
+        ptx.instr("elect.sync", f"_|{result}", "0xffffffff")
+        return result
+    if not isinstance(condition.left, Value) and not isinstance(condition.right, Value):
+        return ptx.predicate(condition)
+    typed = condition.left if isinstance(condition.left, Value) else condition.right
+    left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
+    if left.dtype != right.dtype:
+        raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
+    operands = lower_value(ptx, left), lower_value(ptx, right)
+    name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
+    return made(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
