@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tilecopy_testkit import demos
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, warpid
+from tilecopy_testkit import demos
 
 DTYPES = ("uint8", "uint16", "float32", "uint64")
 Made = tuple[tc.BuiltKernel, list[Any]]

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from tilecopy_testkit import demos, oracle
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.executors import executor_named
+from tilecopy_testkit import demos, oracle
+from tilecopy_testkit.programs import round_trip
 
 SPECIFIC = {100: "a", 103: "a", 110: "a"}
 """Architectures whose tcgen05 cases need the suffix."""

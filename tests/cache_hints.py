@@ -6,8 +6,8 @@ import re
 from functools import partial
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.ptx.instructions import instruction_of
 
 LOADS = ("", ".L1::no_allocate", ".nc", ".nc.L1::no_allocate", ".cs", ".lu")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import tilecopy_testkit.profiles  # noqa: F401
-
 from tilecopy.executors import executor_named
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_testkit import oracle
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
+from tilecopy_testkit import oracle
 
 DTYPES = ["uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64", "complex64"]
 FORMS = ["shared", "shared", "edge", "fragment", "fragment", "fragment edge", "cluster"]

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import attrs
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 import tilecopy as tc
 from tilecopy import R, S, TileLayout, plugin
 

@@ -14,10 +14,9 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
+from tilecopy_testkit.programs import round_trip
 
 METRICS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_sectors",

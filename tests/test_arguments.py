@@ -10,14 +10,13 @@ import attrs
 import ml_dtypes
 import numpy as np
 import pytest
-from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
+from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from tilecopy.kernel.parameters import ArrayFacts, Binding
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 GOOD = np.zeros((64, 64), np.float32)
 
@@ -361,7 +360,6 @@ class Doubled(Parameter):
 
 def test_a_parameter_of_another_package_needs_nothing_of_the_executors() -> None:
     from fake_driver import FakeDriver
-
     from tilecopy_cuda.cuda import CudaExecutor
 
     fake = FakeDriver(sizes=(8, 8, 8))

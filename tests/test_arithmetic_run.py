@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tilecopy as tc
+
 from tilecopy_core.expr import Symbol
 
 THREADS, EACH = 32, 24

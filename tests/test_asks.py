@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:

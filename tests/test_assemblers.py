@@ -7,11 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
 from tilecopy import assemblers
 from tilecopy.assemblers import assemble, available_assemblers
+from tilecopy_testkit.programs import round_trip
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 OTHER_MACHINE = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(44)

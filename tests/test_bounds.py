@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from test_expr import FIRST, conditions, environments
+from tilecopy.kernel import bounds
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
 from tilecopy_core.conditions import Condition
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom
-from tilecopy.kernel import bounds
 
 SMALL = [Symbol("x", 0, 9), Symbol("y", -3, 6), Symbol("z", 0, 12, 4)]
 GRID = dict(

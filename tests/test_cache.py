@@ -19,15 +19,14 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import tilecopy as tc
 from click.testing import CliRunner, Result
 from fake_driver import FakeDriver, FakeTensor, machine_code
+from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cuda.cache import CacheWarning, ModuleCache, cache_settings, module_key
+from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
-
-import tilecopy as tc
-from tilecopy_cuda.cache import CacheWarning, ModuleCache, cache_settings, module_key
-from tilecopy_cli.commands import tilecopy as command
-from tilecopy_cuda.cuda import CudaExecutor
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 KEY = module_key("text", "sm_90", driver="13000", assembler="driver 13000")

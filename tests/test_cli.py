@@ -18,7 +18,6 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-
 from tilecopy_cli import output
 from tilecopy_cli.commands import tilecopy as command
 
@@ -1087,8 +1086,8 @@ def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> 
 
 
 def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilecopy_cli import doctor
     from tilecopy.executors import executor_named
+    from tilecopy_cli import doctor
 
     if executor_named("cuda").why_unavailable() is None:
         pytest.skip("this machine has a GPU")

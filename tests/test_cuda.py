@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_launch import two_columns
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
+from test_launch import two_columns
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
 

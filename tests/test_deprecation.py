@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 import pluggy
 import pytest
-
 import tilecopy as tc
 from tilecopy import deprecation, hookcalls, hookspecs, loading
 from tilecopy_core.deprecation import Moved, Older, TilecopyDeprecationWarning, going, moved_names, renamed
+
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.version import __version__
 

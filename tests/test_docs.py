@@ -9,12 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tilecopy as tc
 from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from tilecopy_testkit.command import new_variant
-
-import tilecopy as tc
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]

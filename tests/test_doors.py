@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from fake_driver import FakeDriver
 from odd import ODD, Bound, little_memory, outcome, places_of, replaced
 from test_fronts import judge
-
-import tilecopy as tc
 from tilecopy import assemblers, command, executors, export, registry
 from tilecopy import cache as disk
 from tilecopy_cuda.cuda import CudaExecutor

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilecopy_testkit.programs import tiles
-
-import tilecopy as tc
 from tilecopy import R, S, TileLayout, laneid, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_testkit.programs import tiles
+
 from tilecopy_core.expr import evaluate, symbols_of
 from tilecopy_core.outside import outside_of
 from tilecopy_core.plugin import Guard, Iter

@@ -13,13 +13,12 @@ import drawn_exports
 import exported
 import numpy as np
 import pytest
-from cuda_cpp import compiled, run_on_gpu
-from tilecopy_emulator import run_ptx
-from tilecopy_testkit import oracle
-
 import tilecopy as tc
+from cuda_cpp import compiled, run_on_gpu
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
+from tilecopy_emulator import run_ptx
+from tilecopy_testkit import oracle
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
 import count_instructions

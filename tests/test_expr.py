@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
 from tilecopy_core.expr import (
     Symbol,
     bounds_of,

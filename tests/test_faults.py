@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_index import BASE, builder, lines_of, parameters, run_text
-from tilecopy_testkit import oracle
-
 import tilecopy as tc
+from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
+from tilecopy_testkit import oracle
+
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom, same
 from tilecopy_core.scope import ActiveThreads, differs_within, tid_symbol
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 import tilecopy_emulator
 import tilecopy_gmem_smem
 import tilecopy_relayout
@@ -39,8 +40,6 @@ from tilecopy_testkit import (
 )
 from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.kernels import Surroundings
-
-import tilecopy as tc
 
 TARGET = "sm_90"
 PTX = """

@@ -9,10 +9,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given, settings
 from tilecopy_testkit import demos, oracle
-
-import tilecopy as tc
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 

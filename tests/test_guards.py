@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tilecopy as tc
 
 ROWS = 4

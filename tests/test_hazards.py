@@ -6,9 +6,8 @@ import re
 
 import attrs
 import pytest
-from tilecopy_testkit import demos
-
 import tilecopy as tc
+from tilecopy_testkit import demos
 
 GUARDS = re.compile(
     r"bar\.sync|barrier\.cluster|fence|commit|expect_tx|try_wait|mbarrier\.(init|arrive)|wait::|wait_group|tcgen05\.(de)?alloc\."

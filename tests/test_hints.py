@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_emulator.executor import EmulatorExecutor
 from tilecopy_testkit import oracle
-
-import tilecopy as tc
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import bench_hints

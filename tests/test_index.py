@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
+from tilecopy import S, TileLayout
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
-from tilecopy import S, TileLayout
 from tilecopy_core.expr import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.plugin import PtxBuilder
 from tilecopy_core.ptx import KernelBindings, SharedPlan

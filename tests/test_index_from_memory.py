@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_testkit import oracle
-
-import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_testkit import oracle
+
 from tilecopy_core.expr import same
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
-
-import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
+from tilecopy_testkit import oracle
+from tilecopy_testkit.programs import round_trip
 
 
 def elementwise(dtype: str, wanted: str, compute: Any) -> tuple[Any, Any]:

@@ -15,12 +15,11 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from fake_driver import CPU, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
+from fake_driver import CPU, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_testkit.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 STICKY = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721]

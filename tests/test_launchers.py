@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
 

@@ -7,12 +7,12 @@ from math import gcd, prod
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_testkit import oracle
 
-import tilecopy as tc
-from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_core.dtypes import DType
 from tilecopy_core.expr import evaluate, same, symbols_of
 from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, surely_leaves

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 import pytest
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, tx
+
 from tilecopy_core.registry import Source
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 import tilecopy as tc
+
 from tilecopy_core.hookspecs import DISPATCH, HOOKS
 from tilecopy_core.loading import Source
 

@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
-from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
 from tilecopy_core.layout import AXES
 
 PLACES: dict[str, Callable[[Any], Any]] = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import release
-
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
-from tilecopy_core.registry import VARIANTS_GROUP, default_registry
 from tilecopy.running import EXECUTORS_GROUP
+
+from tilecopy_core.registry import VARIANTS_GROUP, default_registry
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "tilecopy-testkit"

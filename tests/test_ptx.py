@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilecopy_testkit import demos
-from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_testkit import demos
+from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
+
 from tilecopy_core.ptx import Address, PtxBuilder, SharedPlan, tcgen05
 from tilecopy_core.ptx.instructions import Needs, header_target, instruction_of
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy import S, TileLayout
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
-
-import tilecopy as tc
-from tilecopy import S, TileLayout
 
 DTYPES = [
     "uint8",

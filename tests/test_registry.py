@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pluggy
 import pytest
-
 import tilecopy as tc
 from tilecopy import loading
 from tilecopy import registry as core_registry
+
 from tilecopy_core.hookspecs import HOOKS
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.registry import PluginWarning, Source

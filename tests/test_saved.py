@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from tilecopy_emulator import run_ptx
 from tilecopy_testkit import demos, oracle
 from tilecopy_testkit import programs as kernels
-
-import tilecopy as tc
 
 
 def sized() -> tc.BuiltKernel:

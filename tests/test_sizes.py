@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_testkit import oracle
-
-import tilecopy as tc
 from tilecopy import S, TileLayout, tx
 from tilecopy.assemblers import ASSEMBLERS, assemble
-from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy.kernel import SizeParameter
+from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_testkit import oracle
 
 
 def tiled(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tilecopy as tc
+
 from tilecopy_core.conditions import Condition
 from tilecopy_core.expr import Symbol, evaluate, of_atom, symbols_of
 from tilecopy_core.scope import ActiveThreads, cta, differs_within, is_thread_id, tid_symbol, warp, warpgroup

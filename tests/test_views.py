@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_testkit import oracle
-
-import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_testkit import oracle
+
 from tilecopy_core.expr import evaluate, symbols_of
 from tilecopy_core.layout import Iter, m
 from tilecopy_core.views import reach

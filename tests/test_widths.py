@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from test_random_copies import layouts
+from tilecopy import S, TileLayout, laneid
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.widths import fits, widest
 
-import tilecopy as tc
-from tilecopy import S, TileLayout, laneid
 from tilecopy_core.expr import evaluate
 
 Side = tuple[tuple[int, ...], tuple[int, ...], int, Any]

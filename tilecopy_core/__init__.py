@@ -1,13 +1,11 @@
-"""tilecopy: lower GPU tile copies, described by two layouts and a scope, to PTX.
+"""The core of tilecopy: lower GPU tile copies, described by two layouts and a scope, to PTX.
 
-The path of a copy: description (:class:`KernelBuilder` or :func:`plan`), dispatch to the best installed variant,
-partition, emission of PTX text, and a run on the GPU or the emulator. Importing this package loads no plugin and
-nothing of CUDA.
+The path of a copy: description (:func:`plan`), dispatch to the best installed variant, partition, emission of PTX text.
+Kernels around copies, running and exporting them are packages on top. Importing this one loads no plugin.
 """
 
 from typing import TYPE_CHECKING
 
-from .deprecation import TilecopyDeprecationWarning, moved_names
 from .dispatch import Plan, plan
 from .dtypes import DTYPES, DType, dtype_of
 from .errors import (
@@ -53,36 +51,26 @@ from .layout import (
 )
 from .loading import PluginWarning
 from .memory import SPACES, Buffer, Region
+from .names import BROUGHT, names_later
 from .request import Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
 from .target import TARGETS, Target, target_of
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .export import cuda_header
     from .hookspecs import VariantPlugin, hookimpl
-    from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
-    from .kernel.saved import load_kernel
     from .registry import Registry, default_registry
-
-
-_LATER = {
-    "BuiltKernel": "kernel",
-    "KernelBuilder": "kernel",
-    "Mbarrier": "kernel",
-    "Registry": "registry",
-    "Value": "kernel",
-    "VariantPlugin": "hookspecs",
-    "cuda_header": "export",
-    "default_registry": "registry",
-    "hookimpl": "hookspecs",
-    "load_kernel": "kernel.saved",
-}
-"""Names whose modules are imported when they are first asked for, to keep the import of this package short."""
-
-
-if not TYPE_CHECKING:  # a checker would take every name for one of the package
-    __getattr__ = moved_names(__name__, {}, later=_LATER)
+else:  # a checker would take every name for one of the package
+    __getattr__ = names_later(
+        __name__,
+        {
+            "Registry": ".registry",
+            "VariantPlugin": ".hookspecs",
+            "default_registry": ".registry",
+            "hookimpl": ".hookspecs",
+        },
+        BROUGHT,
+    )
 
 
 __all__ = [
@@ -96,7 +84,6 @@ __all__ = [
     "CacheError",
     "Axis",
     "Buffer",
-    "BuiltKernel",
     "CopyRequest",
     "DType",
     "Decline",
@@ -104,11 +91,9 @@ __all__ = [
     "HazardError",
     "Int",
     "Iter",
-    "KernelBuilder",
     "LaunchError",
     "Layout",
     "LayoutError",
-    "Mbarrier",
     "NoVariantError",
     "Option",
     "PerformanceWarning",
@@ -129,9 +114,7 @@ __all__ = [
     "Target",
     "TargetError",
     "TileLayout",
-    "TilecopyDeprecationWarning",
     "TilecopyError",
-    "Value",
     "Variant",
     "VariantPlugin",
     "Verdict",
@@ -142,12 +125,10 @@ __all__ = [
     "cby",
     "cbz",
     "cta",
-    "cuda_header",
     "default_registry",
     "dtype_of",
     "hookimpl",
     "laneid",
-    "load_kernel",
     "m",
     "maximum",
     "minimum",

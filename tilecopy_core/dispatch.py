@@ -20,9 +20,10 @@ from .errors import (
     did_you_mean,
     shown,
 )
-from .known import KNOWN_VARIANTS
+from .known import known_variants
 from .loading import PluginWarning, WrapperError, said
 from .memory import Region
+from .names import exporter
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
@@ -123,8 +124,8 @@ class Plan:
         registry = _registry(registry)
         plugin = registry.table().named(self.variant)
         if plugin is None or plugin.variant is None:
-            known = KNOWN_VARIANTS.get(self.variant)
-            absent = f"pip install {known.package}" if known is not None else "it is not installed"
+            known = known_variants().get(self.variant)
+            absent = known.install if known is not None else "it is not installed"
             raise PluginError(
                 f"variant {self.variant} ({self.package}) made this plan and is not to be had here: "
                 f"{plugin.reason if plugin is not None else absent}"
@@ -153,7 +154,7 @@ class Plan:
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
-        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for :func:`tilecopy.cuda_header`.
+        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
 
         Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as
         underscores), the options' buffers, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory
@@ -166,10 +167,10 @@ class Plan:
         Raises:
             RequestError: the name is no identifier, or the copy cannot leave its kernel; the message says why.
             PtxError: the variant needs something that is no operand of the copy.
+            PluginError: the package that writes CUDA C++ is not installed; the message says which.
         """
-        from .export import cuda_function
-
-        return cuda_function(self, name, registry)
+        text: str = exporter("cuda_function")(self, name, registry)
+        return text
 
     def explain(self) -> str:
         """A readable table: the copy, the variant and why, the split, and why each other variant was not chosen."""
@@ -443,15 +444,15 @@ def _no_variant(
     unknown = _unknown_option(request, demanded, table)
     lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
-    for name, known in KNOWN_VARIANTS.items():
+    first_party = known_variants()
+    for name, known in first_party.items():
         fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
-            lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
-    if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
-        hint = did_you_mean(demanded, {*declined, *KNOWN_VARIANTS})
-        lines.append(
-            f"  {shown(demanded)}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}{hint}"
-        )
+            lines.append(f"  {name}: not installed; it takes such copies; {known.install}")
+    if demanded is not None and demanded not in declined and demanded not in first_party:
+        hint = did_you_mean(demanded, {*declined, *first_party})
+        listed = f", and not one of the first-party variants {', '.join(first_party)}" if first_party else ""
+        lines.append(f"  {shown(demanded)}: not installed{listed}{hint}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n".join(lines), declined)
 
@@ -463,7 +464,7 @@ def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) ->
         return ""
     takers: dict[str, set[str]] = {}
     installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]
-    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in KNOWN_VARIANTS.items())):
+    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in known_variants().items())):
         for option in options if lowers == op else ():
             takers.setdefault(option, set()).add(name)
     for given in request.options:

@@ -1,47 +1,44 @@
-"""First-party variants and their packages, for the "pip install" line of errors.
-
-tests/test_packages.py holds this table against plugins/*/pyproject.toml.
-"""
+"""The variants that can be installed, as data of another package: for errors and listings, which say what to install."""
 
 from __future__ import annotations
 
-from itertools import permutations
+from collections.abc import Mapping
+from functools import cache
 
 import attrs
+
+from .loading import installed, load, said, warn
+
+KNOWN_GROUP = "tilecopy.known.v1"
+"""Entry-point group of tables of :class:`KnownVariant` by name."""
 
 
 @attrs.frozen
 class KnownVariant:
-    """A variant that can be installed, by the distribution ``package``; the rest as :class:`~tilecopy_core.Variant` has it."""
+    """A variant that can be installed, by the distribution ``package``; the rest as :class:`~tilecopy_core.Variant` has it.
+
+    Attributes:
+        install: what to do for that, in words.
+    """
 
     package: str
     op: str
     spaces: tuple[tuple[str, str], ...]
     options: tuple[str, ...] = ()
     edges: bool = False
+    install: str = ""
 
 
-KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "bulk": KnownVariant("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
-    "bulk_store": KnownVariant("tilecopy-bulk", "copy_async", (("shared", "global"),)),
-    "dsmem": KnownVariant("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
-    "gmem_smem": KnownVariant(
-        "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
-    ),
-    "ldgsts": KnownVariant("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
-    "ragged": KnownVariant(
-        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
-    ),
-    "ragged_async": KnownVariant("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
-    "reg": KnownVariant(
-        "tilecopy-reg",
-        "copy",
-        (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
-        ("relaxed",),
-        edges=True,
-    ),
-    "regperm": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
-    "regperm_shfl": KnownVariant("tilecopy-regperm", "copy", (("local", "local"),)),
-    "tcgen05_cp": KnownVariant("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
-}
-KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-core", "emulator": "tilecopy-emulator"}
+@cache
+def known_variants() -> Mapping[str, KnownVariant]:
+    """The variants that installed tables name, read once; a table that fails to load is left out with a warning."""
+    found: dict[str, KnownVariant] = {}
+    for source in installed(KNOWN_GROUP):
+        if source.incompatible:
+            continue
+        try:
+            table = load(source)
+            found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
+        except Exception as error:
+            warn(f"the table of known variants of {source.owner} is left out: {said(error)}")
+    return found

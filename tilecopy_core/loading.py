@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from .deprecation import OLDER, TilecopyDeprecationWarning, going, warn_outside
 from .errors import TEXT, PluginError, checked
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ THIS_PROCESS = "this process"
 """The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
 """An import that takes more CPU time is named: it delays the first copy of every process."""
+_NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
+"""How modules are named that no user wrote."""
 _HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 
@@ -77,10 +79,9 @@ class Source:
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 
-    A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for an older version that
-    :data:`.deprecation.OLDER` adapts is loaded, with a warning; for any other version it is listed with the reason and what
-    to install. A package that declares several is taken at the one that fits best. A distribution whose metadata cannot be read is passed over: with a
-    warning when it may hold a plugin.
+    A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for another version is
+    listed with the reason and what to install; a package that declares several is taken at this one. A distribution whose
+    metadata cannot be read is passed over: with a warning when it may hold a plugin.
     """
     from importlib.metadata import distributions
 
@@ -102,24 +103,14 @@ def installed(group: str) -> list[Source]:
             warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
             continue
         needs = newer_core_needed(requirements) if points else ""
-        for point in sorted(points, key=lambda point: (point.group == group, point.group in OLDER)):  # the best is last
+        for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             source = Source(point.name, package, version, point.load, needs=needs)
             found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
     return [found[key] for key in sorted(found)]
 
 
 def _of_another(source: Source, made_for: str, group: str) -> Source:
-    """A source of another version of a contract than this core's ``group``: adapted, or with what to install."""
-    if made_for in OLDER:
-        older = OLDER[made_for]
-
-        def load() -> Any:
-            what = f"hook API {made_for}, for which {source.owner} is made,"
-            new = f"a release for {group}: pip install --upgrade {source.package}"
-            warn_outside(going(what, new, goes_in=older.goes_in), TilecopyDeprecationWarning)
-            return older.adapt(source.load())
-
-        return attrs.evolve(source, load=load)
+    """A source of another version of a contract than this core's ``group``, with what to install."""
     theirs, ours = (int(name.rpartition(".v")[2]) for name in (made_for, group))
     why = f"made for the hook API {made_for}; this core has {group}: pip install --upgrade "
     why += source.package if theirs < ours else f"{CORE} ({source.needs})" if source.needs else CORE
@@ -260,6 +251,20 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def warn_outside(message: str | Warning, category: type[Warning], where: str = "") -> None:
+    """Warn at the first caller outside tilecopy's packages, or at ``where``, a ``file:line`` of the user's program."""
+    if where:
+        file, _, line = where.rpartition(":")
+        warnings.warn_explicit(message, category, file, int(line))
+        return
+    frame = sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_NOT_THE_CALLER):
+        frame = frame.f_back
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    name = str(frame.f_globals.get("__name__", "<unknown>"))
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, seen)
+
+
 def warn(message: str) -> None:
-    """One line, as a :class:`PluginWarning` at the first caller outside this package."""
+    """One line, as a :class:`PluginWarning` at the first caller outside tilecopy's packages."""
     warn_outside(message, PluginWarning)

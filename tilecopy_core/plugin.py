@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import checks, chunks, expr, fragments, layout, partition, request, rounds
 from .checks import Check
 from .chunks import ChunkPartition
 from .conditions import Condition
-from .deprecation import moved_names
 from .dtypes import DType, dtype_of
 from .errors import (
     ANY_INTEGER,
@@ -169,9 +168,6 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
             raise RequestError(f"evaluate: env has no value for {found} of {value}: {shown(env)}")
     return expr.evaluate(value, env)
 
-
-if not TYPE_CHECKING:  # a checker would take every name for one of the module
-    __getattr__ = moved_names(__name__, {})
 
 __all__ = [
     "COMPLETIONS",

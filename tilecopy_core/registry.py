@@ -14,12 +14,22 @@ from typing import Any
 
 import attrs
 
-from .deprecation import warn_outside
 from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from .hookcalls import HookCall, Hooks, Plugin, Stage, hook_manager
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
-from .known import KNOWN_VARIANTS
-from .loading import THIS_PROCESS, PluginWarning, Source, WrapperError, canonical, installed, load, said, warn
+from .known import known_variants
+from .loading import (
+    THIS_PROCESS,
+    PluginWarning,
+    Source,
+    WrapperError,
+    canonical,
+    installed,
+    load,
+    said,
+    warn,
+    warn_outside,
+)
 from .request import Variant
 
 __all__ = [
@@ -153,8 +163,8 @@ class Registry:
             if (text := self._environ.get(variable)) is None:
                 continue
             listed = {name.strip() for name in text.split(",")} - {""}
-            for name in sorted(listed - names - set(KNOWN_VARIANTS)):
-                hint = did_you_mean(name, names | set(KNOWN_VARIANTS))
+            for name in sorted(name for name in listed - names if name not in known_variants()):
+                hint = did_you_mean(name, names | set(known_variants()))
                 raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
             left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
             found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
@@ -349,7 +359,7 @@ class Registry:
 
 
 def _first_party(source: Source) -> bool:
-    known = KNOWN_VARIANTS.get(source.name)
+    known = known_variants().get(source.name)
     return known is not None and canonical(source.package) == known.package
 
 

@@ -7,7 +7,6 @@ scope may start there. Run it: `python docs/examples/gather_scatter.py`.
 from __future__ import annotations
 
 import numpy as np
-
 import tilecopy as tc
 
 WARPS = 4

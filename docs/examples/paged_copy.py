@@ -7,7 +7,6 @@ sequences and blocks. Run it: `python docs/examples/paged_copy.py`.
 from __future__ import annotations
 
 import numpy as np
-
 import tilecopy as tc
 
 PAGE = 16

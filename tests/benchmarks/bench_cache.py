@@ -55,7 +55,6 @@ def built(dtype: str, tile: tuple[int, int], threads: int, target: str) -> Any:
 def measured(stand_in: bool, steps: bool) -> dict[str, float]:
     """Medians of this process: of the phases of a first call, or of the steps that loading may be made of."""
     import cuda.core.utils
-
     from tilecopy.assemblers import assemble
     from tilecopy_cuda.cache import ModuleCache, module_key
     from tilecopy_cuda.cuda import CudaExecutor

@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 
 sys.path[:0] = [str(Path(__file__).parent)]
-from bench_round_trip import median_seconds
-
 import tilecopy as tc
+from bench_round_trip import median_seconds
 
 
 def exchange(nbytes: int, phases: int, ctas: int, per_phase: int = 16) -> tc.BuiltKernel:

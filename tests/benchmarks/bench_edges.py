@@ -9,9 +9,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-import torch
-
 import tilecopy as tc
+import torch
 
 
 def tiles(rows: int, columns: int, pitch: int, op: str) -> tc.BuiltKernel:

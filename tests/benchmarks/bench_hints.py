@@ -23,12 +23,11 @@ import attrs
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 import cache_hints
-from cache_hints import Hints
-from tilecopy_testkit.programs import round_trip
-
 import tilecopy as tc
+from cache_hints import Hints
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
+from tilecopy_testkit.programs import round_trip
 
 NBYTES = 2 << 30
 QUICK_NBYTES = 512 << 20

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import tilecopy as tc
 import torch
 from cuda.core import Device, LaunchConfig, ObjectCode, launch
-
-import tilecopy as tc
 from tilecopy.executors import executor_named
 
 

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import tilecopy as tc
+import torch
 
 NBYTES = 2 << 30
 

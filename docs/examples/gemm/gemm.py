@@ -11,7 +11,6 @@ from math import gcd
 from pathlib import Path
 
 import numpy as np
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
 

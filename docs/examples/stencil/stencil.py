@@ -8,7 +8,6 @@ from math import gcd
 from pathlib import Path
 
 import numpy as np
-
 import tilecopy as tc
 from tilecopy import S, TileLayout, tx
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilecopy_emulator import UnsupportedPtxError, run_ptx
-from tilecopy_testkit import oracle
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_testkit import oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))

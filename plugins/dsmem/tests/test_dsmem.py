@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilecopy_testkit import demos, oracle
-
 import tilecopy as tc
 from tilecopy import R, S, TileLayout
+from tilecopy_testkit import demos, oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 

@@ -12,10 +12,9 @@ import pytest
 import reference
 import single_instructions
 from reference import decode
+from tilecopy.assemblers import ptxas_path
 from tilecopy_emulator import alu
 from tilecopy_emulator.alu.atomic import FAMILIES, atomic_operation
-
-from tilecopy.assemblers import ptxas_path
 
 LANES = 8
 CASES: dict[str, list] = {}

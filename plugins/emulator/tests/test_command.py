@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tilecopy import HazardError, LaunchError
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.command import emulate
-
-from tilecopy import HazardError, LaunchError
 
 CUDA = Path(__file__).parent / "cuda"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
-
 import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
 
 
 def one_thread(write: object, threads: int = 32) -> tc.BuiltKernel:

@@ -8,9 +8,8 @@ import sys
 from textwrap import dedent
 
 import pytest
-from tilecopy_emulator.extending import form
-
 from tilecopy import LaunchError
+from tilecopy_emulator.extending import form
 
 MODULE = """
     import numpy as np

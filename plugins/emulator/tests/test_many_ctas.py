@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from corpus import CASES, CLEAN, Case
 from corpus.model import Text
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
-
-import tilecopy as tc
 
 GROUPS = 3
 PART = "{ .reg .pred qq; .reg .b32 zz; mov.u32 zz, %ctaid.x; setp.eq.u32 qq, zz, 1; @qq bra QQ; QQ: }"

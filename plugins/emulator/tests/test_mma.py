@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilecopy_emulator import UnsupportedPtxError, run_ptx
-
 from tilecopy import HazardError
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
 TEXT = """.version 7.0
 .target sm_80

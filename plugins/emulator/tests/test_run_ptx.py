@@ -7,9 +7,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
-
 from tilecopy import HazardError, LaunchError
+from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
 
 HERE = Path(__file__).parent
 RNG = np.random.default_rng(7)

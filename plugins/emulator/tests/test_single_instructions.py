@@ -13,9 +13,8 @@ import pytest
 import reference
 import single_instructions
 from single_instructions import THREADS, Case, width_of
-from tilecopy_emulator import UnsupportedPtxError, run_ptx
-
 from tilecopy import HazardError
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
 LANES = 12
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 import tilecopy_export.numba as tn
 from numba import cuda, float32, int64, uint32
 from numba.core.errors import TypingError
 from numba.cuda import types
-from tilecopy_emulator import run_ptx
-
-import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_emulator import run_ptx
 
 pytest.importorskip("tilecopy_ldgsts")
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy import S, TileLayout
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.programs import round_trip, run_shared_dump
-
-import tilecopy as tc
-from tilecopy import S, TileLayout
 
 
 def pair(shape: tuple[int, ...], dtype: str, **shared: Any) -> tuple[tc.Region, tc.Region]:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_testkit import demos, oracle
-
-import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_testkit import demos, oracle
 
 
 def plan(start: int = 0, dtype: str = "float16", threads: int = 128, target: str = "sm_90a", **more: Any) -> tc.Plan:

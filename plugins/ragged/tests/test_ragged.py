@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilecopy_testkit import oracle
-
-import tilecopy as tc
 from tilecopy import R, S, TileLayout, laneid, warpid
+from tilecopy_testkit import oracle
 
 
 def there_and_back(

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
-from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
 from tilecopy_core.plugin import Decline, Iter, by_thread, digits_of, owners
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid
+from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit import oracle
 from tilecopy_testkit import programs as kernels
 from tilecopy_testkit.profiles import examples
 
-import tilecopy as tc
-from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid
-from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_core.ptx import PtxBuilder
 
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]

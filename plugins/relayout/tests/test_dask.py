@@ -9,9 +9,8 @@ import pytest
 
 da = pytest.importorskip("dask.array")
 
-from tilecopy_relayout import planner, relayout
-
 from tilecopy import RequestError
+from tilecopy_relayout import planner, relayout
 
 X = np.arange(6 * 8 * 10, dtype=np.int16).reshape(6, 8, 10)
 

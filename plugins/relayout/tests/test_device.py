@@ -10,9 +10,8 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
-from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
-
 from tilecopy import LaunchError, RequestError
+from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
 
 
 @attrs.define(eq=False)

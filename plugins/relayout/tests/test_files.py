@@ -15,11 +15,10 @@ pytest.importorskip("click")
 pytest.importorskip("rich")
 
 import standin
-from tilecopy_relayout import files, host
-
 from tilecopy import RequestError, TilecopyError
 from tilecopy_cli.commands import tilecopy
 from tilecopy_cli.errors import FileError
+from tilecopy_relayout import files, host
 
 A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilecopy_relayout import files, host, relayout
-
 from tilecopy import RequestError
 from tilecopy.executors import executor_named
+from tilecopy_relayout import files, host, relayout
 
 
 @pytest.fixture(autouse=True)

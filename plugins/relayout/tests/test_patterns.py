@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_relayout.patterns import rearrangement
-
 from tilecopy import RequestError
+from tilecopy_relayout.patterns import rearrangement
 
 
 @st.composite

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilecopy import RequestError
+from tilecopy_cuda.cache import ModuleCache
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import plan_relayout, relayout, tilings
 from tilecopy_relayout.candidates import candidates, orders
@@ -23,9 +25,6 @@ from tilecopy_relayout.kernels import build
 from tilecopy_relayout.planner import choose
 from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Tiling
-
-from tilecopy import RequestError
-from tilecopy_cuda.cache import ModuleCache
 
 SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())
 NARROW = json.loads((Path(__file__).parent / "sweep_narrow.json").read_text())
@@ -329,9 +328,8 @@ def test_a_copied_plan_moves_the_same(again: Any) -> None:
 @pytest.mark.parametrize("note", [5, [1, 2], ["a", 5, 6, 7], None])
 def test_a_note_of_another_version_is_no_plan(note: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.core.utils")
-    from tilecopy_relayout import kept
-
     from tilecopy_cuda import KernelCache
+    from tilecopy_relayout import kept
 
     monkeypatch.setenv("TILECOPY_CACHE", "1")
     monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))

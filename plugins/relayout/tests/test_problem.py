@@ -6,6 +6,7 @@ from itertools import product
 from math import prod
 
 import pytest
+import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy_relayout import plan_relayout
@@ -13,8 +14,6 @@ from tilecopy_relayout.candidates import candidates
 from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Staging, Tiling, margin, split_of, staging_of, vector
 from tilecopy_testkit.profiles import examples
-
-import tilecopy as tc
 
 
 def moved_bytes(

@@ -9,9 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tilecopy_relayout import relayout
-
 from tilecopy import RequestError
+from tilecopy_relayout import relayout
 
 X = torch.arange(4 * 6 * 10, dtype=torch.float64).reshape(4, 6, 10)
 PATTERN = "a (b c) d -> (d a) c b"

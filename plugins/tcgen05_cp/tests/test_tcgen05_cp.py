@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilecopy_testkit import demos, oracle
-
 import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane
 from tilecopy.assemblers import assemble
+from tilecopy_testkit import demos, oracle
 
 
 def tmem(columns: int, dtype: str = "uint8", **more: Any) -> tc.Buffer:

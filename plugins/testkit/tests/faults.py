@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 import thirdparty
-
 import tilecopy as tc
+
 from tilecopy_core.expr import substitute, symbols_of
 from tilecopy_core.hookspecs import VARIANTS_GROUP
 from tilecopy_core.loading import installed

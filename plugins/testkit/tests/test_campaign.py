@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tilecopy as tc
 from tilecopy_testkit import Description, rules
 from tilecopy_testkit.__main__ import main
 from tilecopy_testkit.campaign import (
@@ -28,8 +29,6 @@ from tilecopy_testkit.campaign import (
     subject_of,
     totals,
 )
-
-import tilecopy as tc
 
 ABLE = sorted(name for name, why in able_variants().items() if not why)
 SHARE = 40

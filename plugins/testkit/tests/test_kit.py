@@ -10,7 +10,9 @@ import faults
 import numpy as np
 import pytest
 import thirdparty
+import tilecopy as tc
 from hypothesis import given, settings
+from tilecopy.assemblers import assemble
 from tilecopy_testkit import (
     Description,
     Draw,
@@ -31,8 +33,6 @@ from tilecopy_testkit.proofs import far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
-import tilecopy as tc
-from tilecopy.assemblers import assemble
 from tilecopy_core.plugin import PtxBuilder
 
 TILE = Operand("shared", (4, 8), (2, 8), (Start(1), Start(0)), ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_testkit import Subject
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
 from tilecopy_testkit.suite import first_finding
-
-import tilecopy as tc
 
 
 @pytest.mark.parametrize(("op", "source", "destination"), PLAIN)

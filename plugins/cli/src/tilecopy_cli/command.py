@@ -1,14 +1,16 @@
-"""Everything that a subcommand of ``tilecopy`` imports: answers, types of options, ``.npy`` files in and out.
+"""Everything that a subcommand of ``tilecopy`` imports: answers, copies in words, types of options, ``.npy`` files in and out.
 
-A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``. Needs ``tilecopy-core[cli]``.
+A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``.
 """
 
 from __future__ import annotations
 
+from .copies import copy_in_words, plan_data
 from .errors import FileError, shown
-from .group import Answer, AnswerCommand
+from .group import Answer, AnswerCommand, NearestGroup
 from .npy import NpyFile, read_npy, stamp_of
 from .output import output_file
+from .tables import table
 from .words import FilePath, Name
 
 __all__ = [
@@ -17,9 +19,13 @@ __all__ = [
     "FileError",
     "FilePath",
     "Name",
+    "NearestGroup",
     "NpyFile",
+    "copy_in_words",
     "output_file",
+    "plan_data",
     "read_npy",
     "shown",
     "stamp_of",
+    "table",
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,64 +10,41 @@ import attrs
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from tilecopy_cuda.cache import ModuleCache
-from tilecopy_core.dispatch import Plan, plan
-from tilecopy_core.errors import RequestError, did_you_mean
-from tilecopy.executors import executors
-from tilecopy_export import cuda_header
 from tilecopy.kernel import KernelBuilder
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy.known import KNOWN_VARIANTS
+
+from tilecopy_core.dispatch import plan
+from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
-from tilecopy_core.request import OPS
 from tilecopy_core.scope import Scope
 from tilecopy_core.target import TARGETS
+
+from .copies import TARGET, check_names, copy_in_words, plan_data
 from .copying import copy_file
 from .doctor import findings
-from .errors import shown
-from .expressions import parse_region, parse_scope
-from .group import Answer, NearestGroup, TilecopyGroup
+from .group import Answer, TilecopyGroup
 from .job import Job, Outcome
 from .tables import run_text, table
-from .words import MAX_SHARED_ELEMS, FilePath, Fill, Name, Tile
+from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
-_TARGET = Name("target", TARGETS)
 _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
     "priority": None
 }
 """What `tilecopy variants` tells of each, and nothing of it yet."""
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
-_SPLIT = ("outer", "threads", "vec", "vec_bits")
-"""What is told of a partition that has it."""
 
 
 @click.group(cls=TilecopyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="tilecopy-core")
+@click.version_option(package_name="tilecopy-cli")
 def tilecopy() -> None:
     """Lower GPU tile copies to PTX, and run them on the GPU or on the emulator.
 
     Exit status: 0 done, 1 failed, 2 asked wrongly. With --json the answer, or an object "error" with its "type" and
     "message", is all of standard output.
     """
-
-
-def _check_names(**given: str | None) -> None:
-    """Names that only the installed plugins can tell: wrong usage where nobody has one."""
-    for option, value in given.items():
-        if value is None:
-            continue
-        first_party = KNOWN_VARIANTS if option == "variant" else KNOWN_EXECUTORS
-        others = (plugin.name for plugin in default_registry().plugins()) if option == "variant" else executors()
-        known = sorted({*first_party, *others})
-        if value not in known:
-            raise click.UsageError(
-                f"--{option} {value!r}: there is none of that name; there are {', '.join(known)}"
-                f"{did_you_mean(value, known)}",
-                click.get_current_context(),
-            )
 
 
 @tilecopy.command(short_help="Copy an array file tile by tile, and verify it.")
@@ -82,7 +57,7 @@ def _check_names(**given: str | None) -> None:
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
 )
 @click.option("--variant", help="Demand this variant.")
-@click.option("--target", type=_TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
+@click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run (cuda, emulator); by default the GPU if any.")
 def run(source: Path, destination: Path, **options: Any) -> Answer:
     """Copy an array file tile by tile through shared memory, and verify it.
@@ -91,7 +66,7 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one. Tiles at the edges
     overhang the array; one array row (a vector) has tiles of one row, of as many elements.
     """
-    _check_names(variant=options["variant"], executor=options["executor"])
+    check_names(variant=options["variant"], executor=options["executor"])
     columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     terminal = sys.stderr is not None and sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
@@ -110,59 +85,13 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
         "tile": None if tiled is None else tiled.tile,
         "tiles": 0 if tiled is None else tiled.count,
         "threads": None if tiled is None else tiled.kernel.threads,
-        "plans": [] if tiled is None else [_plan_data(found) for found in tiled.kernel.plans],
+        "plans": [] if tiled is None else [plan_data(found) for found in tiled.kernel.plans],
     }
     return attrs.asdict(outcome, recurse=False, filter=lambda field, _: field.name != "tiled") | told
 
 
-def _plan_data(found: Plan) -> dict[str, Any]:
-    edge = getattr(found.partition, "edge", None)
-    return {
-        "copy": str(found.request),
-        "variant": found.variant,
-        "package": found.package,
-        "priority": found.priority,
-        "summary": found.summary,
-        "declined": found.declined,
-        "notes": [note.text for note in found.notes],
-        **_split(found.partition),
-        "edge": {"summary": found.edge_summary, **_split(edge)} if found.edge_summary else None,
-    }
-
-
-def _split(partition: Any) -> dict[str, Any]:
-    return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
-
-
-def _copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
-    """A command of one copy, which it is given as :func:`plan` is, by options; its operands in some order."""
-
-    @click.argument(first)
-    @click.argument(second)
-    @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
-    @click.option("--dst-layout", help="Layout of the destination buffer.")
-    @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
-    @click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
-    @click.option("--target", type=_TARGET, default="sm_90a", show_default=True)
-    @click.option("--variant", help="Demand this variant.")
-    @click.option(
-        "--outside",
-        type=Fill(),
-        help="Let regions overhang: what arrives from outside, or keep what the destination has.",
-    )
-    @functools.wraps(command)
-    def described(
-        source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
-    ) -> Answer:
-        src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
-        _check_names(variant=words["variant"])
-        return command(src=src, dst=dst, scope=parse_scope(scope), **words)
-
-    return described
-
-
 @tilecopy.command("plan")
-@_copy_in_words
+@copy_in_words
 def plan_command(**copy: Any) -> Answer:
     """Say how one copy would be lowered, and why.
 
@@ -178,34 +107,18 @@ def plan_command(**copy: Any) -> Answer:
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
     """
     found = plan(**copy)
-    return Answer(_plan_data(found), lambda: f"{found.explain()}\n")
+    return Answer(plan_data(found), lambda: f"{found.explain()}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
-@_copy_in_words
+@copy_in_words
 def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Answer:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     src, dst = (_declared(kernel, region) for region in (src, dst))
     getattr(getattr(kernel, scope.kind), op)(dst, src, **how)
     built = kernel.build(target=target)
-    return Answer({"ptx": built.ptx, "plans": [_plan_data(found) for found in built.plans]}, lambda: built.ptx)
-
-
-@tilecopy.command("cuda", short_help="Print one copy as a CUDA C++ header.")
-@click.option("--name", required=True, help="Name of the function.")
-@functools.partial(_copy_in_words, first="destination", second="source")
-def cuda_command(name: str, **copy: Any) -> Answer:
-    """Print a CUDA C++ header with one copy as a function; nothing to link.
-
-    DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
-
-    \b
-      tilecopy cuda "shared float16 [128, 64]" "global float16 [4096, 64] [bx*128 : bx*128+128, :]" --name load_tile
-    """
-    found = plan(**copy)
-    text = cuda_header([found.cuda(name)])
-    return Answer({"cuda": text, "plans": [_plan_data(found)]}, lambda: text)
+    return Answer({"ptx": built.ptx, "plans": [plan_data(found) for found in built.plans]}, lambda: built.ptx)
 
 
 def _declared(kernel: KernelBuilder, region: Region) -> Region:
@@ -238,7 +151,7 @@ def variants() -> Answer:
     for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
         known = KNOWN_VARIANTS[name]
         told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
-        rows.append(_ROW | told | {"about": f"pip install {known.package}"})
+        rows.append(_ROW | told | {"about": known.install})
     return Answer(rows, lambda: _variants_text(rows))
 
 
@@ -260,34 +173,3 @@ def doctor() -> Answer:
         [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
         lambda: table((each.what, each.state, each.detail) for each in found),
     )
-
-
-@tilecopy.group("cache", cls=NearestGroup, short_help="The kernels that were assembled before: info, clear.")
-def cache_group() -> None:
-    """Kernels that were assembled in earlier processes, kept on disk.
-
-    TILECOPY_CACHE=0 turns the cache off, TILECOPY_CACHE_DIR is its folder, TILECOPY_CACHE_LIMIT_MIB its limit.
-    """
-
-
-@cache_group.command("info")
-def cache_info() -> Answer:
-    """Say where the cache is, what it holds, and whether it is used."""
-    info = ModuleCache().info()
-    rows = [
-        ("used", "yes" if info.on else f"off: {info.why_off}"),
-        ("folder", shown(info.folder) or "none"),
-        ("entries", info.entries),
-        ("bytes", info.bytes),
-        ("limit", f"{info.limit_bytes} bytes"),
-    ]
-    return Answer(attrs.asdict(info), lambda: table(rows))
-
-
-@cache_group.command("clear")
-def cache_clear() -> Answer:
-    """Remove every entry."""
-    removed = ModuleCache().clear()
-    told = {"folder": removed.folder, "removed_entries": removed.entries, "removed_bytes": removed.bytes}
-    text = f"removed {removed.entries} entries, {removed.bytes} bytes, from {shown(removed.folder)}\n"
-    return Answer(told, lambda: text)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tilecopy.executors import executor_named, why_unavailable
 
 from tilecopy_core.errors import TilecopyError
-from tilecopy.executors import executor_named
 from tilecopy_core.target import Target, target_of
+
 from .errors import FileError, shown
 from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
 from .npy import bytes_of, read_npy, stamp_of
@@ -25,10 +26,10 @@ Progress = Callable[[int, int], None]
 
 def choose_target(job: Job) -> tuple[Target, str]:
     """Target and executor of a job: what was asked, else the GPU's own, else sm_90 on the emulator."""
-    cuda: Any = executor_named("cuda")
-    why = cuda.why_unavailable()
+    why = why_unavailable("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:
+        cuda: Any = executor_named("cuda")
         major, minor = cuda.devices()[0].capability
         return target_of(f"sm_{major}{minor}"), name
     return target_of(job.target or "sm_90"), name
@@ -89,8 +90,7 @@ def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Prog
 
 def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run on device arrays, some times."""
-    from tilecopy_cuda.cuda import CudaExecutor
-    from tilecopy_cuda.device_array import DeviceArray, time_on_device
+    from tilecopy_cuda import CudaExecutor, DeviceArray, time_on_device
 
     executor: Any = executor_named(name)
     assert isinstance(executor, CudaExecutor)

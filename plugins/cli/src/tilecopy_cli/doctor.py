@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-
 from tilecopy.assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
-from tilecopy_cuda.cache import ModuleCache
+from tilecopy.executors import executor_named, executors, why_unavailable
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
+
 from tilecopy_core.errors import AssemblerError, TilecopyError
-from tilecopy.executors import executor_named, executors
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 from tilecopy_core.registry import default_registry
 
 
@@ -44,7 +43,7 @@ def _gpus(usable: list[Finding]) -> list[Finding]:
     why = _why_not("cuda")
     if why is not None:
         others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
-        nothing = f"nothing here runs kernels: pip install {KNOWN_EXECUTORS['emulator']}"
+        nothing = f"nothing here runs kernels; {install_line(KNOWN_EXECUTORS['emulator'])}"
         return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
     cuda: Any = executor_named("cuda")
     return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
@@ -53,7 +52,7 @@ def _gpus(usable: list[Finding]) -> list[Finding]:
 def _why_not(executor: str) -> str | None:
     """Why an installed executor cannot run here, or None."""
     try:
-        return executor_named(executor).why_unavailable()
+        return why_unavailable(executor)
     except TilecopyError as error:
         return str(error)
 
@@ -72,6 +71,10 @@ def _assemblers() -> list[Finding]:
 
 
 def _cache() -> Finding:
+    try:
+        from tilecopy_cuda import ModuleCache
+    except ModuleNotFoundError:
+        return Finding("module cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     info = ModuleCache().info()
     if not info.on:
         return Finding("module cache", "unusable" if info.folder else "missing", info.why_off)
@@ -83,7 +86,7 @@ def _executors() -> list[Finding]:
     installed, found = executors(), []
     for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
         if name not in installed:
-            state, detail = "missing", f"pip install {KNOWN_EXECUTORS[name]}"
+            state, detail = "missing", install_line(KNOWN_EXECUTORS[name])
         else:
             why = _why_not(name)
             state = "found" if why is None else "unusable"
@@ -97,7 +100,7 @@ def _variants() -> list[Finding]:
     found = []
     for name in dict.fromkeys([*KNOWN_VARIANTS, *plugins]):
         plugin = plugins.get(name)
-        text = f"pip install {KNOWN_VARIANTS[name].package}" if plugin is None else plugin.reason or plugin.source.owner
+        text = KNOWN_VARIANTS[name].install if plugin is None else plugin.reason or plugin.source.owner
         working = plugin is not None and plugin.status in ("ready", "wrapper")
         state = "found" if working else "missing" if plugin is None else "unusable"
         found.append(Finding(f"variant {name}", state, text))

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilecopy_core.errors import FLAG, PATH, a, checked
 from tilecopy_core.errors import shown as value_shown
+
 from .errors import FileError, shown
 
 _MAGIC = b"\x93NUMPY"

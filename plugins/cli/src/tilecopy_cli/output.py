@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.errors import PATH, checked
+
 from .errors import FileError, shown
 
 Parts = Sequence[Any]

@@ -5,7 +5,7 @@ recently read ones dropped past a limit, and any number of processes at once. Wh
 the machine code depends on, a digest before each value (what does not match it is dropped and made anew, never loaded),
 and that no trouble with files, nor a library that is missing, ever reaches a launch.
 
-The extra ``tilecopy-core[cache]`` brings the libraries (cuda-core, platformdirs); without them there is no disk cache.
+The extra ``tilecopy-cuda[cache]`` brings the libraries (cuda-core, platformdirs); without them there is no disk cache.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.deprecation import warn_outside
 from tilecopy_core.errors import CacheError
+from tilecopy_core.loading import warn_outside
 from tilecopy_core.version import __version__
 
 VARIABLES = ("TILECOPY_CACHE", "TILECOPY_CACHE_DIR", "TILECOPY_CACHE_LIMIT_MIB")
-INSTALL = "pip install 'tilecopy-core[cache]'"
+INSTALL = "from a checkout: pip install 'plugins/cuda[cache]'"
 DEFAULT_LIMIT_MIB = 256
 """Some ten thousand kernels: one is 5 to 50 KB."""
 _MODULES = "modules"

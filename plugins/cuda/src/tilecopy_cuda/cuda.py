@@ -16,17 +16,18 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import attrs
-
-from .cache import ModuleCache
-from tilecopy_core.errors import LaunchError
+from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
+from tilecopy.executors.streams import CurrentStream, agreed_stream, stream_pointer
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
-from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
+
+from tilecopy_core.errors import LaunchError
+
+from .cache import ModuleCache
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .loaded import LoadedKernel, Modules
 from .modules import ModuleLoader
-from tilecopy.executors.streams import CurrentStream, agreed_stream, stream_pointer
 
 _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""

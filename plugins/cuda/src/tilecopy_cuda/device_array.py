@@ -11,6 +11,7 @@ import numpy as np
 
 from tilecopy_core.dtypes import dtype_of
 from tilecopy_core.errors import Kind, LaunchError, a, checked, integer, maybe, shown, whole
+
 from .cuda import CudaExecutor
 
 _ADDRESSES = 1 << 49

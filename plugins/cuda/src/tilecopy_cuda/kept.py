@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .cache import ModuleCache
-from tilecopy_core.errors import Kind, LaunchError, TilecopyError, a, checked, maybe, shown
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.saved import unpacked
 from tilecopy.kernel.saving import packed
+
+from tilecopy_core.errors import Kind, LaunchError, TilecopyError, a, checked, maybe, shown
+
+from .cache import ModuleCache
 
 _DIGEST = Kind("a digest: 16 to 64 bytes", lambda value: type(value) is bytes and 16 <= len(value) <= 64)
 

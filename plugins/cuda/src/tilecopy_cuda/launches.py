@@ -10,13 +10,14 @@ from itertools import accumulate
 from typing import Any
 
 import attrs
-
-from tilecopy_core.errors import LaunchError, shown
+from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
+
+from tilecopy_core.errors import LaunchError, shown
+
 from .driver import NOT_CURRENT, Driver
 from .loaded import LoadedKernel
-from tilecopy.executors.streams import CurrentStream
 
 
 @attrs.define(eq=False)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from tilecopy.assemblers import INSTALL, assemble, version_of
-from .cache import ModuleCache, module_key
-from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
 from tilecopy.kernel.built import BuiltKernel
+
+from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
 from tilecopy_core.target import Target
+
+from .cache import ModuleCache, module_key
 from .driver import Device, Driver
 
 _LOG_BYTES = 16384

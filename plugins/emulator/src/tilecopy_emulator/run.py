@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy.executors import ValueCheck
 
 from tilecopy_core import LaunchError
-from tilecopy.executors import ValueCheck
 
 from .accesses import parts_of
 from .alu import is_approximate

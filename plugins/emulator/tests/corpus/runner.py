@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tilecopy_emulator import UnsupportedPtxError, run_ptx
-
 import tilecopy as tc
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
 from .model import Case, Text
 

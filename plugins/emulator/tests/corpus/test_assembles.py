@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tilecopy import target_of
+from tilecopy.assemblers import assemble, available_assemblers
 
 from corpus import CASES, CLEAN
 from corpus.model import Case, Text
-from tilecopy import target_of
-from tilecopy.assemblers import assemble, available_assemblers
 
 pytestmark = pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
 

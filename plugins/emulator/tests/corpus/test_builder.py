@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-
 import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 import tilecopy as tc
+
 from corpus.cuda.sources import SOURCES, Cuda
 from corpus.model import Case, Text
 from corpus.runner import run

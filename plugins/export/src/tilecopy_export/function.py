@@ -20,6 +20,7 @@ from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.ptx.emitter import Emitter
 from tilecopy_core.ptx.instructions import Needs, header_target
 from tilecopy_core.target import Target, Version
+
 from .arguments import (
     MARK,
     PLAN,

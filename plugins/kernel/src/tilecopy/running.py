@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tilecopy_core.errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
-from tilecopy.known import KNOWN_EXECUTORS
 from tilecopy_core.loading import Source, by_name, canonical, load_only, said
+
+from .known import KNOWN_EXECUTORS, install_line
 
 EXECUTORS_GROUP = "tilecopy.executors.v1"
 
@@ -74,7 +75,7 @@ def executor_named(name: str) -> Executor:
     if name not in _made:
         found = _claimants()
         if name not in found:
-            known = f": pip install {KNOWN_EXECUTORS[name]}" if name in KNOWN_EXECUTORS else ""
+            known = f"; {install_line(KNOWN_EXECUTORS[name])}" if name in KNOWN_EXECUTORS else ""
             there = ", ".join(found) or "none"
             raise LaunchError(
                 f"executor {shown(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
@@ -91,6 +92,18 @@ def executor_named(name: str) -> Executor:
             )
         _made[name] = made
     return _made[name]
+
+
+def why_unavailable(name: str) -> str | None:
+    """Why an executor cannot run here (it may not be installed), or None.
+
+    Raises:
+        PluginError: it is broken.
+    """
+    try:
+        return executor_named(name).why_unavailable()
+    except LaunchError as error:
+        return str(error)
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
@@ -112,5 +125,5 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
             return executor
         reasons.append(f"{candidate}: {why}")
     if "emulator" not in executors():
-        reasons.append(f"emulator: pip install {KNOWN_EXECUTORS['emulator']}")
+        reasons.append(f"emulator: {install_line(KNOWN_EXECUTORS['emulator'])}")
     raise LaunchError(f"nothing can run kernel {kernel.name}: {'; '.join(reasons)}")

@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilecopy_core.errors import RequestError
-from tilecopy_core.expr import Atom, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, constant_of, is_int, minimum, terms_of
+from tilecopy_core.expr import (
+    Atom,
+    FloorDiv,
+    Int,
+    Minimum,
+    Mod,
+    Product,
+    Symbol,
+    Xor,
+    constant_of,
+    is_int,
+    minimum,
+    terms_of,
+)
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import attrs
+from tilecopy.executors import agreed_stream
 
 from tilecopy_core import RequestError
-from tilecopy.executors import agreed_stream
 from tilecopy_core.plugin import row_major
 
 from .arrays import Array, array_of, dtype_name

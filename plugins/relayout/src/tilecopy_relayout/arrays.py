@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy.executors import array_facts, executor_named
 
 from tilecopy_core import LaunchError, RequestError
-from tilecopy.executors import array_facts, executor_named
 
 from .frameworks import Framework, framework_of
 from .overlap import Footprint

@@ -13,9 +13,9 @@ import attrs
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, shown
 
 from tilecopy_core import TARGETS
-from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, shown
 
 from .asking import shown as value_shown
 from .files import Job, Outcome, relayout_file

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy_cli.command import FileError, output_file, read_npy, shown, stamp_of
 
 from tilecopy_core import TilecopyError
-from tilecopy_cli.command import FileError, output_file, read_npy, shown, stamp_of
 from tilecopy_core.plugin import row_major
 
 from .arrays import array_of

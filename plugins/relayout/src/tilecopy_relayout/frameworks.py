@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from tilecopy.executors import executor_named, stream_pointer
 
 from tilecopy_core import RequestError
-from tilecopy.executors import executor_named
-from tilecopy_cuda import stream_pointer
 
 
 class Framework:

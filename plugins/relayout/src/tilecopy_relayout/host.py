@@ -11,9 +11,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from tilecopy.executors import executor_named, why_unavailable
 
 from tilecopy_core import RequestError
-from tilecopy.executors import executor_named
 
 from .asking import shown
 from .overlap import Footprint
@@ -42,7 +42,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
     if device is not None or name is not None:
         return name or "cuda"
-    return "cuda" if executor_named("cuda").why_unavailable() is None else "emulator"
+    return "cuda" if why_unavailable("cuda") is None else "emulator"
 
 
 def target_of_gpu(device: int) -> str:

@@ -1,4 +1,4 @@
-"""Plans of earlier processes: the tiling and the built kernel of a problem, in the core's disk cache."""
+"""Plans of earlier processes: the tiling and the built kernel of a problem, in the disk cache of the CUDA executor."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import hashlib
 import json
 from functools import cache
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import attrs
-
 import tilecopy as tc
-from tilecopy_cuda import KernelCache
 
 from .problem import Problem
 from .tilings import Tiling
+
+if TYPE_CHECKING:
+    from tilecopy_cuda import KernelCache
 
 _FORMAT = "tilecopy relayout 1"
 
 
 @cache
-def _cache() -> KernelCache:
+def _cache() -> KernelCache | None:
+    """The cache, where the executor is installed."""
+    try:
+        from tilecopy_cuda import KernelCache
+    except ModuleNotFoundError:
+        return None
     return KernelCache()
 
 
@@ -39,7 +46,7 @@ def _made_by() -> tuple[str, str]:
 def recall(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel] | None:
     """The tiling and the kernel that a process like this one made, or None."""
     kept = _cache()
-    if not kept.on:
+    if kept is None or not kept.on:
         return None
     found = kept.get(key_of(problem, target))
     if found is None:
@@ -55,6 +62,6 @@ def recall(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel] | Non
 def keep(problem: Problem, target: str, tiling: Tiling, kernel: tc.BuiltKernel) -> None:
     """Keep a plan for later processes, where there is a cache."""
     kept = _cache()
-    if kept.on:
+    if kept is not None and kept.on:
         note = tiling.kind, tiling.tile, tiling.threads, tiling.order
         kept.put(key_of(problem, target), note, kernel)

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import tilecopy as tc
+
 from tilecopy_core import S, TileLayout
 
 from .problem import DTYPES, Problem

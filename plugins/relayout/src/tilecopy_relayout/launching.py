@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-
 import tilecopy as tc
 
 from .asking import shown

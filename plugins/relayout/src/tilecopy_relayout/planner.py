@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import row_major
 
 from .asking import integers_of, shown

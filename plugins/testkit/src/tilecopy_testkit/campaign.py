@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import TEXT, Kind, a, checked, many, maybe, shown, whole
 
 from . import rules

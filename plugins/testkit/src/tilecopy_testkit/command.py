@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-
 import tilecopy as tc
+
 from tilecopy_core import RequestError
 
 from .scaffold import write_package

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import TEXT, many, one_of
 
 from .kinds import FUNCTION

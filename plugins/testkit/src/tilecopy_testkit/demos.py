@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
 
 from . import oracle

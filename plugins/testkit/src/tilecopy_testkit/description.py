@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import TEXT, Kind, a, checked, one_of, shown, whole
 
 from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any, Protocol, TypeVar
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import a, checked, one_of
 
 from .description import Description, Operand, Start, Term

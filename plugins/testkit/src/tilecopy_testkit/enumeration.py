@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate, symbols_of
 
 from . import oracle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tilecopy as tc
+
 from tilecopy_core.plugin import TEXT, a, maybe, whole
 
 from .description import Description

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import TEXT, a, checked, maybe, one_of, shown, whole
 
 from .completion import COMPLETIONS, Step

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tilecopy as tc
+
 from tilecopy_core.plugin import Kind, a, is_int, maybe, one_of, whole
 
 MOST = 2**62

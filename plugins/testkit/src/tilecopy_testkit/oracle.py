@@ -17,8 +17,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import shown
 
 from .description import Description, Operand

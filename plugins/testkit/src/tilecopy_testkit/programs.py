@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core import S, TileLayout, laneid
 
 from . import oracle

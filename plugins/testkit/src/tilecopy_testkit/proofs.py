@@ -10,11 +10,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_emulator.executor import EmulatorExecutor
-
 import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
-from tilecopy.executors import executor_named
+from tilecopy.executors import executor_named, why_unavailable
+from tilecopy_emulator.executor import EmulatorExecutor
 
 from . import oracle
 from .description import Description, Operand
@@ -347,7 +346,7 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
 
 def why_no_gpu() -> str:
     """Why copies cannot be run on a GPU here, or ""."""
-    return executor_named("cuda").why_unavailable() or ""
+    return why_unavailable("cuda") or ""
 
 
 def right_on_gpu(subject: Subject, count: int = 20) -> int:

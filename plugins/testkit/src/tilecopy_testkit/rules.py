@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+import tilecopy as tc
 from tilecopy_emulator.executor import EmulatorExecutor
 
-import tilecopy as tc
 from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 
 from . import oracle

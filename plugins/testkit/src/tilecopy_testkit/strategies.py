@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import tilecopy as tc
 from hypothesis import assume
 from hypothesis import strategies as st
 
-import tilecopy as tc
 from tilecopy_core.plugin import checked, shown
 
 from .description import Description

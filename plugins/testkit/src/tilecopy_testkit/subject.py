@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import a, checked, many, maybe, shown
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-
 import tilecopy as tc
+
 from tilecopy_core.plugin import key_of
 
 QUICK_SECONDS = {"tilecopy_predicate": 0.05, "tilecopy_partition": 0.5, "tilecopy_emit": 2.0}

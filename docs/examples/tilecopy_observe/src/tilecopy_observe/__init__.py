@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, TextIO
 
 import attrs
-
 import tilecopy as tc
 
 Wrapper = Generator[None, Any, Any]

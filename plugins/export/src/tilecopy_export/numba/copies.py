@@ -13,8 +13,8 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from tilecopy_core import Plan
-from tilecopy_export import Argument, Function, Number, function_of
 from tilecopy_core.plugin import a, checked
+from tilecopy_export import Argument, Function, Number, function_of
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 

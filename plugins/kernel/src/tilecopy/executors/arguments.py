@@ -10,9 +10,10 @@ import attrs
 import numpy as np
 
 from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, shown
+from tilecopy_core.layout import row_major
+
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding
-from tilecopy_core.layout import row_major
 from .streams import current_stream, exported_stream, framework_of
 
 View = Callable[[str, Any], ArrayFacts]

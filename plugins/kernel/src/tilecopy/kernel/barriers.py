@@ -10,6 +10,7 @@ from tilecopy_core.errors import FLAG, RequestError, checked, shown
 from tilecopy_core.expr import INT, Int
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
+
 from .recording import Recorder
 from .statements import Action, element_offset
 

@@ -29,6 +29,7 @@ from tilecopy_core.scope import (
     warpgroup,
 )
 from tilecopy_core.target import Target
+
 from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
 from .built import BuiltKernel

@@ -11,11 +11,23 @@ from typing import Any
 import attrs
 
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import ANY_INTEGER, PATH, Kind, LaunchError, RequestError, TilecopyError, checked, integer, shown, whole
+from tilecopy_core.errors import (
+    ANY_INTEGER,
+    PATH,
+    Kind,
+    LaunchError,
+    RequestError,
+    TilecopyError,
+    checked,
+    integer,
+    shown,
+    whole,
+)
 from tilecopy_core.expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
-from ..running import choose_executor
 from tilecopy_core.scope import GRID_LIMIT, bounded_by, cluster_rank
 from tilecopy_core.target import Target
+
+from ..running import choose_executor
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 

@@ -9,6 +9,7 @@ from tilecopy_core.expr import is_int
 from tilecopy_core.memory import Region
 from tilecopy_core.outside import outside_of
 from tilecopy_core.scope import Scope
+
 from .barriers import Mbarrier
 from .bounds import NOTHING
 from .recording import Recorder

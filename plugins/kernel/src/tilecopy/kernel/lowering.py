@@ -15,6 +15,7 @@ from tilecopy_core.ptx import KernelBindings, PtxBuilder, SharedPlan, module_tex
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_core.scope import GRID_LIMIT, block_index
 from tilecopy_core.target import Target, target_of
+
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter

@@ -15,10 +15,14 @@ from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
 from tilecopy_core.expr import Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Memory, Region, symbolic
 from tilecopy_core.scope import ActiveThreads, is_thread_id
+
 from .bounds import NOTHING, Alternatives, Facts, bounds_checks, never, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
 from .values import Value
+
+_OURS = ("tilecopy.", "tilecopy_core.")
+"""How modules are named between a statement and the line of the program that makes it."""
 
 
 @attrs.frozen(eq=False)
@@ -186,7 +190,7 @@ class Recorder:
     def _where() -> str:
         """File and line of the user's program: the innermost frame outside this package."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilecopy_core."):
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
             frame = frame.f_back
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

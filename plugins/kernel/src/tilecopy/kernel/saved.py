@@ -14,6 +14,7 @@ from tilecopy_core.errors import PATH, LaunchError, TilecopyError, checked, show
 from tilecopy_core.expr import Int, Symbol, of_atom
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.target import target_of
+
 from ..written import read
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck

@@ -19,6 +19,7 @@ import attrs
 from tilecopy_core.errors import LaunchError, RequestError, shown
 from tilecopy_core.expr import Expr, Int, Symbol
 from tilecopy_core.version import __version__
+
 from ..written import as_python
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter

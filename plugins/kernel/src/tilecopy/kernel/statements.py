@@ -19,6 +19,7 @@ from tilecopy_core.registry import Registry
 from tilecopy_core.request import CopyRequest, check_operands
 from tilecopy_core.scope import ActiveThreads, Scope
 from tilecopy_core.target import Target
+
 from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
 from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits
 

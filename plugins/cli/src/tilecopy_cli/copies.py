@@ -1,0 +1,88 @@
+"""Copies in words: the options that commands of one copy share, and what they tell of a plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+from tilecopy.executors import executors
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+
+from tilecopy_core.dispatch import Plan
+from tilecopy_core.errors import did_you_mean
+from tilecopy_core.registry import default_registry
+from tilecopy_core.request import OPS
+from tilecopy_core.target import TARGETS
+
+from .expressions import parse_region, parse_scope
+from .group import Answer
+from .words import Fill, Name
+
+TARGET = Name("target", TARGETS)
+_SPLIT = ("outer", "threads", "vec", "vec_bits")
+"""What is told of a partition that has it."""
+
+
+def check_names(**given: str | None) -> None:
+    """Names that only the installed plugins can tell: wrong usage where nobody has one."""
+    for option, value in given.items():
+        if value is None:
+            continue
+        first_party = KNOWN_VARIANTS if option == "variant" else KNOWN_EXECUTORS
+        others = (plugin.name for plugin in default_registry().plugins()) if option == "variant" else executors()
+        known = sorted({*first_party, *others})
+        if value not in known:
+            raise click.UsageError(
+                f"--{option} {value!r}: there is none of that name; there are {', '.join(known)}"
+                f"{did_you_mean(value, known)}",
+                click.get_current_context(),
+            )
+
+
+def plan_data(found: Plan) -> dict[str, Any]:
+    """What ``--json`` tells of a plan."""
+    edge = getattr(found.partition, "edge", None)
+    return {
+        "copy": str(found.request),
+        "variant": found.variant,
+        "package": found.package,
+        "priority": found.priority,
+        "summary": found.summary,
+        "declined": found.declined,
+        "notes": [note.text for note in found.notes],
+        **_split(found.partition),
+        "edge": {"summary": found.edge_summary, **_split(edge)} if found.edge_summary else None,
+    }
+
+
+def _split(partition: Any) -> dict[str, Any]:
+    return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
+
+
+def copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
+    """A command of one copy, which it is given as :func:`plan` is, by options; its operands in some order."""
+
+    @click.argument(first)
+    @click.argument(second)
+    @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
+    @click.option("--dst-layout", help="Layout of the destination buffer.")
+    @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
+    @click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
+    @click.option("--target", type=TARGET, default="sm_90a", show_default=True)
+    @click.option("--variant", help="Demand this variant.")
+    @click.option(
+        "--outside",
+        type=Fill(),
+        help="Let regions overhang: what arrives from outside, or keep what the destination has.",
+    )
+    @functools.wraps(command)
+    def described(
+        source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
+    ) -> Answer:
+        src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
+        check_names(variant=words["variant"])
+        return command(src=src, dst=dst, scope=parse_scope(scope), **words)
+
+    return described

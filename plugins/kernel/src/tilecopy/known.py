@@ -1,0 +1,53 @@
+"""First-party variants and executors and their packages, for the lines of errors that say what to install.
+
+The core reads :data:`KNOWN_VARIANTS` through the entry-point group ``tilecopy.known.v1``. tests/test_packages.py holds both
+tables against plugins/*/pyproject.toml.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from tilecopy_core.known import KnownVariant
+
+
+def install_line(package: str) -> str:
+    """What to do to install a package of this project."""
+    return f"from a checkout: pip install plugins/{package.removeprefix('tilecopy-').replace('-', '_')}"
+
+
+def _known(
+    package: str,
+    op: str,
+    spaces: tuple[tuple[str, str], ...],
+    options: tuple[str, ...] = (),
+    *,
+    edges: bool = False,
+) -> KnownVariant:
+    return KnownVariant(package, op, spaces, options, edges, install_line(package))
+
+
+KNOWN_VARIANTS: dict[str, KnownVariant] = {
+    "bulk": _known("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
+    "bulk_store": _known("tilecopy-bulk", "copy_async", (("shared", "global"),)),
+    "dsmem": _known("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
+    "gmem_smem": _known(
+        "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
+    ),
+    "ldgsts": _known("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
+    "ragged": _known(
+        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
+    ),
+    "ragged_async": _known("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
+    "reg": _known(
+        "tilecopy-reg",
+        "copy",
+        (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
+        ("relaxed",),
+        edges=True,
+    ),
+    "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
+    "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
+    "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
+}
+KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-cuda", "emulator": "tilecopy-emulator"}
