@@ -151,7 +151,7 @@ def floor(session: nox.Session) -> None:
     """The core's tests of plugins and gmem_smem's with the oldest pluggy that is allowed."""
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "pluggy==1.6.0")
-    files = [f"tests/test_{name}.py" for name in ("registry", "observing", "deprecation")]
+    files = [f"tests/test_{name}.py" for name in ("registry", "observing", "hook_versions")]
     session.run("pytest", "-n", "2", *files, "plugins/gmem_smem")
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import tilecopy as tc
-from tilecopy import R, S, TileLayout, plugin
+from tilecopy import R, S, TileLayout
+
+from tilecopy_core import plugin
 
 SECONDS = 4
 """The longest that one call may take; what enumerates a huge range takes longer."""

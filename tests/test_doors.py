@@ -17,12 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+import tilecopy_cuda
+import tilecopy_export as export
 from fake_driver import FakeDriver
 from odd import ODD, Bound, little_memory, outcome, places_of, replaced
 from test_fronts import judge
-from tilecopy import assemblers, command, executors, export, registry
-from tilecopy import cache as disk
+from tilecopy import assemblers, executors
+from tilecopy_cli import command
+from tilecopy_cuda import cache as disk
 from tilecopy_cuda.cuda import CudaExecutor
+
+from tilecopy_core import registry
 
 FOLDER = tempfile.TemporaryDirectory()
 KEY = b"0123456789abcdef"
@@ -62,24 +67,24 @@ def written(path: Any) -> None:
 
 
 def kept(key: Any) -> Any:
-    cache = executors.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"}))
+    cache = tilecopy_cuda.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"}))
     return cache.get(key)
 
 
 def keep(key: Any, note: Any, kernel: Any) -> None:
-    executors.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"})).put(key, note, kernel)
+    tilecopy_cuda.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"})).put(key, note, kernel)
 
 
 def cuda() -> CudaExecutor:
     return CudaExecutor(FakeDriver())
 
 
-def on_device() -> executors.DeviceArray:
-    return executors.DeviceArray((32,), "float32", executor=cuda())
+def on_device() -> tilecopy_cuda.DeviceArray:
+    return tilecopy_cuda.DeviceArray((32,), "float32", executor=cuda())
 
 
 def device_array(shape: Any, dtype: Any, device: Any, executor: Any) -> None:
-    executors.DeviceArray(shape, dtype, device=device, executor=executor).free()
+    tilecopy_cuda.DeviceArray(shape, dtype, device=device, executor=executor).free()
 
 
 GOOD: dict[str, Callable[[], Bound]] = {
@@ -87,7 +92,7 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "DeviceArray.copy_from": lambda: call(lambda host: on_device().copy_from(host), array()),
     "DeviceArray.copy_to": lambda: call(lambda host: on_device().copy_to(host), array()),
     "DeviceArray.fill": lambda: call(lambda byte: on_device().fill(byte), 7),
-    "KernelCache": lambda: call(executors.KernelCache, None),
+    "KernelCache": lambda: call(tilecopy_cuda.KernelCache, None),
     "KernelCache.get": lambda: call(kept, KEY),
     "KernelCache.put": lambda: call(keep, KEY, {"by": "a test"}, kernel()),
     "HostArguments.of": lambda: call(executors.HostArguments.of, kernel(), (array(), array()), 1),
@@ -96,8 +101,10 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "choose_executor": lambda: call(executors.choose_executor, "emulator", kernel()),
     "executor_named": lambda: call(executors.executor_named, "emulator"),
     "executors": lambda: call(executors.executors),
+    "why_unavailable": lambda: call(executors.why_unavailable, "emulator"),
+    "plan_data": lambda: call(command.plan_data, kernel().plans[0]),
     "stream_pointer": lambda: call(executors.stream_pointer, 0),
-    "time_on_device": lambda: call(executors.time_on_device, cuda(), lambda: None, runs=2, warm_up=1, device=0),
+    "time_on_device": lambda: call(tilecopy_cuda.time_on_device, cuda(), lambda: None, runs=2, warm_up=1, device=0),
     "cuda_function": lambda: call(export.cuda_function, kernel().plans[0], "row", None),
     "cuda_header": lambda: call(export.cuda_header, [kernel().plans[0].cuda("row")]),
     "function_of": lambda: call(export.function_of, kernel().plans[0], "row", None),
@@ -118,6 +125,7 @@ CALLED = {
     ("DeviceArray", "shape"): "DeviceArray",
     ("choose_executor", "name"): "executor",
     ("executor_named", "name"): "executor",
+    ("why_unavailable", "name"): "executor",
     ("read_npy", "path"): "file",
     ("array_facts", "argument"): "row, A",
 }
@@ -162,12 +170,12 @@ def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> 
 
 def test_kept_kernels_come_back_as_they_were(tmp_path: Path) -> None:
     place = disk.ModuleCache({"TILECOPY_CACHE_DIR": str(tmp_path)})
-    found = executors.KernelCache(place)
+    found = tilecopy_cuda.KernelCache(place)
     if not found.on:
         pytest.skip(f"no disk cache here: {place.info().why_off}")
     assert found.get(KEY) is None
     found.put(KEY, {"tile": [4, 8]}, kernel())
-    note, again = executors.KernelCache(place).get(KEY) or (None, None)
+    note, again = tilecopy_cuda.KernelCache(place).get(KEY) or (None, None)
     assert note == {"tile": [4, 8]} and again is not None and again.ptx == kernel().ptx
     place.put(KEY, b"[1]\nof another version")
     assert found.get(KEY) is None and place.get(KEY) is None  # dropped
@@ -178,6 +186,11 @@ def test_kept_kernels_come_back_as_they_were(tmp_path: Path) -> None:
 NOT_CALLED = {
     "AnswerCommand": "click's",
     "ArrayFacts": "what array_facts gives",
+    "CudaExecutor": "what executor_named gives",
+    "ModuleCache": "its settings are the environment's",
+    "NearestGroup": "click's",
+    "copy_in_words": "decorates a command",
+    "table": "for rows of a command's own",
     "BlockOperand": "what function_of gives",
     "Executor": "a protocol",
     "FileError": "an error",
@@ -202,7 +215,7 @@ NOT_CALLED = {
 def test_every_public_callable_has_a_good_call() -> None:
     things = {
         name: getattr(module, name)
-        for module in (assemblers, command, executors, export, registry)
+        for module in (assemblers, command, executors, export, registry, tilecopy_cuda)
         for name in module.__all__
     }
     named = {name for name, thing in things.items() if isinstance(thing, (type, types.FunctionType))}

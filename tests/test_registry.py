@@ -18,9 +18,9 @@ import numpy as np
 import pluggy
 import pytest
 import tilecopy as tc
-from tilecopy import loading
-from tilecopy import registry as core_registry
 
+from tilecopy_core import loading
+from tilecopy_core import registry as core_registry
 from tilecopy_core.hookspecs import HOOKS
 from tilecopy_core.loading import newer_core_needed
 from tilecopy_core.registry import PluginWarning, Source
@@ -290,7 +290,7 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
 
 
 def test_every_hook_is_a_specification() -> None:
-    from tilecopy import hookspecs
+    from tilecopy_core import hookspecs
 
     manager = pluggy.PluginManager("tilecopy")
     manager.add_hookspecs(hookspecs)

@@ -22,10 +22,11 @@ import pytest
 import tilecopy as tc
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from odd import ODD, Bound, Raising, flat, little_memory, outcome, places_of, replaced, said, shows
-from tilecopy import R, S, TileLayout, plugin, running
+from tilecopy import R, S, TileLayout, running
 from tilecopy.kernel.builder import ScopedCopies
 from tilecopy_cuda.cuda import CudaExecutor
 
+from tilecopy_core import plugin
 from tilecopy_core.plugin import tcgen05
 
 TARGET = "sm_100a"

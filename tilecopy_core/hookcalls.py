@@ -239,8 +239,7 @@ class Stage:
         stack.append(call)
         started = self._clock.start()
         try:
-            old = {name: value_of(arguments) for name, value_of in hookspecs.OLD_ARGUMENTS.get(hook, {}).items()}
-            call.result = self._callers[hook](**arguments, **old)
+            call.result = self._callers[hook](**arguments)
         except (Exception, SystemExit) as error:
             if call.error is None:
                 call.error = error

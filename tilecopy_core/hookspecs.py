@@ -21,7 +21,6 @@ that raises, or gives back anything else, is set aside, and the variant's own an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
@@ -110,9 +109,6 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any)
     """
 
 
-OLD_ARGUMENTS: Mapping[str, Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
-"""By hook, its arguments that go, and how each follows from the others. The specification still has them, each with
-:func:`.deprecation.going` in ``warn_on_impl_args``: a plugin that takes one gets it, and the warning."""
 HOOKS = ("tilecopy_predicate", "tilecopy_partition", "tilecopy_emit")
 """The names of a variant's hooks, in the order of their calls."""
 DISPATCH = "tilecopy_dispatch"

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tilecopy import plugin
 from tilecopy_testkit import VariantSuite
 
+from tilecopy_core import plugin
 from tilecopy_core.hookspecs import HOOKS, VARIANTS_GROUP
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"

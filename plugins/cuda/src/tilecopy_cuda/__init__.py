@@ -3,14 +3,12 @@
 Importing this package loads nothing of CUDA; the executor does when it is first asked.
 """
 
-from .cache import CacheInfo, CacheWarning, ModuleCache
+from .cache import ModuleCache
 from .cuda import CudaExecutor
 from .device_array import DeviceArray, time_on_device
 from .kept import KernelCache
 
 __all__ = [
-    "CacheInfo",
-    "CacheWarning",
     "CudaExecutor",
     "DeviceArray",
     "KernelCache",
