@@ -46,7 +46,9 @@ def sync(session: nox.Session, *groups: str) -> None:
 
 
 def distribution(name: str) -> str:
-    """The distribution of a plugin's folder or a variant's name."""
+    """The distribution of a plugin's folder, or of what a scaffold's name makes."""
+    if name in PLUGINS:
+        return str(tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text())["project"]["name"])
     return f"tilecopy-{name.replace('_', '-')}"
 
 
@@ -161,7 +163,7 @@ def subsets(session: nox.Session) -> None:
     folder = wheels(session)
     for variant in [*VARIANTS, ""]:
         packages = [distribution(variant)] if variant else []
-        python = environment(session, variant or "none", "tilecopy-core", *packages, wheels=[folder])
+        python = environment(session, variant or "none", "tilecopy", *packages, wheels=[folder])
         session.chdir(Path(python).parents[1])
         session.run(python, "-P", str(ROOT / "tests" / "install_subset.py"), variant, external=True)
         session.chdir(ROOT)
@@ -216,10 +218,8 @@ def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> N
     extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
     group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
-    assembled = core.replace("tilecopy-core", "tilecopy-core[assemble,dtypes]")
-    python = environment(
-        session, name, distribution(name) + extras, assembled, "tilecopy-emulator", *group, wheels=folders
-    )
+    ours = [distribution(name) + extras, core.replace("tilecopy-core", "tilecopy-core[dtypes]"), "tilecopy[assemble]"]
+    python = environment(session, name, *ours, "tilecopy-emulator", *group, wheels=folders)
     target = fresh_folder(session, f"{name}-tests")
     shutil.copytree(PLUGINS[name] / "tests", target / "tests")
     session.log(f"{name} with {core}")

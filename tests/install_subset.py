@@ -68,7 +68,7 @@ def main(installed: str) -> None:
         try:
             plan()
         except tc.NoVariantError as error:
-            assert f"pip install tilecopy-{name.replace('_', '-')}" in str(error), error
+            assert f"pip install plugins/{name}" in str(error), error
         else:
             raise AssertionError(f"{name} works and is not installed")
     print(f"{installed or 'no variant'}: its copies work, the others say what to install")

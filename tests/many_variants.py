@@ -39,8 +39,8 @@ Requires-Dist: tilecopy-testkit<0.2,>=0.1; extra == 'test'
 Description-Content-Type: text/markdown
 
 """
-IMPORT = "import tilecopy_core"
-READY = "import tilecopy_core; found = tilecopy_core.default_registry().plugins()"
+IMPORT = "import tilecopy"
+READY = "import tilecopy; found = tilecopy.default_registry().plugins()"
 """All that comes before the first plan: every variant found, imported and checked."""
 
 

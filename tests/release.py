@@ -128,7 +128,7 @@ def private_imports(package: Package) -> Iterator[str]:
             for name in [f"{module}.{each}" if module else each for each in names]:
                 parts = name.split(".")
                 private = [part for part in parts if part.startswith("_") and not part.startswith("__")]
-                if parts[0].startswith("tilecopy_") and parts[0] != package.source.name and private:
+                if parts[0].startswith("tilecopy") and parts[0] != package.source.name and private:
                     yield f"{path.relative_to(package.folder)}:{node.lineno}: a private import: {name}"
 
 

@@ -46,7 +46,9 @@ def main() -> None:
         if numba.returncode:
             results.append(("Numba", f"not run, Numba itself fails here: {numba.stderr.strip().splitlines()[-1]}"))
         else:
-            results.append(run("Numba", [*pytest, str(TESTS.parent / "plugins" / "numba" / "tests")], 200, 10))
+            results.append(
+                run("Numba", [*pytest, str(TESTS.parent / "plugins" / "export" / "tests" / "test_numba.py")], 200, 10)
+            )
     files = [
         str(TESTS / "test_cache.py"),
         str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py"),

@@ -256,7 +256,7 @@ def test_without_the_libraries_there_is_no_cache_and_no_warning(
     cache.put(KEY, CODE)
     assert cache.get(KEY) is None and not cache.on
     why = cache.info().why_off
-    assert name.partition(".")[0] in why and "pip install 'tilecopy-core[cache]'" in why
+    assert name.partition(".")[0] in why and "pip install 'plugins/cuda[cache]'" in why
     Path(environ["TILECOPY_CACHE_DIR"], "modules").mkdir(parents=True, exist_ok=True)
     with pytest.raises(tc.CacheError, match="pip install" if name == "platformdirs" else "cannot be cleared"):
         cache.clear()

@@ -119,7 +119,7 @@ def test_edges_that_no_installed_variant_lowers_name_the_package(folder: Path, p
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 1 and not (folder / "out.npy").exists()
-    assert "seedlike copies whole boxes alone" in done.stderr and "pip install tilecopy-gmem-smem" in done.stderr
+    assert "seedlike copies whole boxes alone" in done.stderr and "pip install plugins/gmem_smem" in done.stderr
 
 
 SEEDLIKE = """
@@ -570,8 +570,8 @@ def greet(count):
 @click.command()
 def fail():
     "Fail."
-    import tilecopy_core
-    raise tilecopy_core.LaunchError("no luck")
+    import tilecopy as tc
+    raise tc.LaunchError("no luck")
 @click.command()
 @click.pass_context
 def three(ctx):
@@ -1092,8 +1092,8 @@ def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch)
     if executor_named("cuda").why_unavailable() is None:
         pytest.skip("this machine has a GPU")
     assert "kernels run on the emulator" in doctor.findings()[0].detail
-    monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-core 0"})
-    assert "pip install tilecopy-emulator" in doctor.findings()[0].detail
+    monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-cuda 0"})
+    assert "pip install plugins/emulator" in doctor.findings()[0].detail
 
 
 def test_progress_counts_tiles(folder: Path) -> None:

@@ -474,7 +474,7 @@ def test_two_devices(gpu: str) -> None:
 
 
 _FAULT = """
-import numpy as np, tilecopy_core as tc
+import numpy as np, tilecopy as tc
 from tilecopy_testkit.programs import round_trip
 k = tc.KernelBuilder("faulty", threads=32)
 b = k.param("B", (32,), "int32")

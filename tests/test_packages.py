@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import release
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
 from tilecopy.running import EXECUTORS_GROUP
 
+from tilecopy_core.known import known_variants
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry
 
 ROOT = Path(__file__).parent.parent
@@ -55,20 +56,27 @@ def test_every_variant_runs_the_suite_from_its_own_folder() -> None:
             assert all(f'plugin = "{name}"' in text for name in names), folder
 
 
-def test_the_core_keeps_to_its_four_dependencies() -> None:
+def test_what_to_install_is_a_folder_of_the_checkout() -> None:
+    assert dict(known_variants()) == KNOWN_VARIANTS
+    folders = {project["name"]: folder for folder, project in PROJECTS.items()}
+    for package in {*KNOWN_EXECUTORS.values(), *(known.package for known in KNOWN_VARIANTS.values())}:
+        where = folders[package].relative_to(ROOT)
+        assert install_line(package) == f"install {package} (from a checkout: pip install {where})"
+
+
+def test_the_core_keeps_to_its_three_dependencies() -> None:
     names = {dependency.split(">")[0].split("[")[0].strip() for dependency in PROJECTS[ROOT]["dependencies"]}
-    assert names == {"attrs", "cuda-python", "numpy", "pluggy"}
+    assert names == {"attrs", "numpy", "pluggy"}
 
 
-def test_the_extra_all_brings_every_plugin_but_numba_s_and_the_testkit() -> None:
+def test_the_extra_all_brings_every_package_but_numba_and_the_testkit() -> None:
     """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
-    extras = dict(PROJECTS[ROOT]["optional-dependencies"])
-    brought = {entry.split(">")[0] for entry in extras.pop("all")}
-    assert {project["name"] for folder, project in PROJECTS.items() if folder != ROOT} - {
-        "tilecopy-numba",
-        TESTKIT,
-    } <= brought
-    assert f"tilecopy-core[{','.join(sorted(extras))}]" in brought
+    (extras,) = (dict(each["optional-dependencies"]) for each in PROJECTS.values() if each["name"] == "tilecopy")
+    named = {name for name in extras if name not in ("all", "test")}
+    first, *others = extras["all"]
+    assert first == f"tilecopy[{','.join(sorted(named))}]"
+    brought = {re.split(r"[>\[]", entry)[0] for entry in [*others, *(e for name in named for e in extras[name])]}
+    assert {project["name"] for project in PROJECTS.values()} - {"tilecopy", TESTKIT} <= brought
 
 
 @pytest.mark.parametrize("name", release.packages())
@@ -78,24 +86,97 @@ def test_a_package_could_go_out(name: str) -> None:
     assert release.faults(tree[name], tree) == []
 
 
-@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
-def test_a_plugin_stands_on_the_core_alone(folder: Path) -> None:
-    project = PROJECTS[folder]
-    assert (folder / "tests").exists()
-    needed = [d for d in project["dependencies"] if d.startswith("tilecopy-") and not d.startswith("tilecopy-core")]
-    if project["name"] == TESTKIT:
-        assert needed == ["tilecopy-emulator>=0.1,<0.2"]
-    else:  # relayout is the one that is made of variants
-        assert not needed or folder.name == "relayout"
-    package = next((folder / "src").iterdir())
-    for path in package.rglob("*.py"):
-        for line in path.read_text().splitlines():
-            words = line.split()
-            if words[:1] in (["from"], ["import"]) and words[1].startswith("tilecopy_"):
-                others = ("tilecopy_emulator",) if project["name"] == TESTKIT else ()
-                if path.stem == "instructions":  # loaded by the emulator alone
-                    others = ("tilecopy_emulator.extending",)
-                assert words[1].startswith(("tilecopy_core", package.name, *others)), f"{path}: {line}"
+COMMANDS = "tilecopy_cli.command"
+GRAPH = {
+    "tilecopy_core": (),
+    "tilecopy": ("tilecopy_core",),
+    "tilecopy_cuda": ("tilecopy_core", "tilecopy", COMMANDS),
+    "tilecopy_cli": ("tilecopy_core", "tilecopy", "tilecopy_cuda"),
+    "tilecopy_export": ("tilecopy_core", "tilecopy", COMMANDS),
+    "tilecopy_emulator": ("tilecopy_core", "tilecopy", COMMANDS),
+    "tilecopy_relayout": ("tilecopy_core", "tilecopy", "tilecopy_cuda", COMMANDS),
+    "tilecopy_testkit": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
+}
+"""What each package imports of ours (docs/design.md); a variant has the one module ``tilecopy_core.plugin``."""
+WHEN_ASKED = {("tilecopy_cli", "tilecopy_cuda"), ("tilecopy_relayout", "tilecopy_cuda")}
+"""Imported inside functions alone: on a machine with a GPU, and where it is installed."""
+PUBLIC = {
+    name: importlib.import_module(name)
+    for name in (
+        "tilecopy",
+        "tilecopy.assemblers",
+        "tilecopy.executors",
+        "tilecopy_cli.command",
+        "tilecopy_core",
+        "tilecopy_core.plugin",
+        "tilecopy_core.registry",
+        "tilecopy_cuda",
+        "tilecopy_export",
+    )
+}
+"""The modules that packages import from, by who imports them: docs/reference.md says which is whose."""
+INSIDE = ("tilecopy", "tilecopy_cuda", "tilecopy_cli", "tilecopy_export")
+"""Packages that were made with the core and go out with it: they import from the modules of the core and of ``tilecopy``, too."""
+SOURCES = {release.package_in(folder).source: project for folder, project in PROJECTS.items()}
+
+
+def imports_of_ours(path: Path) -> list[tuple[str, list[str], bool]]:
+    """Module, names and whether it is imported at once, for every absolute import of our packages."""
+    tree, found = ast.parse(path.read_text()), []
+    later = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
+    later |= {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            found.append((node.module or "", [alias.name for alias in node.names], id(node) not in later))
+        elif isinstance(node, ast.Import):
+            found += [(alias.name, [], id(node) not in later) for alias in node.names]
+    return [each for each in found if each[0].split(".")[0].startswith("tilecopy")]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_packages_import_what_is_below_them(source: Path) -> None:
+    """As the table says, from public modules, and what these list; what is imported is required."""
+    variant = VARIANTS_GROUP in SOURCES[source].get("entry-points", {})
+    assert variant or source.name in GRAPH
+    assert source.parent == ROOT or (source.parent.parent / "tests").exists()
+    required = {each.name.replace("-", "_") for each in release.package_in(_folder(source)).requirements}
+    for path in source.rglob("*.py"):
+        for module, names, at_once in imports_of_ours(path):
+            package, where = module.split(".")[0], f"{path.relative_to(ROOT)}: {module}"
+            if package == source.name:
+                continue
+            below = ("tilecopy_core.plugin",) if variant else GRAPH[source.name]
+            if path.stem == "instructions" and variant:  # loaded by the emulator alone
+                below = (*below, "tilecopy_emulator.extending")
+            assert module in below or package in below, where
+            assert not at_once or (source.name, package) not in WHEN_ASKED, where
+            assert package in required or path.stem == "instructions", where
+            if package == "tilecopy_emulator" or (source.name in INSIDE and package in ("tilecopy_core", "tilecopy")):
+                continue
+            assert module in PUBLIC, f"{where} is not public"
+            unlisted = {*names} - {*PUBLIC[module].__all__, *(["plugin"] if module == "tilecopy_core" else [])}
+            assert not unlisted, f"{where} does not list {unlisted}"
+
+
+def _folder(source: Path) -> Path:
+    return source.parent if source.parent == ROOT else source.parent.parent
+
+
+def test_tilecopy_has_every_name_of_the_core() -> None:
+    core, ours = PUBLIC["tilecopy_core"], PUBLIC["tilecopy"]
+    assert set(core.__all__) < set(ours.__all__)
+    assert [name for name in core.__all__ if getattr(core, name) is not getattr(ours, name)] == []
+
+
+@pytest.mark.parametrize("name", ["KernelBuilder", "BuiltKernel", "Mbarrier", "Value", "load_kernel", "cuda_header"])
+def test_the_core_says_who_has_what_it_has_not(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'tilecopy_core' has no attribute '{name}'; import tilecopy"):
+        getattr(PUBLIC["tilecopy_core"], name)
 
 
 def test_top_level_holds_only_what_the_design_names() -> None:
@@ -115,50 +196,6 @@ def test_top_level_holds_only_what_the_design_names() -> None:
     assert found - {"dist", "build"} <= allowed
 
 
-@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
-def test_first_party_variants_import_what_third_parties_do(folder: Path) -> None:
-    """A variant's modules know the core by ``tilecopy_core.plugin`` alone (and itself, for the type checkers)."""
-    if VARIANTS_GROUP not in PROJECTS[folder].get("entry-points", {}):
-        pytest.skip(f"{folder.name} is no variant")
-    for module in (folder / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert not [n for n in names if n.startswith("tilecopy_core") and n != "tilecopy_core.plugin"], module
-
-
-PUBLIC = {
-    name: importlib.import_module(name)
-    for name in (
-        "tilecopy_core",
-        "tilecopy.assemblers",
-        "tilecopy_cli.command",
-        "tilecopy.executors",
-        "tilecopy_export",
-        "tilecopy_core.plugin",
-        "tilecopy_core.registry",
-    )
-}
-"""The modules of the core that packages import from, by who imports them: docs/reference.md says which is whose."""
-
-
-@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != ROOT], ids=lambda folder: folder.name)
-def test_packages_import_public_names(folder: Path) -> None:
-    """From the public modules, what these list; from no other module of the core."""
-    for module in (folder / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(node, ast.Import):
-                inner = [alias.name for alias in node.names if alias.name.startswith("tilecopy_core.")]
-                assert not inner, f"{module}: import {inner}"
-            elif (
-                isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("tilecopy_core")
-            ):
-                assert node.module in PUBLIC, f"{module}: {node.module} is not public"
-                listed = {*PUBLIC[node.module].__all__, *(["plugin"] if node.module == "tilecopy_core" else [])}
-                unlisted = {alias.name for alias in node.names} - listed
-                assert not unlisted, f"{module}: {node.module} does not list {unlisted}"
-
-
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_modules_have_what_they_list(name: str) -> None:
     """Each once; what is imported later too."""
@@ -169,11 +206,13 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
 
 
-def test_imports_of_the_core_have_no_circle() -> None:
-    """Over every import statement of the core, those inside functions and of type checkers included."""
+@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE])
+def test_imports_of_a_package_have_no_circle(name: str) -> None:
+    """Over every import statement, those inside functions and of type checkers included."""
+    (source,) = (source for source in SOURCES if source.name == name)
     modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in (ROOT / "tilecopy_core").rglob("*.py")
+        ".".join(path.relative_to(source.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in source.rglob("*.py")
     }
     edges: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():

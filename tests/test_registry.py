@@ -282,8 +282,11 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
         plan(registry(source("shy", variant("shy", verdict=tc.Decline("not today")))))
     assert caught.value.declined == {"shy": "not today"}
     assert "shy: not today" in str(caught.value)
-    assert "gmem_smem: not installed; it takes such copies: pip install tilecopy-gmem-smem" in str(caught.value)
-    with pytest.raises(tc.NoVariantError, match="pip install tilecopy-ldgsts"):
+    assert (
+        "gmem_smem: not installed; it takes such copies: install tilecopy-gmem-smem (from a checkout: pip install plugins/gmem_smem)"
+        in str(caught.value)
+    )
+    with pytest.raises(tc.NoVariantError, match="pip install plugins/ldgsts"):
         plan(registry(), variant="ldgsts")
     with pytest.raises(tc.NoVariantError, match="'nobody'"):
         plan(registry(), variant="nobody")
@@ -302,8 +305,8 @@ def test_every_hook_is_a_specification() -> None:
 
 def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
     code = """
-        import sys, tilecopy_core
-        tilecopy.KernelBuilder, tilecopy_core.Registry
+        import sys, tilecopy
+        tilecopy.KernelBuilder, tilecopy.Registry
         bad = [m for m in sys.modules if m.startswith(("tilecopy_gmem", "tilecopy_reg", "tilecopy_emulator", "cuda", "click", "rich"))]
         assert not bad, bad
     """
@@ -682,7 +685,7 @@ def test_an_option_that_nobody_knows_is_a_mistake_of_the_request() -> None:
     ) as e:
         plan(found, barr=1)
     assert isinstance(e.value, tc.NoVariantError) and set(e.value.declined) == {"v", "other"}
-    with pytest.raises(tc.NoVariantError, match="pip install tilecopy-tcgen05-cp") as missing:
+    with pytest.raises(tc.NoVariantError, match="pip install plugins/tcgen05_cp") as missing:
         plan(found, op="copy_async", cta_group=1, variant="tcgen05_cp")
     assert not isinstance(missing.value, tc.RequestError), "a first-party variant that could be installed knows it"
 

@@ -448,7 +448,7 @@ def _no_variant(
     for name, known in first_party.items():
         fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
-            lines.append(f"  {name}: not installed; it takes such copies; {known.install}")
+            lines.append(f"  {name}: not installed; it takes such copies: {known.install}")
     if demanded is not None and demanded not in declined and demanded not in first_party:
         hint = did_you_mean(demanded, {*declined, *first_party})
         listed = f", and not one of the first-party variants {', '.join(first_party)}" if first_party else ""

@@ -22,7 +22,7 @@ def main() -> None:
         found = cpu_seconds(codes | {str(count): (READY, folder) for count, folder in folders.items()}, runs=15)
     numpy = found.pop("numpy")
     print(f"Python and its import of NumPy: {numpy * 1e3:.0f} ms of CPU time. Beyond that:")
-    print(f"import tilecopy_core: {(found.pop('import') - numpy) * 1e3:.0f} ms")
+    print(f"import tilecopy: {(found.pop('import') - numpy) * 1e3:.0f} ms")
     for count, seconds in found.items():
         print(f"first-party variants and {count} more, ready for the first plan: {(seconds - numpy) * 1e3:.0f} ms")
 

@@ -13,7 +13,8 @@ from tilecopy_core.known import KnownVariant
 
 def install_line(package: str) -> str:
     """What to do to install a package of this project."""
-    return f"from a checkout: pip install plugins/{package.removeprefix('tilecopy-').replace('-', '_')}"
+    folder = package.removeprefix("tilecopy-").replace("-", "_")
+    return f"install {package} (from a checkout: pip install plugins/{folder})"
 
 
 def _known(

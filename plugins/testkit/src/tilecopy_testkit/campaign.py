@@ -371,7 +371,9 @@ def on_cluster(
     try:
         import distributed
     except ImportError as error:
-        raise tc.LaunchError("a campaign runs on a Dask cluster: pip install 'tilecopy-testkit[campaign]'") from error
+        raise tc.LaunchError(
+            "a campaign runs on a Dask cluster: from a checkout: pip install 'plugins/testkit[campaign]'"
+        ) from error
 
     dask: Any = distributed
 
