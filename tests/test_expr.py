@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy_testkit.profiles import examples
 
+from tilecopy_core.conditions import Condition
 from tilecopy_core.expr import (
     Symbol,
     bounds_of,
@@ -303,7 +304,7 @@ def test_a_comparison_is_a_condition_without_truth() -> None:
 
 
 @st.composite
-def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]]:
+def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[Condition, Callable[[dict[Symbol, int]], bool]]:
     """A condition, and its truth as Python has it."""
     kind = draw(st.sampled_from(["compare", "and", "or", "not"])) if depth else "compare"
     if kind == "compare":
@@ -322,7 +323,7 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[tc.expr.Condition, Call
 @examples(200)
 @given(conditions(), st.lists(environments(), min_size=8, max_size=8))
 def test_conditions_are_true_where_python_says(
-    case: tuple[tc.expr.Condition, Callable[[dict[Symbol, int]], bool]], found: list[dict[Symbol, int]]
+    case: tuple[Condition, Callable[[dict[Symbol, int]], bool]], found: list[dict[Symbol, int]]
 ) -> None:
     condition, truth = case
     for env in [*found, *({**found[0], FIRST: value} for value in range(-1, 8))]:

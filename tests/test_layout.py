@@ -15,7 +15,7 @@ from tilecopy_testkit import oracle
 
 from tilecopy_core.dtypes import DType
 from tilecopy_core.expr import evaluate, same, symbols_of
-from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, surely_leaves
+from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, row_major, surely_leaves
 from tilecopy_core.plugin import fuse_pairs, refine
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
@@ -27,7 +27,7 @@ def tiles(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int, TileL
     extents = tuple(draw(extent_lists))
     strides = draw(
         st.one_of(
-            st.just(tc.layout.row_major(extents)),
+            st.just(row_major(extents)),
             st.tuples(*(st.sampled_from([0, 1, 2, 3, 8, 40]) for _ in extents)),
         )
     )
@@ -173,7 +173,7 @@ def test_refined_sides_go_through_the_same_steps(data: st.DataObject) -> None:
             Iter(
                 extent,
                 data.draw(st.sampled_from([0, 1, 2, 3, 4, 6, 12])),
-                data.draw(st.sampled_from([tc.layout.m, laneid])),
+                data.draw(st.sampled_from([tc.m, laneid])),
             )
             for extent in data.draw(st.sampled_from(of_12))
         ]
