@@ -60,6 +60,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .hookspecs import VariantPlugin, hookimpl
     from .registry import Registry, default_registry
+    from .standalone import ptx_text
 else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
@@ -68,6 +69,7 @@ else:  # a checker would take every name for one of the package
             "VariantPlugin": ".hookspecs",
             "default_registry": ".registry",
             "hookimpl": ".hookspecs",
+            "ptx_text": ".standalone",
         },
         BROUGHT,
     )
@@ -133,6 +135,7 @@ __all__ = [
     "maximum",
     "minimum",
     "plan",
+    "ptx_text",
     "same",
     "swizzle",
     "symbol",

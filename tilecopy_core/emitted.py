@@ -10,6 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from .dispatch import Plan
+from .errors import PluginError
+from .ptx import PtxBuilder
+from .registry import Registry
+
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
     globaltimer_hi is_explicit_cluster clusterid nclusterid cluster_ctaid cluster_nctaid cluster_ctarank
@@ -25,6 +30,38 @@ _BRANCH = re.compile(r"(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([\w$]+)\s*;")
 _DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)", re.S)
 _STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
 _DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+
+
+def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
+    """Write a plan's copy, and look at the text that its variant wrote.
+
+    Args:
+        plan: the copy.
+        ptx: where it goes.
+        registry: where the variant is looked up by its name; by default the process's.
+
+    Raises:
+        PluginError: the text cannot stand in a kernel; and what :meth:`.Plan.emit` raises.
+    """
+    ptx.recent.clear()
+    ptx.loose = False
+    around = list(ptx.blocks)
+    plan.emit(ptx, registry)
+    why = None
+    if ptx.blocks != around:
+        why = "it leaves a block (if_, loop) open, or closes one that is not its own"
+    elif ptx.loose or all(map(_says_nothing, ptx.recent)):  # typed operands were checked one by one
+        why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.overhangs)
+    if why is not None:
+        raise PluginError(
+            f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+            f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+        )
+
+
+def _says_nothing(line: str) -> bool:
+    """Whether a line is a comment or a label."""
+    return line.lstrip().startswith("//") or line.rstrip().endswith(":")
 
 
 def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:

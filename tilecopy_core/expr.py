@@ -11,7 +11,7 @@ what to put into a dict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -712,6 +712,19 @@ def possible_bits(value: Int) -> int | None:
 def symbols_of(value: Int) -> frozenset[Symbol]:
     """Every symbol in an integer."""
     return value.symbols if isinstance(value, Expr) else frozenset()
+
+
+def symbols_in_order(value: Int) -> Iterator[Symbol]:
+    """Symbols as they are read from left to right; some come several times."""
+    for atom, _ in terms_of(value):
+        if isinstance(atom, Symbol):
+            yield atom
+        elif isinstance(atom, (FloorDiv, Mod)):
+            yield from symbols_in_order(atom.dividend)
+        else:
+            assert isinstance(atom, (Product, Xor, Minimum))
+            yield from symbols_in_order(atom.left)
+            yield from symbols_in_order(atom.right)
 
 
 def only_symbol(value: Int) -> Symbol:

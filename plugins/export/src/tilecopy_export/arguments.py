@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from tilecopy_core.errors import Kind, RequestError, shown
-from tilecopy_core.expr import Atom, Expr, FloorDiv, Int, Minimum, Mod, Product, Symbol, Xor, terms_of
+from tilecopy_core.expr import Expr, Int, Symbol, symbols_in_order
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
 from tilecopy_core.ptx import PtxBuilder
@@ -197,7 +197,7 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     regions = [region for _, region in buffers]
     both_sides = [value for region in regions[:2] for value in _integers(region)]
     for value in (*both_sides, *values, *(value for region in regions[2:] for value in _integers(region))):
-        for found in _in_order(value):
+        for found in symbols_in_order(value):
             if not is_thread_id(found):
                 symbols.setdefault(key_of_symbol(found), []).append(found)
     numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
@@ -237,23 +237,6 @@ def _integers(region: Region) -> Iterator[Int]:
     if not isinstance(layout, StridedLayout):
         yield from (layout.offset_on(axis) for axis in layout.axes)
     yield buffer.elem_offset
-
-
-def _in_order(value: Int) -> Iterator[Symbol]:
-    """Symbols as they are read from left to right."""
-    for atom, _ in terms_of(value):
-        yield from _of_atom(atom)
-
-
-def _of_atom(atom: Atom) -> Iterator[Symbol]:
-    if isinstance(atom, Symbol):
-        yield atom
-    elif isinstance(atom, (FloorDiv, Mod)):
-        yield from _in_order(atom.dividend)
-    else:
-        assert isinstance(atom, (Product, Xor, Minimum))
-        yield from _in_order(atom.left)
-        yield from _in_order(atom.right)
 
 
 class _Names:

@@ -79,7 +79,7 @@ from tilecopy_core import (
 from tilecopy_core.names import names_later
 
 if TYPE_CHECKING:
-    from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl
+    from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl, ptx_text
 
     from .exports import cuda_header
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
@@ -98,6 +98,7 @@ else:  # a checker would take every name for one of the package
             "default_registry": "tilecopy_core",
             "hookimpl": "tilecopy_core",
             "load_kernel": ".kernel.saved",
+            "ptx_text": "tilecopy_core",
         },
     )
 
@@ -168,6 +169,7 @@ __all__ = [
     "maximum",
     "minimum",
     "plan",
+    "ptx_text",
     "same",
     "swizzle",
     "symbol",

@@ -9,8 +9,8 @@ import attrs
 
 from tilecopy_core.conditions import Condition
 from tilecopy_core.dispatch import Plan, dispatch, tell
-from tilecopy_core.emitted import why_malformed
-from tilecopy_core.errors import LayoutError, PluginError, TilecopyError, shown
+from tilecopy_core.emitted import emit_checked
+from tilecopy_core.errors import LayoutError, TilecopyError, shown
 from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from tilecopy_core.memory import Region
 from tilecopy_core.outside import Outside
@@ -138,26 +138,7 @@ class Copy:
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
-        ptx = context.ptx
-        ptx.recent.clear()
-        ptx.loose = False
-        around = list(ptx.blocks)
-        plan.emit(ptx, context.registry)
-        why = None
-        if ptx.blocks != around:
-            why = "it leaves a block (if_, loop) open, or closes one that is not its own"
-        elif ptx.loose or all(map(_says_nothing, ptx.recent)):  # typed operands were checked one by one
-            why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=request.overhangs)
-        if why is not None:
-            raise PluginError(
-                f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
-                f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
-            )
-
-
-def _says_nothing(line: str) -> bool:
-    """Whether a line is a comment or a label."""
-    return line.lstrip().startswith("//") or line.rstrip().endswith(":")
+        emit_checked(plan, context.ptx, context.registry)
 
 
 @attrs.frozen(eq=False)
