@@ -167,6 +167,23 @@ def _folder(source: Path) -> Path:
     return source.parent if source.parent == ROOT else source.parent.parent
 
 
+NAMES = [
+    re.compile(r"(?<![\w.])tilecopy[-_](?!core\b|predicate\b|partition\b|emit\b|dispatch\b|hooks\b)\w+"),
+    re.compile(r"\btilecopy\.(?!(variants|exports|known)\b)\w+|import tilecopy\b|\bplugins/"),
+    re.compile("|".join(rf"""(["'`]){name}\1""" for name in (*KNOWN_VARIANTS, *KNOWN_EXECUTORS))),
+]
+"""Packages, modules and folders of ours; variants and executors in quotes."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tilecopy_core").rglob("*.py")), ids=lambda path: path.stem)
+def test_the_core_names_no_package_of_ours(path: Path) -> None:
+    """But for the table in names.py of what other packages bring, and one parameter that is called ``ragged``."""
+    if path.name == "names.py":
+        return
+    found = [match[0] for name in NAMES for match in name.finditer(path.read_text())]
+    assert found in ([], ['"ragged"']), found
+
+
 def test_tilecopy_has_every_name_of_the_core() -> None:
     core, ours = PUBLIC["tilecopy_core"], PUBLIC["tilecopy"]
     assert set(core.__all__) < set(ours.__all__)

@@ -380,6 +380,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "cta": lambda w: call(tc.cta, 64),
     "default_registry": lambda w: call(tc.default_registry),
     "dtype_of": lambda w: call(tc.dtype_of, "float16"),
+    "ptx_text": lambda w: call(tc.ptx_text, w.plan, "copy", tc.default_registry()),
     "plan": lambda w: call(
         tc.plan,
         w.words[0:4],

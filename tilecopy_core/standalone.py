@@ -41,7 +41,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         RequestError: the name is no identifier, or two operands have the same name.
         PtxError, PluginError: the variant's instructions cannot be written.
     """
-    check_identifier(name, "kernel")
+    check_identifier(name, "ptx_text: name")
     request, memories, parameters = plan.request, list[Buffer](), dict[object, tuple[str, str]]()
     taken: set[str] = set()
     for what in _operands(request):
