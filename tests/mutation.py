@@ -164,7 +164,7 @@ def _run_tests(folder: Path, tests: Sequence[str], file: str, log: Path, answer:
     loaded = {
         name: Path(module.__file__)
         for name, module in sys.modules.items()
-        if name.split(".")[0].startswith("tilecopy_") and getattr(module, "__file__", None)
+        if name.split(".")[0].startswith("tilecopy") and getattr(module, "__file__", None)
     }
     strangers = [f"{name} from {path}" for name, path in loaded.items() if not path.is_relative_to(folder)]
     missing = bool(file) and not watch.failed.startswith("import of") and _module_name(file) not in loaded

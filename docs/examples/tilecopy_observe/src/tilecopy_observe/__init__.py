@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TextIO
 
 import attrs
-import tilecopy as tc
+import tilecopy_core as tc
 
 Wrapper = Generator[None, Any, Any]
 
