@@ -21,12 +21,11 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
         "KernelBuilder": _KERNELS,
         "Mbarrier": _KERNELS,
         "Value": _KERNELS,
-        "cuda_function": _EXPORT,
         "cuda_header": _KERNELS,
         "load_kernel": _KERNELS,
     }
 )
-"""What to do for a name that the core has not and another package brings: the one place of the core that names packages."""
+"""What to do for a name that the core has not and another package brings; no other file of the core names packages."""
 
 
 def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
@@ -59,6 +58,6 @@ def exporter(name: str) -> Callable[..., Any]:
     """
     sources = by_name(EXPORTS_GROUP).get(name)
     if sources is None:
-        raise PluginError(f"{name} is not installed; {BROUGHT[name].replace(_KERNELS, _EXPORT)}")
+        raise PluginError(f"nothing that writes CUDA C++ ({name}) is installed; {_EXPORT}")
     found: Callable[..., Any] = load_only(sources)
     return found
