@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, TextIO
 
 import attrs
+
 import tilecopy_core as tc
 
 Wrapper = Generator[None, Any, Any]
