@@ -645,6 +645,21 @@ def test_memory_of_the_second_gpu_never_touches_the_first(kernel: tc.BuiltKernel
     assert len(fake.launches) == 2 and fake.retained == [1]
 
 
+def test_an_empty_array_lies_on_no_gpu() -> None:
+    fake = FakeDriver(sizes=(8, 8, 4), devices=2)
+    k = tc.KernelBuilder("empty", threads=32)
+    n = k.size("n", lower=0)
+    a, b = k.param("A", (n,), "float32"), k.param("B", (32,), "float32")
+    t = k.thread_id()
+    with k.if_(t < n):
+        k.store(b[t], k.load(a[t]))
+    kernel = k.build(target="sm_90", grid=1)
+    nowhere = Interface(data=(0, False), shape=(0,), typestr="<f4")
+    there = Interface(data=((1 << 48) + 4096, False), shape=(32,), typestr="<f4")
+    CudaExecutor(fake).launch(kernel, (nowhere, there))
+    assert len(fake.launches) == 1 and fake.retained == [1]
+
+
 @pytest.mark.parametrize(("code", "pointer"), [(1, 4096), (0, (0xFFFF << 48) + 4096)])
 def test_an_address_of_no_gpu(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, code: int, pointer: int

@@ -247,9 +247,8 @@ class CudaExecutor:
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
-        where = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
-        if len(set(where.values())) > 1:
-            found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
+        if len(set(binding.devices.values())) > 1:
+            found = ", ".join(f"{name} on GPU {device}" for name, device in binding.devices.items())
             raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
