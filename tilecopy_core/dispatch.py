@@ -137,9 +137,9 @@ class Plan:
             if not isinstance(error, WrapperError):
                 error.args = (f"{who}: {error}", *error.args[1:])
             raise
-        except PluginWarning:  # ours, where somebody asks for warnings to be raised
+        except (PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
@@ -372,9 +372,9 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
     cause: BaseException | None = None
     try:
         answer = registry.call(plugin, hook, request=request)
-    except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
+    except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         fault, cause = f"{hook} raised {said(error)}", error
     else:
         if isinstance(answer, Decline):

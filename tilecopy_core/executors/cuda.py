@@ -7,7 +7,6 @@ reads, a look-up, a mask an address and the driver's call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +17,7 @@ from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
+from ..once import LOCK
 from .arguments import HostSpan, array_facts, bind, host_spans, reader_of, stream_pointer
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
@@ -47,7 +47,6 @@ class CudaExecutor:
         self.modules = ModuleLoader(
             self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
         )
-        self._lock = threading.RLock()
         self._functions: dict[tuple[int, str, str, int, str], Any] = {}
         self._streams: dict[int | None, Any] = {}
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
@@ -83,7 +82,7 @@ class CudaExecutor:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
         key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
-        with self._lock:
+        with LOCK:
             if key not in self._functions:
                 self._functions[key] = self._load(kernel, ordinal)
             return self._functions[key]
