@@ -23,6 +23,7 @@ from .errors import (
 from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, WrapperError, said
 from .memory import Region
+from .once import LOCK
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
@@ -249,8 +250,8 @@ def plan(
 
 
 def _registry(given: Registry | None) -> Registry:
-    from .registry import Registry, default_registry
-
+    with LOCK:
+        from .registry import Registry, default_registry
     if given is None:
         return default_registry()
     if not isinstance(given, Registry):
