@@ -100,7 +100,7 @@ def _extensions(usable: list[Finding]) -> list[Finding]:
     found = []
     for name in (each.what.removeprefix("executor ") for each in usable if each.found):
         try:
-            told = getattr(executor_named(name), "extensions", list)()
+            told: Any = getattr(executor_named(name), "extensions", tuple)()
             found += [Finding(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told]
         except KeyboardInterrupt:
             raise
