@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -80,8 +81,8 @@ def installed(group: str) -> list[Source]:
 
     A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for an older version that
     :data:`.deprecation.OLDER` adapts is loaded, with a warning; for any other version it is listed with the reason and what
-    to install. A package that declares several is taken at the one that fits best. A distribution whose metadata cannot be read is passed over: with a
-    warning when it may hold a plugin.
+    to install. A package that declares several is taken at the one that fits best. A distribution whose entry points
+    cannot be read is a source of its own name, where it may hold a plugin of the group; to load it says what is wrong.
     """
     from importlib.metadata import distributions
 
@@ -102,12 +103,17 @@ def installed(group: str) -> list[Source]:
             continue  # an older copy further along sys.path
         seen.add(canonical(package))
         if wrong:
-            warn(f"the entry points of {package} {version} cannot be read ({wrong}); reinstall it")
+            why = f"the entry points of {package} {version} cannot be read ({wrong}); reinstall it"
+            found[(package, package)] = Source(package, package, version, partial(_unreadable, why))
         needs = newer_core_needed(requirements)
         for point in sorted(points, key=lambda point: (point.group == group, point.group in OLDER)):  # the best is last
             source = Source(point.name, package, version, point.load, needs=needs)
             found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
     return [found[key] for key in sorted(found)]
+
+
+def _unreadable(why: str) -> NoReturn:
+    raise PluginError(why)
 
 
 def _of_another(source: Source, made_for: str, group: str) -> Source:

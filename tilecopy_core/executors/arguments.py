@@ -236,7 +236,9 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
     """A uint8 view of host memory from an array's first element to its last; ``facts`` keeps it alive."""
-    view = np.frombuffer(memoryview((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer)), np.uint8)
+    view = np.frombuffer(
+        memoryview((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer)), np.uint8
+    )
     view.flags.writeable = not facts.readonly
     return view
 

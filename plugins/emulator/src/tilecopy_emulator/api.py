@@ -228,7 +228,9 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
             data = (
-                np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8) if end > start else None
+                np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8)
+                if end > start
+                else None
             )
             name = " or ".join(other.parameter.name for other in group)
             base = memory.add(

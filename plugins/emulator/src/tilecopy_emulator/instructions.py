@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache, partial, wraps
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -28,12 +28,15 @@ from .operands import Handler, Lanes, Step
 from .program import Instruction, Program, UnsupportedPtxError
 from .shadow import Conflict
 
+if TYPE_CHECKING:
+    from tilecopy_core.registry import Source
+
 __all__ = ["GROUP", "Handler", "Package", "Step", "compile_program", "handlers", "packages"]
 
 GROUP = "tilecopy.instructions.v1"
 """The entry-point group; the number is the version of the machine's interface."""
 _OWN_PACKAGE = "tilecopy-emulator"
-_MOST_PREFIXES = 1 << 16
+_MOST_PREFIXES = 1 << 14
 """Of a package; the ISA has some hundred opcodes."""
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
@@ -70,12 +73,19 @@ class Package:
 
 
 @cache
+def _sources() -> list[Source]:
+    from tilecopy_core.registry import installed
+
+    return installed(GROUP)
+
+
+@cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
     """The entry points of other packages, or this one's ``own``, in the order of names; imported at the first call."""
-    from tilecopy_core.registry import installed, load_only
+    from tilecopy_core.registry import load_only
 
     found = []
-    for source in installed(GROUP):
+    for source in _sources():
         if (source.package.lower().replace("_", "-") == _OWN_PACKAGE) != own:
             continue
         make = partial(_table, owner=f"entry point '{source.name}' ({source.owner})", taken=() if own else handlers())
