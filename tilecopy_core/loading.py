@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from .deprecation import OLDER, TilecopyDeprecationWarning, going, warn_outside
-from .errors import TEXT, PluginError, checked
+from .errors import TEXT, Kind, PluginError, checked
 from .once import LOCK
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ class Source:
         if self.package == THIS_PROCESS:
             return f"registry.unregister({self.name!r}) removes it"
         return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
+
+
+_SOURCES = Kind(
+    "a list of Source records, at least one",
+    lambda value: isinstance(value, list) and value != [] and all(isinstance(each, Source) for each in value),
+)
 
 
 # ------------------------------------------------------------------------------------------------- discovery
@@ -220,8 +226,13 @@ def by_name(group: str) -> dict[str, list[Source]]:
     return found
 
 
+@checked(PluginError, sources=_SOURCES, make=Kind("a function of the plugin", callable))
 def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
     """What the one source of a name gives, or what ``make`` makes of it.
+
+    Args:
+        sources: those of the name.
+        make: what it raises is the plugin's fault too.
 
     Raises:
         PluginError: several packages have the name, the one is made for another core, or it fails.
