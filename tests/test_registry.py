@@ -455,18 +455,23 @@ def test_emit_may_not_decline() -> None:
         build(registry(source("late", plugin)))
 
 
-def test_a_summary_that_raises_is_told_and_nothing_more() -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
+def test_a_summary_that_raises_is_told_and_nothing_more(error: type[BaseException]) -> None:
     class Odd:
+        def __repr__(self) -> str:
+            raise error
+
         def summary(self) -> str:
-            raise ValueError("no words")
+            raise error("no words")
 
         @property
         def narrowed(self) -> Any:
-            raise KeyError("gone")
+            raise error("gone")
 
     chosen = plan(registry(source("odd", variant("odd", partition=Odd()))))
-    assert "acme-odd 1.0 is faulty: summary() of its partition raised ValueError: no words" in chosen.explain()
-    assert "narrowed of its partition raised KeyError" in chosen.explain()
+    said = f"raised {error.__name__}"
+    assert f"acme-odd 1.0 is faulty: summary() of its partition {said}: no words" in chosen.explain()
+    assert f"narrowed of its partition {said}: gone" in chosen.explain()
     assert "split      5\n" in plan(registry(source("odd", variant("odd", partition=5)))).explain()
 
 

@@ -99,7 +99,9 @@ class Plan:
     def _told(self, partition: Any) -> str:
         try:
             told = partition.summary() if hasattr(partition, "summary") else str(partition)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
         return told if isinstance(told, str) else shown(told)
 
@@ -192,7 +194,9 @@ class Plan:
         """Why no wider vector was taken, where the partition says so."""
         try:
             return [str(note) for note in getattr(partition, "narrowed", ())]
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
 
     def _why(self) -> str:

@@ -257,7 +257,9 @@ def said(error: BaseException) -> str:
     """An exception's type and message on one line."""
     try:
         text = " ".join(str(error).split())
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
