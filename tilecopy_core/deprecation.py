@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from .errors import RequestError
+from .once import LOCK
 
 _NOT_THE_CALLER = ("tilecopy_core", "pluggy", "importlib")
 
@@ -88,7 +89,8 @@ def moved_names(
 
     def look_up(name: str) -> Any:
         if name in later:
-            return getattr(import_module(f".{later[name]}", module), name)
+            with LOCK:
+                return getattr(import_module(f".{later[name]}", module), name)
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         found = names[name]

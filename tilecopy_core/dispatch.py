@@ -24,6 +24,7 @@ from .known import KNOWN_VARIANTS
 from .loading import PluginWarning, WrapperError, said
 from .memory import Region
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
+from .once import LOCK
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
@@ -103,7 +104,9 @@ class Plan:
     def _told(self, partition: Any) -> str:
         try:
             told = partition.summary() if hasattr(partition, "summary") else str(partition)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
         return told if isinstance(told, str) else shown(told)
 
@@ -142,9 +145,9 @@ class Plan:
             if not isinstance(error, WrapperError):
                 error.args = (f"{who}: {error}", *error.args[1:])
             raise
-        except PluginWarning:  # ours, where somebody asks for warnings to be raised
+        except (PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
@@ -197,7 +200,9 @@ class Plan:
         """Why no wider vector was taken, where the partition says so."""
         try:
             return [str(note) for note in getattr(partition, "narrowed", ())]
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
 
     def _why(self) -> str:
@@ -258,8 +263,8 @@ def plan(
 
 
 def _registry(given: Registry | None) -> Registry:
-    from .registry import Registry, default_registry
-
+    with LOCK:
+        from .registry import Registry, default_registry
     if given is None:
         return default_registry()
     if not isinstance(given, Registry):
@@ -389,9 +394,9 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
     cause: BaseException | None = None
     try:
         answer = registry.call(plugin, hook, request=request)
-    except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
+    except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         fault, cause = f"{hook} raised {said(error)}", error
     else:
         if isinstance(answer, Decline):

@@ -258,6 +258,9 @@ class Variant:
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
 
     def __attrs_post_init__(self) -> None:
+        for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
+            if value.bit_length() > 64:
+                raise PluginError(f"Variant {self.name!r}: {field} is an integer of 64 bits, not {shown(value)}")
         names = [option.name for option in self.options]
         if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
             raise PluginError(

@@ -11,6 +11,7 @@ from ..cache import ModuleCache
 from ..errors import AssemblerError, TilecopyError
 from ..executors import executor_named, executors
 from ..known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from ..loading import said
 from ..registry import default_registry
 
 
@@ -37,7 +38,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
-    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_variants()]
+    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_extensions(usable), *_variants()]
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
@@ -54,8 +55,10 @@ def _why_not(executor: str) -> str | None:
     """Why an installed executor cannot run here, or None."""
     try:
         return executor_named(executor).why_unavailable()
-    except TilecopyError as error:
-        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {said(error)}"
 
 
 def _assemblers() -> list[Finding]:
@@ -89,6 +92,20 @@ def _executors() -> list[Finding]:
             state = "found" if why is None else "unusable"
             detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
         found.append(Finding(f"executor {name}", state, detail))
+    return found
+
+
+def _extensions(usable: list[Finding]) -> list[Finding]:
+    """What extends the executors, as they tell it."""
+    found = []
+    for name in (each.what.removeprefix("executor ") for each in usable if each.found):
+        try:
+            told: Any = getattr(executor_named(name), "extensions", tuple)()
+            found += [Finding(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            found.append(Finding(f"executor {name}", "unusable", f"extensions() raised {said(error)}"))
     return found
 
 

@@ -7,7 +7,6 @@ reads, a look-up, a mask an address and the driver's call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +20,7 @@ from ..cache import ModuleCache
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import Binding
+from ..once import LOCK
 from .arguments import HostSpan, array_facts, bind, host_spans, reader_of
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
@@ -60,7 +60,6 @@ class CudaExecutor:
         self.modules = ModuleLoader(
             self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
         )
-        self._lock = threading.RLock()
         self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
         self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
@@ -97,7 +96,7 @@ class CudaExecutor:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
         key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
-        with self._lock:
+        with LOCK:
             loaded = self._loaded.get(key)
             if loaded is None:
                 self._modules.unload_unused(all=False)
@@ -114,7 +113,7 @@ class CudaExecutor:
         Raises:
             LaunchError: a device's context cannot be had.
         """
-        with self._lock:
+        with LOCK:
             self._modules.unload_unused(all=True)
 
     def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import attrs
 
 from ..errors import LaunchError
+from ..once import LOCK, once
 
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
@@ -28,6 +30,14 @@ _DEVICE_ORDINAL = 9
 NOT_CURRENT = frozenset({201, 400, 709})
 """INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
 function's context (or the stream's) is not the current one."""
+
+
+_FORKED = (
+    "it was forked from a process that had started CUDA, and the driver works in no fork (use multiprocessing's method "
+    "'spawn', or fork before the first use of the GPU)"
+)
+_IN_A_FORK = {3: f": {_FORKED}"}
+"""By what cuInit gives in a fork (CUDA_ERROR_NOT_INITIALIZED), what to do."""
 
 
 @attrs.frozen
@@ -53,12 +63,11 @@ class Driver:
     """
 
     def __init__(self, bindings: Any = None) -> None:
-        self._lock = threading.RLock()
         self._given = bindings
         self._contexts: dict[int, Any] = {}
         self.ended: str | None = None
 
-    @cached_property
+    @once
     def api(self) -> Any:
         """The bindings, once ``cuInit`` has succeeded.
 
@@ -73,10 +82,14 @@ class Driver:
         except RuntimeError as error:
             raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
         if int(result):
-            raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
+            raise LaunchError(
+                f"the NVIDIA driver does not start: {result.name} ({int(result)}){_IN_A_FORK.get(int(result), '')}"
+            )
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
         return api
 
-    @cached_property
+    @once
     def legacy_stream(self) -> Any:
         """The handle of the legacy default stream, on which nothing is ever captured."""
         return self.api.CUstream(0)
@@ -103,7 +116,7 @@ class Driver:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
         found, text = self.api.cuGetErrorString(code)
         said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
-        if int(code) in _CONTEXT_ENDED:
+        if int(code) in _CONTEXT_ENDED or self.ended is not None:
             if self.ended is None:
                 self.ended = f"{said}, reported by {what}"
                 return LaunchError(
@@ -125,7 +138,7 @@ class Driver:
 
     # -------------------------------------------------------------------------------------------- devices
 
-    @cached_property
+    @once
     def devices(self) -> list[Device]:
         """The GPUs of this machine, asked for once.
 
@@ -152,7 +165,7 @@ class Driver:
         """
         if self.ended is not None:
             raise self.gone(f"device {ordinal}")
-        with self._lock:
+        with LOCK:
             if ordinal not in self._contexts:
                 device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
                 self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
@@ -174,7 +187,7 @@ class Driver:
             raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
         return ordinal.value
 
-    @cached_property
+    @once
     def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
         """The driver's own cuPointerGetAttribute.
 
@@ -196,3 +209,10 @@ class Driver:
             yield
         finally:
             self.api.cuThreadExchangeStreamCaptureMode(before)
+
+
+def _forked(parent: weakref.ref[Driver]) -> None:
+    """In a fork: let the driver that the parent had started refuse what is asked of it."""
+    driver = parent()
+    if driver is not None and driver.ended is None:
+        driver.ended = _FORKED

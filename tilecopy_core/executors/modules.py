@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..assemblers import INSTALL, assemble, version_of
 from ..cache import ModuleCache, module_key
 from ..errors import AssemblerError, LaunchError, TilecopyError
 from ..kernel.built import BuiltKernel
+from ..once import once
 from ..target import Target
 from .driver import Device, Driver
 
@@ -71,7 +71,7 @@ class ModuleLoader:
             f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{log.strip()}"
         )
 
-    @cached_property
+    @once
     def driver_version(self) -> str:
         """The driver as far as machine code may depend on it.
 

@@ -91,9 +91,7 @@ class Binding:
     @property
     def devices(self) -> dict[str, int]:
         """The GPU of each array in device memory, by parameter; an empty one without an address lies on none."""
-        return {
-            name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer
-        }
+        return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
 @attrs.frozen

@@ -210,7 +210,7 @@ def _span(array: Any, place: str) -> tuple[int, int]:
     """Addresses of an array's first byte and of the one after its last."""
     if array.dtype.hasobject:
         raise LaunchError(f"{place}: an array of Python objects: {shown(array)}")
-    if isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
         raise LaunchError(f"{place}: {shown(array)}, whose mask a kernel does not see; pass a.filled(value)")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
@@ -227,7 +227,11 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
         if group and (each is None or each.first >= end):
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
-            data = np.ctypeslib.as_array((ctypes.c_uint8 * (end - start)).from_address(start)) if end > start else None
+            data = (
+                np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8)
+                if end > start
+                else None
+            )
             name = " or ".join(other.parameter.name for other in group)
             base = memory.add(
                 name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable

@@ -154,7 +154,7 @@ def _track(instruction: Instruction, program: Program) -> Step:
 
 
 def bulk(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk``: copies, their groups, prefetches."""
+    """``cp.async.bulk``: copies and their groups."""
     opcode = instruction.opcode
     rest = [part for part in opcode[3:] if not is_hint(part)]
     operands = list(instruction.operands)
@@ -163,8 +163,6 @@ def bulk(instruction: Instruction, program: Program) -> Step:
     if rest[:1] == ["wait_group"] and rest[1:] in ([], ["read"]) and len(operands) == 1:
         newest = immediate(operands[0], instruction, "the number of groups")
         return lambda machine, lanes: machine.engines.bulk_wait(lanes, newest, read=rest[1:] == ["read"])
-    if rest[:1] == ["prefetch"]:
-        return lambda machine, lanes: None
     if "L2::cache_hint" in opcode and operands:
         operands.pop()
     return _bulk_copy(instruction, program, rest, operands, None, 1)

@@ -10,6 +10,7 @@ from tilecopy_core import BuiltKernel, HazardError, LaunchError
 from tilecopy_core.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
+from .instructions import packages
 from .memory import GlobalMemory
 from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
@@ -34,6 +35,10 @@ class EmulatorExecutor:
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
         return None
+
+    def extensions(self) -> list[tuple[str, str, str]]:
+        """What other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
+        return [(f"instructions {each.name}", each.owner, each.reason) for each in packages()]
 
     def launch(
         self,
