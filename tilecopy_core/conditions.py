@@ -92,17 +92,21 @@ class Condition:
         ]
         return f" {self.op} ".join(sides)
 
+    def leaves(self) -> Iterator[Condition]:
+        """Every comparison and ``elect`` in it, left to right."""
+        sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
+        for side in sides:
+            yield from side.leaves()
+        if not sides:
+            yield self
+
     def operands(self) -> Iterator[Any]:
         """Every operand that is not itself a condition, left to right."""
-        for side in (self.left, self.right):
-            if isinstance(side, Condition):
-                yield from side.operands()
-            elif side is not None:
-                yield side
+        return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
 
     def elects(self) -> bool:
         """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
-        return self.op == "elect" or any(isinstance(s, Condition) and s.elects() for s in (self.left, self.right))
+        return any(leaf.op == "elect" for leaf in self.leaves())
 
     def conjuncts(self) -> Iterator[Condition]:
         """Conditions that hold together exactly where this one does."""

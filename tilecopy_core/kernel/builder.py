@@ -310,6 +310,11 @@ class KernelBuilder(Recorder):
                 f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
             )
         condition = typed(condition)
+        for leaf in condition.leaves():
+            if isinstance(leaf, Elected) and leaf.kernel is not self:
+                raise RequestError(
+                    f"if_: condition: elect does not belong to kernel {self.name}: take it of this builder"
+                )
         for operand in condition.operands():
             if is_int(operand):
                 self._own(operand, "if_: condition")
@@ -321,7 +326,7 @@ class KernelBuilder(Recorder):
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected(self.if_)
+        return Elected(self)
 
     # ------------------------------------------------------------------------------------------- copies and elements
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -19,6 +20,9 @@ from .bounds import NOTHING, Alternatives, Facts, bounds_checks, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
 from .values import Value
+
+_OPEN: ContextVar[tuple[Block, ...]] = ContextVar("_OPEN", default=())
+"""The blocks, of every kernel, that this thread is inside."""
 
 
 @attrs.frozen(eq=False)
@@ -43,6 +47,7 @@ class Recorder:
         self._waiting: list[Placed] = []
         self._spoiled = ""
         self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
+        self._around = _OPEN.get()
 
     @property
     def name(self) -> str:
@@ -100,9 +105,17 @@ class Recorder:
             self._described.written.add(region.buffer.name)
 
     def _hold(self, value: Value) -> None:
-        """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
-        for region, told in value.held():
-            self._described.bounds.extend(bounds_checks(region, self._known(region), self._where(), told))
+        """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
+        for part in value.parts():
+            if part.op == "index":
+                self._own(part.args[0], f"value {part!r}")
+            elif part.op == "loaded" and part.args[0].buffer.memory not in self._memories:
+                raise RequestError(
+                    f"the value {part!r} does not belong to kernel {self.name}: load it with this builder"
+                )
+            elif part.op == "held":
+                _, region, told = part.args
+                self._described.bounds.extend(bounds_checks(region, self._known(region), self._where(), told))
 
     def _known(self, *regions: Region) -> Alternatives:
         """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
@@ -130,7 +143,17 @@ class Recorder:
         """Append a statement at the current place, with the line of the program that made it."""
         if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
             raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
+        self._check_here(statement)
         self._frame.body.append(Placed(statement, self._where()))
+
+    def _check_here(self, statement: Statement) -> None:
+        """Raise where the innermost block is another kernel's, unless this kernel was begun inside it."""
+        blocks = [block for block in _OPEN.get() if block not in self._around]
+        if blocks and blocks[-1]._kernel is not self:
+            raise RequestError(
+                f"{statement.describe()}: it would become a statement of kernel {self.name}, inside a block of kernel "
+                f"{blocks[-1]._kernel.name}: use what was made by the builder of that one"
+            )
 
     @staticmethod
     def _where() -> str:
@@ -157,6 +180,7 @@ class Block:
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index = kernel, frame, index
+        kernel._check_here(statement)
         self._placed = Placed(statement, kernel._where())
         kernel._waiting.append(self._placed)
 
@@ -165,10 +189,12 @@ class Block:
             raise RequestError(f"{self._placed} is a block that was used")
         self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
+        _OPEN.set((*_OPEN.get(), self))
         return self._index
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._kernel._stack.pop()
+        _OPEN.set(tuple(block for block in _OPEN.get() if block is not self))
         if kind is None:
             self._kernel._frame.body.append(self._placed)
         else:
@@ -188,15 +214,15 @@ class Block:
 class Elected(Condition):
     """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
 
-    _if: Callable[[Condition], Block]
+    kernel: Any
     _block: Block
 
-    def __init__(self, if_: Callable[[Condition], Block]) -> None:
+    def __init__(self, kernel: Any) -> None:
         super().__init__("elect")
-        object.__setattr__(self, "_if", if_)
+        object.__setattr__(self, "kernel", kernel)
 
     def __enter__(self) -> None:
-        object.__setattr__(self, "_block", self._if(self))
+        object.__setattr__(self, "_block", self.kernel.if_(self))
         self._block.__enter__()
 
     def __exit__(self, *exception: Any) -> None:
