@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import sys
 from collections.abc import Callable, Sequence
@@ -526,13 +527,14 @@ class KernelBuilder(Recorder):
         if not isinstance(text, str):
             raise RequestError(f"inline_ptx takes text, not {shown(text)}")
         try:
-            fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
+            parsed = [parts[1:] for parts in string.Formatter().parse(text) if parts[1] is not None]
+            fields = [f"{field}{'!' * bool(how)}{how or ''}{':' * bool(form)}{form}" for field, form, how in parsed]
         except ValueError as error:
             raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
         for field in fields:
-            if not field.isdigit() or int(field) >= len(operands):
+            if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= len(operands):
                 raise RequestError(
-                    f"inline_ptx: the field {{{field}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
+                    f"inline_ptx: the field {{{shown(field)[1:-1]}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
                     "for braces of the PTX"
                 )
         for operand in operands:
@@ -571,7 +573,7 @@ class KernelBuilder(Recorder):
         Args:
             target: such as ``"sm_90a"``.
             grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
-            cluster: CTAs of a cluster along x, y, z; likewise.
+            cluster: CTAs of a cluster along x, y, z, as integers; part of the kernel, so a launch takes none.
             min_ctas_per_sm: CTAs that an SM is to hold at once, as in ``__launch_bounds__``: the assembler gives each thread
                 no more registers than that allows, and no fewer for the sake of further CTAs (PTX ISA, ``.minnctapersm``).
             registry: the variants to ask; by default the installed ones.
