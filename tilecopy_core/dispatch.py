@@ -418,21 +418,23 @@ def _no_variant(
         )
         outcomes = ()
     records = {plugin.name: plugin.variant for plugin in table.plugins if plugin.variant is not None}
-    far: dict[str, list[str]] = {}  # what another copy would need, in a line each
+    far: dict[str, list[Outcome]] = {}  # what only another copy could be lowered by, in a line each
     asked = (outcome for outcome in outcomes if outcome.kind != "not asked")
     for outcome in sorted(asked, key=lambda outcome: outcome.name != demanded):
         record = records.get(outcome.name)
         if outcome.name != demanded and record is not None and record.op != request.op:
-            far.setdefault(f"only for {record.op}", []).append(outcome.name)
+            far.setdefault(f"only for {record.op}", []).append(outcome)
         elif outcome.name != demanded and record is not None and request.spaces not in record.spaces:
-            far.setdefault("only for other memory pairs", []).append(outcome.name)
+            far.setdefault("only for other memory pairs", []).append(outcome)
         else:
             lines.append(f"  {outcome.name}: {outcome.reason}")
     for name, known in KNOWN_VARIANTS.items():
         fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
-    lines += [f"  {why}: {', '.join(names)}" for why, names in far.items()]
+    for why, (first, *more) in far.items():
+        together = ", ".join(outcome.name for outcome in (first, *more))
+        lines.append(f"  {why}: {together}" if more else f"  {first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n".join(lines), declined)
 
