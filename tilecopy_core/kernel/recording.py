@@ -108,7 +108,7 @@ class Recorder:
         """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
         for part in value.parts():
             if part.op == "index":
-                self._own(part.args[0], f"value {part!r}")
+                self._own(part.args[0], "value")
             elif part.op == "loaded" and part.args[0].buffer.memory not in self._memories:
                 raise RequestError(
                     f"the value {part!r} does not belong to kernel {self.name}: load it with this builder"
