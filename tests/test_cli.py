@@ -799,7 +799,7 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
     ),
     ("plan",): (COPIED, LOWERED),
     ("ptx",): (COPIED, LOWERED),
-    ("cuda",): (COPIED[::-1], LOWERED | {"--name": "load_tile"}),
+    ("cuda",): (COPIED, LOWERED | {"--name": "load_tile"}),
     ("variants",): ((), {}),
     ("doctor",): ((), {}),
     ("cache", "info"): ((), {}),
