@@ -320,7 +320,7 @@ class KernelBuilder(Recorder):
             if is_int(operand):
                 self._own(operand, "if_: condition")
             else:
-                self._hold(operand)
+                self._hold(operand, f"if_: condition {shown(condition)}")
         known = together(self._frame.known, known_by(condition))
         branch = If(condition)
         return Block(self, branch, Frame(branch.body, self._frame.active.narrowed_by(condition), known))
@@ -346,7 +346,7 @@ class KernelBuilder(Recorder):
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
-        self._hold(value)
+        self._hold(value, "store: value")
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
@@ -389,7 +389,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
             )
-        self._hold(value)
+        self._hold(value, "index: value")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
@@ -544,7 +544,7 @@ class KernelBuilder(Recorder):
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):
-                self._hold(operand)
+                self._hold(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
                     f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"

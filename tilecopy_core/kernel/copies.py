@@ -65,6 +65,6 @@ class ScopedCopies:
             elif is_int(given):
                 kernel._own(given, f"{op}: option {name}")
             elif isinstance(given, Value):
-                kernel._hold(given)
+                kernel._hold(given, f"{op}: option {name}")
         around = NOTHING if filled is None else kernel._known(dst, src)
         kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))

@@ -104,14 +104,14 @@ class Recorder:
         if written and region.buffer.space == "global":
             self._described.written.add(region.buffer.name)
 
-    def _hold(self, value: Value) -> None:
+    def _hold(self, value: Value, what: str) -> None:
         """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
         for part in value.parts():
             if part.op == "index":
-                self._own(part.args[0], "value")
+                self._own(part.args[0], what)
             elif part.op == "loaded" and part.args[0].buffer.memory not in self._memories:
                 raise RequestError(
-                    f"the value {part!r} does not belong to kernel {self.name}: load it with this builder"
+                    f"{what}: the value {part!r} does not belong to kernel {self.name}: load it with this builder"
                 )
             elif part.op == "held":
                 _, region, told = part.args
