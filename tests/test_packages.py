@@ -57,7 +57,7 @@ def test_every_variant_runs_the_suite_from_its_own_folder() -> None:
 
 def test_the_core_keeps_to_its_four_dependencies() -> None:
     names = {dependency.split(">")[0].split("[")[0].strip() for dependency in PROJECTS[ROOT]["dependencies"]}
-    assert names == {"attrs", "cuda-python", "numpy", "pluggy"}
+    assert names == {"attrs", "cuda-python", "msgspec", "numpy", "pluggy"}
 
 
 def test_the_extra_all_brings_every_plugin_but_numba_s_and_the_testkit() -> None:

@@ -289,6 +289,31 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
         plan(registry(), variant="ldgsts")
     with pytest.raises(tc.NoVariantError, match="'nobody'"):
         plan(registry(), variant="nobody")
+    with pytest.raises(tc.NoVariantError, match="^no variant is called 'ldgst'; did you mean ldgsts\\? "):
+        plan(registry(), variant="ldgst")
+
+
+def test_the_nearest_reason_comes_first_and_what_could_never_do_it_in_a_line() -> None:
+    others = {"a": {"op": "copy_async"}, "b": {"op": "copy_async"}, "c": {"spaces": (("shared", "global"),)}}
+    others |= {
+        "d": {"spaces": (("shared", "shared"),)},
+        "e": {"min_arch": 120},
+        "x": {"verdict": tc.Decline("not today")},
+    }
+    with pytest.raises(tc.NoVariantError) as caught:
+        plan(registry(*(source(name, variant(name, **record)) for name, record in others.items())))
+    lines = str(caught.value).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in lines] == [
+        "x",
+        "e",
+        "gmem_smem",
+        "ragged",
+        "only for copy_async",
+        "only for other memory pairs",
+    ]
+    assert lines[-2:] == ["  only for copy_async: a, b", "  only for other memory pairs: c, d"] and set(
+        caught.value.declined
+    ) == set(others)
 
 
 def test_every_hook_is_a_specification() -> None:
@@ -727,6 +752,11 @@ def test_the_core_enforces_what_a_record_declares() -> None:
     refused("memory pair global -> shared is not one of shared -> global", spaces=(("shared", "global"),))
     refused("target sm_90a is too old: v needs sm_100 or newer", min_arch=100)
     refused("target sm_90a has no tcgen05: v needs sm_100 or newer", min_arch=100, instructions="tcgen05")
+    for target in ("sm_90a", "sm_100"):
+        refused(
+            f"target {target} has no tcgen05: v needs sm_100a, or a later one with suffix a or f",
+            {"target": target}, min_arch=100, instructions="tcgen05", specific=True,
+        )  # fmt: skip
     refused("scope warp: a single thread issues this copy", threads="one")
     narrowed = {"active": tc.ActiveThreads(cta_threads=32, mask=(True,) * 8 + (False,) * 24)}
     refused("8 of the 32 threads", narrowed)

@@ -447,16 +447,31 @@ def _no_variant(
     who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
     unknown = _unknown_option(request, demanded, table)
     lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
-    lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
+    if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
+        names = sorted({*declined, *KNOWN_VARIANTS})
+        near = did_you_mean(demanded, names)
+        lines.insert(
+            0, f"no variant is called {shown(demanded)}{near}{' There' if near else '; there'} are {', '.join(names)}"
+        )
+        outcomes = ()
+    records = {plugin.name: plugin.variant for plugin in table.plugins if plugin.variant is not None}
+    far: dict[str, list[Outcome]] = {}  # what only another copy could be lowered by, in a line each
+    asked = (outcome for outcome in outcomes if outcome.kind != "not asked")
+    for outcome in sorted(asked, key=lambda outcome: outcome.name != demanded):
+        record = records.get(outcome.name)
+        if outcome.name != demanded and record is not None and record.op != request.op:
+            far.setdefault(f"only for {record.op}", []).append(outcome)
+        elif outcome.name != demanded and record is not None and request.spaces not in record.spaces:
+            far.setdefault("only for other memory pairs", []).append(outcome)
+        else:
+            lines.append(f"  {outcome.name}: {outcome.reason}")
     for name, known in KNOWN_VARIANTS.items():
         fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: pip install {known.package}")
-    if demanded is not None and demanded not in declined and demanded not in KNOWN_VARIANTS:
-        hint = did_you_mean(demanded, {*declined, *KNOWN_VARIANTS})
-        lines.append(
-            f"  {shown(demanded)}: not installed, and not one of the first-party variants {', '.join(KNOWN_VARIANTS)}{hint}"
-        )
+    for why, (first, *more) in far.items():
+        together = ", ".join(outcome.name for outcome in (first, *more))
+        lines.append(f"  {why}: {together}" if more else f"  {first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n".join(lines), declined)
 

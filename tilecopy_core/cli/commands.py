@@ -134,11 +134,11 @@ def _split(partition: Any) -> dict[str, Any]:
     return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
-def _copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
-    """A command of one copy, which it is given as :func:`plan` is, by options; its operands in some order."""
+def _copy_in_words(command: Callable[..., Answer]) -> Any:
+    """A command of one copy, which it is given as :func:`plan` is, by options; the source always comes first."""
 
-    @click.argument(first)
-    @click.argument(second)
+    @click.argument("source")
+    @click.argument("destination")
     @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
     @click.option("--dst-layout", help="Layout of the destination buffer.")
     @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
@@ -194,14 +194,14 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command("cuda", short_help="Print one copy as a CUDA C++ header.")
 @click.option("--name", required=True, help="Name of the function.")
-@functools.partial(_copy_in_words, first="destination", second="source")
+@_copy_in_words
 def cuda_command(name: str, **copy: Any) -> Answer:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
-    DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
+    The words are those of `tilecopy plan`, SOURCE first; of the function's arguments the destination is the first:
 
     \b
-      tilecopy cuda "shared float16 [128, 64]" "global float16 [4096, 64] [bx*128 : bx*128+128, :]" --name load_tile
+      tilecopy cuda "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" --name load_tile
     """
     found = plan(**copy)
     text = cuda_header([found.cuda(name)])
@@ -233,7 +233,7 @@ def variants() -> Answer:
         told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
         rows.append(_ROW | told | {"about": plugin.reason})
         if record is not None:
-            needs = f"sm_{record.min_arch}"
+            needs = f"sm_{record.min_arch}{'a' if record.specific else ''}"
             rows[-1] |= {"op": record.op, "priority": record.priority, "needs": needs, "about": record.summary}
     for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
         known = KNOWN_VARIANTS[name]

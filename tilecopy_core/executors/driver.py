@@ -52,6 +52,17 @@ class Device:
         return f"{self.name} (sm_{self.capability[0]}{self.capability[1]})"
 
 
+def _why_no_driver(error: Exception) -> str:
+    """Whether the driver's library is missing or cannot be used, of which the bindings say the same."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as found:
+        if "No such file" in f"{found}" or "Could not find" in f"{found}":  # of Linux and Windows
+            return "no NVIDIA driver is installed (libcuda is not found)"
+        error = found
+    return f"the NVIDIA driver's library (libcuda) cannot be used: {error}"
+
+
 class Driver:
     """Calls of the driver API.
 
@@ -80,7 +91,7 @@ class Driver:
         except ImportError as error:
             raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
         except RuntimeError as error:
-            raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
+            raise LaunchError(_why_no_driver(error)) from error
         if int(result):
             raise LaunchError(
                 f"the NVIDIA driver does not start: {result.name} ({int(result)}){_IN_A_FORK.get(int(result), '')}"

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 from ..cache import ModuleCache
-from ..errors import Kind, LaunchError, TilecopyError, a, checked, maybe, shown
+from ..errors import Kind, LaunchError, a, checked, maybe, shown
 from ..kernel.built import BuiltKernel
-from ..kernel.saved import unpacked
-from ..kernel.saving import packed
 
 _DIGEST = Kind("a digest: 16 to 64 bytes", lambda value: type(value) is bytes and 16 <= len(value) <= 64)
 
@@ -42,10 +40,12 @@ class KernelCache:
         found = self._cache.get(key)
         if found is None:
             return None
-        note, _, kernel = found.partition(b"\n")
+        from ..kernel.saved import kernel_of
+
         try:
-            return json.loads(note), unpacked(kernel)
-        except (ValueError, RecursionError, TilecopyError):
+            note, record, text = json.loads(found)
+            return note, kernel_of(record, text, "the cache")
+        except (TypeError, ValueError, RecursionError, LaunchError):
             self._cache.discard(key)
             return None
 
@@ -63,8 +63,10 @@ class KernelCache:
             RequestError: a parameter of the kernel is of a kind that only this package's launch can fill.
         """
         try:
-            text = json.dumps(note)
+            json.dumps(note)
         except (TypeError, ValueError, RecursionError) as error:
             raise LaunchError(f"KernelCache.put: note {shown(note)} cannot be written as JSON: {error}") from error
         if self.on:
-            self._cache.put(key, text.encode() + b"\n" + packed(kernel))
+            from ..kernel.saving import record_of
+
+            self._cache.put(key, json.dumps([note, record_of(kernel), kernel.ptx], separators=(",", ":")).encode())

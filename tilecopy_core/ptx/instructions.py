@@ -228,10 +228,9 @@ def merge(left: Needs, right: Needs) -> Needs:
 
 def check_target(instruction: str, needs: Needs, target: Target) -> None:
     """Raise :class:`TargetError` when the target lacks an instruction."""
-    if target.arch < needs.arch:
-        raise TargetError(f"'{instruction}' needs sm_{needs.arch} or newer; the target is {target}")
-    if needs.specific and not target.suffix:
-        raise TargetError(f"'{instruction}' needs a target with suffix a or f; the target is {target}")
+    if target.arch < needs.arch or (needs.specific and not target.suffix):
+        later = "a, or a later one with suffix a or f" if needs.specific else " or newer"
+        raise TargetError(f"'{instruction}' needs sm_{needs.arch}{later}; the target is {target}")
     if instruction.startswith("tcgen05") and target.arch in (120, 121):
         raise TargetError(f"'{instruction}' needs the sm_100, sm_103 or sm_110 family; the target is {target}")
 

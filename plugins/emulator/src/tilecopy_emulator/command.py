@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from tilecopy_core import LaunchError
+from tilecopy_core.command import FilePath, read_npy
 
 from .api import run_ptx
 from .demands import shown
@@ -68,15 +69,12 @@ def argument_of(text: str) -> Any:
 
     Raises:
         click.BadParameter: it is no integer, number, ``FILE.npy`` or ``zeros:float32:64x64``.
-        LaunchError: a file cannot be read.
+        FileError: a file cannot be read.
     """
     if re.fullmatch(r"[+-]?([0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})", text):
         return int(text, 0 if "x" in text.lower() else 10)
     if text.endswith(".npy"):
-        try:
-            return np.load(text, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise LaunchError(f"{text} cannot be read: {error}") from error
+        return read_npy(FilePath().convert(text, None, None)).array
     match = re.fullmatch(rf"(\w+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)", text)
     if match and match[1] in _MADE:
         dtype, shape = _dtype(match[2]), tuple(int(part) for part in re.split("[,x]", match[3]))
@@ -101,12 +99,12 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise click.BadParameter(f"{text!r} is not PARAMETER=FILE.npy")
-        found.append((name, Path(path)))
+        found.append((name, FilePath().convert(path, None, None)))
     return found
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
 @click.option("--entry", help="The kernel, where the file has several.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")

@@ -27,7 +27,7 @@ from .program import REGISTER_BITS, Program, UnsupportedPtxError
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
-BATCH_THREADS = 1 << 17
+BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
 BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
@@ -300,13 +300,16 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
     """Run batch after batch; one that waits for later ones stands back until they have run."""
     size, threads, total = launch.cluster_size, launch.threads, len(launch.blocks)
     shared = max(16, launch.shared_bytes)
-    clusters = min(BATCH_THREADS // (threads * size), BATCH_SHARED_BYTES // (shared * size))
+    at_once = BATCH_THREADS if progress is None else REPORTED_THREADS  # it is told of a batch when that has run
+    clusters = min(at_once // (threads * size), BATCH_SHARED_BYTES // (shared * size))
     clusters = min(clusters, BATCH_LOCAL_BYTES // (max(1, len(launch.local_owner)) * threads * size))
     if TENSOR in launch.sections:
         clusters = min(clusters, max(1, BATCH_TENSOR_CTAS // size))
     batch = max(1, clusters) * size
     first, finished = 0, 0
     waiting: list[Machine] = []
+    if progress is not None:
+        progress(0, total)
     while first < total or waiting:
         version = launch.version
         verdict = None
