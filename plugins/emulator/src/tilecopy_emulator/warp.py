@@ -98,7 +98,16 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
             machine.hazard("aligned", f"reads the register of lane {source[at]}, which {why}", here.lanes, at)
-        values = machine.rows(value(machine, here.lanes), here.lanes)
+        read = here.table(np.zeros((len(source), 1), np.bool_), fill=False)[..., 0]
+        read[here.group, source] = True
+        mine = read[here.group, here.lane]
+        if mine.all():
+            values = machine.rows(value(machine, here.lanes), here.lanes)
+        else:  # a lane that nobody reads may have nothing there
+            lanes = machine.index(here.lanes)[mine]
+            found_there = machine.rows(value(machine, lanes), lanes)
+            values = np.zeros((len(mine), found_there.shape[1]), found_there.dtype)
+            values[mine] = found_there
         write(machine, here.lanes, here.table(values, 0)[here.group, source])
         write_found(machine, here.lanes, found[:, None])
 
