@@ -175,6 +175,7 @@ def emulate(
             "instructions": report.instructions,
             "counters": report.counters,
             "approximate": report.approximate,
+            "not_counted": report.not_counted,
         }
         click.echo(json.dumps(data, indent=2))
         return
@@ -184,3 +185,5 @@ def emulate(
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):
         click.echo(f"  {name}: {count}")
+    if report.not_counted:
+        click.echo(f"  shared memory is not counted for: {', '.join(report.not_counted)}")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
 """Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
+PAGE_BITS = 12
+"""Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
 
 
 class GlobalArray:
@@ -32,6 +34,23 @@ class GlobalArray:
         self.flying: dict[int, Any] = {}
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
+        self.journal: list[tuple[Any, Any]] | None = None
+
+    def remember(self, journal: list[tuple[Any, Any]]) -> None:
+        """From now on note pages in a journal before they are written: each as it is there, and as it was."""
+        self.journal = journal
+        self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
+
+    def note(self, offsets: Any, size: int) -> None:
+        """Some bytes are about to be written."""
+        if self.journal is None:
+            return
+        first = offsets.ravel()
+        pages = np.concatenate([first >> PAGE_BITS, (first + (size - 1)) >> PAGE_BITS])
+        for page in np.unique(pages[~self._noted[pages]]).tolist():
+            there = self.data[page << PAGE_BITS : (page + 1) << PAGE_BITS]
+            self.journal.append((there, there.copy()))
+        self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
         """Bytes in words."""
@@ -364,6 +383,7 @@ def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
         for part in range(0, size, 16):
             put(array, offsets + part, raw[..., part : part + 16])
         return
+    array.note(offsets, size)
     data, word = array.data, WORDS[size]
     if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
         data.view(word)[offsets // size if size > 1 else offsets] = np.ascontiguousarray(raw).view(word)[..., 0]

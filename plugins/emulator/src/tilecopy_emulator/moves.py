@@ -215,7 +215,6 @@ _EVICT = r"L2::evict_(last|normal|first|unchanged)"
 _HINTS = {
     "nanosleep": r"u32",
     "griddepcontrol": r"launch_dependents|wait",
-    "setmaxnreg": r"(inc|dec)\.sync\.aligned\.u32",
     "pmevent": r"|mask",
     "prefetch": rf"((global|local)\.)?(L1|L2)|global\.{_EVICT}|((param|const)\.)?tensormap",
     "prefetchu": r"L1",

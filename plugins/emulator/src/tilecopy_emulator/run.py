@@ -23,6 +23,7 @@ from .launch import Dim3, Launch, SharedVariable
 from .machine import Machine
 from .memory import GlobalMemory
 from .operands import Step
+from .profile import shared_side_not_counted
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
 
 MOST_CTAS = 1 << 24
@@ -43,6 +44,7 @@ class Report:
         instructions: executed thread instructions, by opcode (without its modifiers).
         lines: executed thread instructions, by line of the PTX text (from 1).
         counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
+        not_counted: with ``profile``: opcodes that ran and whose side in shared memory is in no counter (bulk copies and other engines).
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
     """
@@ -52,6 +54,7 @@ class Report:
     counters: dict[str, int]
     approximate: tuple[str, ...] = ()
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
+    not_counted: tuple[str, ...] = ()
 
 
 def _with_checks(
@@ -247,19 +250,22 @@ def run_grid(
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
-    approximate = set()
+    approximate, not_counted = set(), set()
     for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
         if count:
             executed[instruction.opcode[0]] += count
             lines[instruction.line] += count
             if is_approximate(instruction.opcode):
                 approximate.add(".".join(instruction.opcode))
+            if profile and (name := shared_side_not_counted(instruction.opcode)):
+                not_counted.add(name)
     return Report(
         len(launch.blocks) * launch.threads,
         dict(executed),
         dict(launch.counters),
         tuple(sorted(approximate)),
         dict(lines),
+        tuple(sorted(not_counted)),
     )
 
 
