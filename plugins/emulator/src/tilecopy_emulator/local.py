@@ -19,6 +19,7 @@ class LocalMemory:
         self.size = len(machine.launch.local_owner)
         self.data: Any = None
         self.written: Any = None
+        self.changes = 0
 
     def expand(self, copies: int) -> None:
         """See :meth:`Machine.expand`."""
@@ -78,4 +79,7 @@ class LocalMemory:
         places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
         shape = (len(index), self.machine.copies, access.bytes)
-        self.data[index[:, None], :, places] = np.broadcast_to(raw, shape).transpose(0, 2, 1)
+        new = np.broadcast_to(raw, shape).transpose(0, 2, 1)
+        if self.machine.watch.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):
+            self.changes += 1
+        self.data[index[:, None], :, places] = new

@@ -148,6 +148,7 @@ class Machine:
     @property
     def clock(self) -> int:
         """Instructions executed so far, by however many threads at once."""
+        self.watch.read_time()
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:

@@ -1,6 +1,6 @@
 """What programs by others do: waits, shuffles, fences, loads and stores, each fault with the nearest correct program."""
 
-from .model import clean, fault
+from .model import fault
 
 FENCE = "the init of an mbarrier is made known to the engine that completes on it (PTX ISA 9.7.13.15.9, 9.7.9.25.2)"
 GROUP = "all warps of a warpgroup execute the same setmaxnreg (PTX ISA 9.7.19.5)"
