@@ -226,21 +226,23 @@ class GlobalMemory:
         strength: int,
         chosen: Any,
         *,
-        forgiving: bool = False,
+        raw: Any = None,
     ) -> None:
-        """Order of a write; ``forgiving``: lanes of one warp may write the same bytes if they write the same values.
+        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place.
 
         Raises:
-            Together: they do, and the values decide.
+            Together: they write there, and the values decide.
         """
         shadow = self.shadow_of(machine, array)
         if array.constant or array.constant_cells is not None:
             self._check_constant_write(machine, array, lanes, offsets, size, chosen)
         if array.flying:
             self._check_flying(machine, array, lanes, offsets, size, chosen)
-        self._judge(
-            machine, array, lanes, offsets, size, strength, chosen, shadow.write, "written", forgiving=forgiving
-        )
+        act: Any = shadow.write
+        if raw is not None and machine.launch.allows_same_value:
+            equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
+            act = partial(shadow.write, equal=np.repeat(equal, max(1, size // self.cell)))
+        self._judge(machine, array, lanes, offsets, size, strength, chosen, act, "written", raw=raw)
 
     def _fold_constant(self, array: GlobalArray) -> None:
         if array.constant_cells is None:
@@ -314,7 +316,7 @@ class GlobalMemory:
         act: Any,
         action: str,
         *,
-        forgiving: bool = False,
+        raw: Any = None,
     ) -> None:
         cells, count = self.cells(array, offsets, size)
         threads = machine.grid_thread[lanes]
@@ -330,17 +332,25 @@ class GlobalMemory:
         try:
             act(cells, threads | np.int64(base), judge)
         except Conflict as conflict:
+            if conflict.together and array.shadow is not None:
+                conflict = array.shadow.farthest(conflict, cells, threads // 32, lambda actor: actor // 32)
             at = conflict.position // count
             position, copy = position_of(chosen, offsets, at)
             first = int(conflict.cell) * self.cell - array.skew
             low = int(offsets.ravel()[at])
             first, last = max(first, low), min(first + self.cell, low + size) - 1
+            same = False
+            if raw is not None and conflict.wrote and actor_of(conflict.stamp) < BARRIER_ACTOR:
+                rows = raw.reshape(-1, size)
+                there = rows[offsets.ravel() == low] if conflict.together else fetch(array, np.array([low]), size)
+                same = bool((there == rows[at]).all())
             accuse = partial(
                 blame, machine, conflict, array.where(first), action, strength, lanes, position, copy, (first, last),
-                whole_grid=True,
+                whole_grid=True, same=same,
             )  # fmt: skip
-            same = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
-            if conflict.together and forgiving and same and not machine.threads % 32:
+            near = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
+            near = (near and not machine.threads % 32) or machine.launch.allows_same_value
+            if conflict.together and raw is not None and near:
                 raise Together(accuse) from None
             accuse()
 

@@ -33,6 +33,8 @@ BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 _FAR = 1 << 31
+ALLOWABLE = ("same-value",)
+"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders."""
 
 
 @attrs.frozen
@@ -180,6 +182,7 @@ def run_grid(
     progress: Callable[[int, int], None] | None = None,
     origin_of: Callable[[int], str] | None = None,
     value_checks: Sequence[ValueCheck] = (),
+    allow: Sequence[str] = (),
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -196,6 +199,7 @@ def run_grid(
         progress: called with CTAs done and CTAs in all.
         origin_of: from a PTX line to the statement that it comes from.
         value_checks: registers whose values must lie within bounds, by the line that defines them.
+        allow: names of what is no hazard here, of :data:`ALLOWABLE`.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -211,6 +215,8 @@ def run_grid(
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
+    fits = isinstance(allow, (tuple, list, set, frozenset)) and all(name in ALLOWABLE for name in allow)
+    demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     shape = cluster or (1, 1, 1)
     steps, lengths = _with_checks(program, compile_program(program), value_checks)
     symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
@@ -247,6 +253,7 @@ def run_grid(
     )
     launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
     launch.explicit_cluster = cluster is not None
+    launch.allows_same_value = "same-value" in allow
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
