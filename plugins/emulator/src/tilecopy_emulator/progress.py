@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 import numpy as np
 
 from .alu import FORMS
-from .program import Instruction, Memory
+from .program import Instruction, Memory, Negated, Offset, Pair, Program, Vector
 
 if TYPE_CHECKING:
     from .machine import Lanes, Machine, Stuck
@@ -250,3 +251,22 @@ class Watch:
         instruction = program.instructions[at]
         start = self.machine.launch.targets[at] if instruction.opcode[0] == "bra" else at
         return list(program.instructions[min(start, at) : at + 1])
+
+
+@lru_cache(maxsize=32)
+def read_somewhere(program: Program) -> frozenset[str]:
+    """Registers that some instruction of a program reads."""
+    found: set[str] = set()
+    for instruction in program.instructions:
+        found.add(instruction.guard)
+        made = instruction.opcode[0] == "ld" or instruction.opcode[0] in REGISTERS_ONLY
+        for operand in instruction.operands[1 if made else 0 :]:
+            if isinstance(operand, (Memory, Offset)):
+                found.add(operand.base)
+            elif isinstance(operand, Vector):
+                found.update(operand.items)
+            elif isinstance(operand, Pair):
+                found.update((operand.first, operand.second))
+            else:
+                found.add(operand.name if isinstance(operand, Negated) else operand)
+    return frozenset(found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import profile
-from .access import WORDS, Access, Together, new_values, rounds
+from .access import WORDS, Access, Together, Unwritten, new_values, rounds
 from .judgement import blame, judge_shared
 from .shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
 
@@ -196,12 +196,14 @@ class SharedMemory:
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places = self._placed(lanes, access, addresses)
-        self.check_read(lanes, places, access.bytes, access.strength)
+        unwritten = self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
         if access.strength:
             raw = raw.copy()
             fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
             self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
+        if unwritten is not None:
+            self.machine.unwritten.append(unwritten)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -275,21 +277,24 @@ class SharedMemory:
                 at,
             )
 
-    def check_read(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True) -> None:
-        """The bytes must be written, and ordered after their writer."""
+    def check_read(
+        self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
+    ) -> Unwritten | None:
+        """The bytes must be written, and ordered after their writer; ``loads``: what is not written is returned."""
         cells, count = self.cells(places, size)
         written = self.shadow.writer[cells] != 0
+        unwritten = None
         if not written.all():
-            at = int(np.argmin(written))
-            self.machine.hazard(
-                "poison",
-                f"{self.where(self._byte(cells, count, at, places))} is read and was never written",
-                lanes, at // count,
-            )  # fmt: skip
+            mask = np.repeat(~written.reshape(-1, count), size // count, axis=1)
+            unwritten = Unwritten(lanes, mask, places, self.where)
+            if not loads:
+                at, said = unwritten.first()
+                self.machine.hazard("poison", said, lanes, at)
         act: Any = self.shadow.read
         if not remember:
             act = lambda cells, stamps, judge: self.shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
         self._judge(lanes, places, size, cells, count, strength, act, "read")
+        return unwritten
 
     def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
         """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""

@@ -1,6 +1,6 @@
 """What programs by others do: waits, shuffles, fences, loads and stores, each fault with the nearest correct program."""
 
-from .model import fault
+from .model import clean, fault
 
 FENCE = "the init of an mbarrier is made known to the engine that completes on it (PTX ISA 9.7.13.15.9, 9.7.9.25.2)"
 GROUP = "all warps of a warpgroup execute the same setmaxnreg (PTX ISA 9.7.19.5)"
@@ -131,3 +131,92 @@ for _mode, _set, _operands in (
         block=32,
         gives={"A": 7},
     )
+
+LOADED = "what was never written may be loaded, and not be used (PTX ISA 5.1.6)"
+for _name, _faulty, _right, _use in (
+    ("stored", "", "@%is99", "{} st.global.b32 [%A], %r1;"),
+    ("stored_to_shared", "", "@%is99", "{} st.shared.b32 [%s+4], %r1;"),
+    ("moved", "%r1", "%r0", "mov.b32 %r2, {}; st.global.b32 [%A], %r2; mov.b32 %r3, %r1;"),
+    ("added", "%r1", "%r0", "add.u32 %r2, {}, 5; st.global.b32 [%A], %r2; add.u32 %r3, %r1, %r1;"),
+    ("selected", "%p1", "!%p1", "not.pred %p2, {}; selp.b32 %r2, %r0, %r1, %p2; st.global.b32 [%A], %r2;"),
+    ("compared", "or", "and", "setp.lt.u32 %p2, %r1, 7; {}.pred %p3, %p2, %p0; @%p3 st.global.b32 [%A], 1;"),
+    ("compared_from_the_left", "7, %r1", "7, %r0", "setp.lt.u32 %p4, %r1, 9; setp.lt.u32 %p3, {}; @!%p3 bra $END; $END:"),
+    ("compared_and", "%p1", "%p0", "setp.lt.and.s32 %p3|%p4, %r1, %r0, {}; @%p3 st.global.b32 [%A], 1;"),
+    ("compared_or", "!%p1", "%p1", "setp.ltu.or.f32 %p3, %r1, %r0, {}; @%p3 st.global.b32 [%A], 1;"),
+    ("masked", "255", "0", "and.b32 %r2, %r1, {}; st.global.b32 [%A], %r2;"),
+    ("packed", "%d1", "%d2", "mov.b64 %d1, {{%r0, %r1}}; mov.b64 %d2, {{%r0, %r0}}; st.global.b64 [%A], {};"),
+    ("unpacked", "%r3", "%r0", "mov.b64 %d1, {{%r0, %r1}}; mov.b64 {{%r2, %r3}}, %d1; add.u32 %r4, {}, %r0; st.global.b32 [%A], %r4;"),
+    ("converted", "%h1", "%h2", "cvt.u16.u32 %h1, %r1; cvt.u16.u32 %h2, %r0; st.global.b16 [%A], {};"),
+    ("an_address", "%d1", "%A", "mad.wide.u32 %d1, %r1, 4, %A; ld.global.b32 %r2, [{}];"),
+    ("carried", "%r3", "%r0", "add.cc.u32 %r2, %r1, %r0; addc.u32 %r3, %r0, 0; add.cc.u32 %r4, %r0, 1; st.global.b32 [%A], {};"),
+    ("divided", "%r2", "%r0", "div.u32 %r2, %r0, %r1; st.global.b32 [%A], {};"),
+    ("shuffled", "%r1", "%r0", "shfl.sync.idx.b32 %r2, {}, 0, 31, -1; @%p0 st.global.b32 [%A], %r1;"),
+    ("voted", "%p2", "%p1", "setp.eq.u32 %p2, %r1, 3; vote.sync.any.pred %p3, {}, -1;"),
+    ("reduced", "%r1", "%r0", "red.global.add.u32 [%A], {}; @%p0 st.global.b32 [%A], %r1;"),
+    ("a_count_of_a_barrier", "%r1", "32", "and.b32 %r2, %r1, 0; add.u32 %r1, %r1, 32; bar.sync 0, {};"),
+):  # fmt: skip
+    fault(
+        f"others_loaded_and_{_name}",
+        LOADED,
+        f"""
+    setp.ne.u32 %p0, %t, %t;
+    setp.eq.u32 %p1, %t, %t;
+    mov.b32 %r0, 3;
+    ld.shared.b32 %r1, [%s+128];        // FAULT: poison
+-   {_use.format(_faulty)}
++   {_use.format(_right)}
+    """,
+        shared="s:256",
+        block=32,
+        bytes="s 128:132",
+        threads=("0-31",),
+    )
+
+clean(
+    "others_merge_looks_one_past_its_runs",
+    "the next element is loaded before it is known whether there is one, and compared before that is asked",
+    """
+    mul.lo.u32 %r0, %t, 5;
+    and.b32 %r0, %r0, 7;
+    setp.lt.u32 %p0, %t, 4;
+    sub.u32 %r1, %t, 4;
+    selp.b32 %r1, %t, %r1, %p0;
+    shl.b32 %r1, %r1, 1;
+    @!%p0 add.u32 %r1, %r1, 1;
+    st.shared.b32 [%st], %r1;
+    bar.sync 0;
+    @!%is0 bra END;
+    mov.b32 %r2, 0;
+    mov.b32 %r3, 4;
+    mov.b32 %r4, 0;
+    ld.shared.b32 %r5, [%s];
+    ld.shared.b32 %r6, [%s+16];
+NEXT:
+    setp.lt.s32 %p1, %r6, %r5;
+    setp.ge.u32 %p2, %r2, 4;
+    or.pred %p3, %p1, %p2;
+    setp.lt.u32 %p4, %r3, 8;
+    and.pred %p5, %p4, %p3;
+    selp.b32 %r7, %r6, %r5, %p5;
+    mad.wide.u32 %d0, %r4, 4, %A;
+    st.global.b32 [%d0], %r7;
+    @%p5 bra SECOND;
+    add.u32 %r2, %r2, 1;
+    mad.lo.u32 %r8, %r2, 4, %s;
+    ld.shared.b32 %r5, [%r8];
+    bra JOIN;
+SECOND:
+    add.u32 %r3, %r3, 1;
+    mad.lo.u32 %r8, %r3, 4, %s;
+    ld.shared.b32 %r6, [%r8];
+JOIN:
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p6, %r4, 8;
+    @%p6 bra NEXT;
+END:
+    """,
+    arrays="A:8",
+    shared="s:36",
+    block=8,
+    gives={"A": lambda i: i},
+)
