@@ -16,7 +16,7 @@ from tilecopy_core.executors import ValueCheck
 
 from .accesses import parts_of
 from .alu import is_approximate
-from .demands import demand, is_flag, is_whole
+from .demands import demand, is_flag, is_whole, items_of
 from .engines import ASYNC_GLOBAL, ASYNC_SHARED, TENSOR
 from .instructions import compile_program
 from .launch import Dim3, Launch, SharedVariable
@@ -215,7 +215,8 @@ def run_grid(
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
-    fits = isinstance(allow, (tuple, list, set, frozenset)) and all(name in ALLOWABLE for name in allow)
+    names = items_of(allow)
+    fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     shape = cluster or (1, 1, 1)
     steps, lengths = _with_checks(program, compile_program(program), value_checks)
@@ -253,7 +254,7 @@ def run_grid(
     )
     launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
     launch.explicit_cluster = cluster is not None
-    launch.allows_same_value = "same-value" in allow
+    launch.allows_same_value = "same-value" in (names or ())
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
