@@ -813,6 +813,7 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
             "--cluster": "1",
             "--dynamic-shared": "0",
             "--save": "a=saved.npy",
+            "--allow": "same-value",
         },
     ),
     ("relayout",): (

@@ -193,6 +193,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         cluster=None,
         dynamic_shared_bytes=0,
         profile=False,
+        allow=("same-value",),
     ),
     "run_ptx, each argument": lambda: call(
         lambda a, n, f, s: tilecopy_emulator.run_ptx(PTX, [a, n, f, s], grid=1, block=1), *run_arguments()
@@ -212,6 +213,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         progress=None,
         origin_of=None,
         value_checks=(),
+        allow=("same-value",),
     ),
     "EmulatorExecutor": lambda: call(tilecopy_emulator.EmulatorExecutor, profile=True, progress=None),
     "EmulatorExecutor.why_unavailable": lambda: call(tilecopy_emulator.executor().why_unavailable, kernel()),
