@@ -20,7 +20,7 @@ from .access import Together
 from .alu import UndefinedResultError
 from .demands import shown
 from .machine import Diverged, Machine
-from .operands import Handler, Lanes, Step
+from .operands import Handler, Lanes, Step, hold, refuse
 from .program import Instruction, Program, UnsupportedPtxError
 from .shadow import Conflict
 
@@ -110,6 +110,14 @@ def _answering(handler: Handler, owner: str) -> Handler:
     return handle
 
 
+def _taught(opcode: tuple[str, ...]) -> bool:
+    """Whether another package has taught an opcode."""
+    points = [point for point in entry_points(group=GROUP) if not point.value.startswith(f"{__package__}.")]
+    return any(
+        ".".join([*opcode, ""]).startswith(f"{prefix}.") for point in points for prefix in point.load().INSTRUCTIONS
+    )
+
+
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
     """A step for each instruction, and how many instructions it covers.
@@ -118,7 +126,7 @@ def compile_program(program: Program) -> tuple[list[Step], list[int]]:
         UnsupportedPtxError: an instruction that is not known; the message names the line.
     """
     table = handlers()
-    steps = []
+    steps, held = [], {""}
     for instruction in program.instructions:
         handler: Any = None
         for length in range(len(instruction.opcode), 0, -1):
@@ -128,6 +136,12 @@ def compile_program(program: Program) -> tuple[list[Step], list[int]]:
         if handler is None:
             raise UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not known", instruction.line)
         steps.append(handler(instruction, program))
+        if instruction.spelled not in held:
+            found = hold(instruction, program)
+            if not found.needs.known and not _taught(instruction.opcode):
+                raise refuse(instruction, f"PTX has no '{instruction.spelled}'")
+            if not found.varies:
+                held.add(instruction.spelled)
     lengths = [1] * (len(steps) + 1)
     for first, count in accesses.runs(program):
         part = slice(first, first + count)
