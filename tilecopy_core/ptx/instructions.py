@@ -215,7 +215,7 @@ _MODIFIERS = tuple(
         (r"^\S*\.L2::(cache_hint|256B)\b", Needs(80, (7, 4))),
         (r"^\S*\.b128\b", Needs(75, (8, 3))),
         (r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)", Needs(80, (7, 5))),
-        (r"^mbarrier\.arrive\S*\s+_", Needs(80, (7, 1))),
+        (r"^mbarrier\.arrive\.\S*\s+_", Needs(80, (7, 1))),
         (r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,", Needs(90, (7, 8))),
         (r"^(min|max)\S*\.f32\s([^,]+,){3}", Needs(100, (8, 8))),
         (r"\s.*%(cluster|is_explicit_cluster|nclusterid)", Needs(90, (7, 8))),

@@ -21,6 +21,7 @@ PARTS = {
     "halves": "f16,f16x2,bf16,bf16x2",
     "bfloat": "bf16,bf16x2",
     "cmp": "eq,ne,lt,le,gt,ge,lo,ls,hi,hs,equ,neu,ltu,leu,gtu,geu,num,nan",
+    "signed": "eq,ne,lt,le,gt,ge",
     "bool": "and,or,xor",
     "data": ",".join(
         [*_SIZES_32, *_SIZES_64, "b128"]
@@ -42,6 +43,7 @@ PARTS = {
     "policy": "L2::evict_last,L2::evict_normal,L2::evict_first,L2::evict_unchanged",
     "rmw": "relaxed,acquire,release,acq_rel",
     "group": "cta_group::1,cta_group::2",
+    "collector": "collector::a::fill,collector::a::use,collector::a::lastuse,collector::a::discard",
     "tx": "mbarrier::complete_tx::bytes",
     "f8": "e4m3,e5m2",
     "f6": "e4m3,e5m2,e3m2,e2m3,e2m1",
@@ -71,9 +73,10 @@ FORMS = {
         dp4a(u32,s32)+(u32,s32) dp2a(lo,hi)(u32,s32)+(u32,s32)
         set($cmp){$bool}{ftz}(u32,s32,f32)+($bits,$int,f16,f32,f64) set($cmp){$bool}{ftz}(f16)+($bits,$int,f16,f32,f64)
         set($cmp){$bool}{ftz}(f16x2,u32,s32)+(f16x2)
-        setp($cmp){$bool}{ftz}($bits,$int,f32,f64,f16,f16x2)
+        setp(eq,ne){$bool}($bits) setp($signed){$bool}(s16,s32,s64) setp($signed,lo,ls,hi,hs){$bool}(u16,u32,u64)
+        setp($signed,equ,neu,ltu,leu,gtu,geu,num,nan){$bool}{ftz}(f32,f64,f16,f16x2)
         selp($bits,$int,f32,f64) slct{ftz}($bits,$int,f32,f64)+(s32,f32)
-        mov(pred,$bits,$int,f16,f16x2,f32,f64)
+        mov(pred,$bits,$int,f32,f64)
         cvt{$rnd,$whole}{ftz}{sat}($basic)+($basic) cvt.pack.sat(u16,s16,u8,s8,u4,s4,u2,s2)(s32){b32}
         cvta{to}(global,shared,local,const).u64 isspacep(global,shared,local,const)
         bra{uni} brx.idx{uni} call{uni} ret{uni} exit trap brkpt nanosleep.u32 pmevent{mask}
@@ -96,7 +99,7 @@ FORMS = {
     "7.2 sm_86": "min{ftz}{NaN}.xorsign.abs(f32,$halves) max{ftz}{NaN}.xorsign.abs(f32,$halves)",
     "7.8 sm_90": """
         add{rn}(bf16,bf16x2) sub{rn}(bf16,bf16x2) mul{rn}(bf16,bf16x2) tanh.approx(bf16,bf16x2) ex2.approx.ftz(bf16,bf16x2)
-        set($cmp){$bool}(u16,s16,u32,s32,bf16)+(bf16) set($cmp){$bool}(u32,s32,bf16x2)+(bf16x2) set($cmp){$bool}{ftz}(bf16)+($bits,$int,f16,f32,f64) setp($cmp){$bool}(bf16,bf16x2)
+        set($cmp){$bool}(u16,s16,u32,s32,bf16)+(bf16) set($cmp){$bool}(u32,s32,bf16x2)+(bf16x2) set($cmp){$bool}{ftz}(bf16)+($bits,$int,f16,f32,f64) setp($signed,equ,neu,ltu,leu,gtu,geu,num,nan){$bool}(bf16,bf16x2)
         cvt{$rnd,$whole}{ftz}{sat}(bf16)+($basic,bf16) cvt{$rnd,$whole}{ftz}{sat}($basic)+(bf16)
         cvt(rn,rz){relu}.tf32.f32 cvta{to}.shared::cluster.u64 isspacep.shared::cluster
         mapa(u32,u64) mapa.shared::cluster(u32,u64) getctarank(u32,u64) getctarank.shared::cluster(u32,u64)
@@ -112,6 +115,13 @@ FORMS = {
         add{$rnd}{sat}(f32)+(f16,bf16) sub{$rnd}{sat}(f32)+(f16,bf16) fma($rnd){sat}(f32)+(f16,bf16)
         cvt(rn,rz){relu}.satfinite.tf32.f32
         """,
+    "8.6 sm_100f sm_110f sm_120a": """
+        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max){acc::f16}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        multimem.st{weak,relaxed,release}{$scope}{global}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        """,
+    "8.7 sm_100a sm_103a": """
+        cvt(rs){relu}{satfinite}(f16x2,bf16x2)+(f32) cvt(rs){relu}(satfinite)(e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4)+(f32)
+        """,
     "8.8 sm_100": "min{ftz}{NaN}{abs}.f32 max{ftz}{NaN}{abs}.f32",
     "8.6 sm_100f sm_110f sm_120f": """
         cvt.rn.satfinite{relu}(e2m1x2,e2m3x2,e3m2x2).f32 cvt.rn{relu}.f16x2(e2m1x2,e2m3x2,e3m2x2)
@@ -119,11 +129,11 @@ FORMS = {
         """,
     # ---------------------------------------------------------------------------------- memory
     "6.3 sm_75 memory": """
-        ld{weak}{$far}{$cop}($data) ld{weak}{global}{$cop}{$l1}{L2::cache_hint}{$ahead}($data)
+        ld{weak}{$far}{$cop}($data) ld{weak}{global}{$cop,$l1}{L2::cache_hint}{$ahead}($data)
         ld.volatile{$rw}{$ahead}($data) ld(relaxed,acquire)($scope){$shared}($data)
         ld(relaxed,acquire)($scope){global}{$l1}{L2::cache_hint}{$ahead}($data)
-        ld(nc)(global){$cop}{$l1}{L2::cache_hint}{$ahead}($data) ldu{global}($data)
-        st{weak}{local,param,param::func,$shared}{$wop}($data) st{weak}{global}{$wop}{$l1}{L2::cache_hint}($data)
+        ld(nc)(global){$cop,$l1}{L2::cache_hint}{$ahead}($data) ldu{global}($data)
+        st{weak}{local,param,param::func,$shared}{$wop}($data) st{weak}{global}{$wop,$l1}{L2::cache_hint}($data)
         st.volatile{$rw}($data) st(relaxed,release)($scope){$shared}($data) st(relaxed,release)($scope){global}{$l1}{L2::cache_hint}($data)
         atom{$rmw}{$scope}{$rw}(exch){L2::cache_hint}(b32,b64) atom{$rmw}{$scope}{$rw}(cas){L2::cache_hint}($bits)
         atom{$rmw}{$scope}{$rw}(add){L2::cache_hint}(u32,s32,u64,f32,f64) atom{$rmw}{$scope}{$rw}(min,max){L2::cache_hint}($wide)
@@ -156,9 +166,9 @@ FORMS = {
     "8.2 sm_90": "multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add)(acc::f32)($halves,$vectors)",
     "8.3 sm_90 memory": "atom{$rmw}{$scope}{$rw}(exch,cas){L2::cache_hint}(b128)",
     "8.8 sm_100 memory": """
-        ld{weak}{global}{$cop}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256) ld(relaxed,acquire)($scope){global}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
-        ld(nc)(global){$cop}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
-        st{weak}{global}{$wop}{$l1}{$l2}{L2::cache_hint}($data256) st(relaxed,release)($scope){global}{$l1}{$l2}{L2::cache_hint}($data256)
+        ld{weak}{global}{$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256) ld(relaxed,acquire)($scope){global}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
+        ld(nc)(global){$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
+        st{weak}{global}{$wop,$l1}{$l2}{L2::cache_hint}($data256) st(relaxed,release)($scope){global}{$l1}{$l2}{L2::cache_hint}($data256)
         """,
     "8.6 sm_100 memory": "st.bulk{weak}{shared::cta}",
     # ---------------------------------------------------------------------------------- threads of a warp, a CTA, a cluster
@@ -209,7 +219,7 @@ FORMS = {
         """,
     # ---------------------------------------------------------------------------------- asynchronous copies
     "7.0 sm_80 copies": """
-        cp.async(ca,cg)($own)(global){L2::cache_hint}{$ahead} cp.async.commit_group cp.async.wait_group cp.async.wait_all
+        cp.async(ca,cg)($own)+(global){L2::cache_hint}{$ahead} cp.async.commit_group cp.async.wait_group cp.async.wait_all
         cp.async.mbarrier.arrive{noinc}{$own}.b64
         """,
     "8.0 sm_90 copies": """
@@ -217,7 +227,8 @@ FORMS = {
         cp.async.bulk.global.shared::cta.bulk_group{L2::cache_hint} cp.async.bulk.prefetch.L2.global{L2::cache_hint}
         cp.async.bulk.commit_group cp.async.bulk.wait_group{read}
         cp.reduce.async.bulk.shared::cluster.shared::cta.$tx($bool,add,inc,dec,min,max)(s32,u32,s64,u64,b32,b64)
-        cp.reduce.async.bulk.global.shared::cta.bulk_group{L2::cache_hint}($bool,add,inc,dec,min,max)(f16,bf16,b32,u32,s32,b64,u64,s64,f32,f64)
+        cp.reduce.async.bulk.global.shared::cta.bulk_group{L2::cache_hint}($bool,add,inc,dec,min,max)(b32,u32,s32,b64,u64,s64,f32,f64)
+        cp.reduce.async.bulk.global.shared::cta.bulk_group{L2::cache_hint}(min,max)(f16,bf16)
         cp.reduce.async.bulk.global.shared::cta.bulk_group{L2::cache_hint}(add)(noftz)(f16,bf16)
         cp.async.bulk.tensor(1d,2d,3d,4d,5d)(shared::cluster.global){tile}($tx){multicast::cluster}{L2::cache_hint}
         cp.async.bulk.tensor(3d,4d,5d)(shared::cluster.global)(im2col)($tx){multicast::cluster}{L2::cache_hint}
@@ -268,28 +279,28 @@ FORMS = {
     "8.6 sm_100f sm_110f sm_120f maps": "tensormap.replace.tile(swizzle_atomicity){global,shared::cta}.b1024.b32",
     # ---------------------------------------------------------------------------------- matrices
     "6.5 sm_75 matrices": """
-        ldmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k8)(row)(col)(f16,f32)(f16)(f16)(f16,f32)
-        mma(sync)(aligned)(m8n8k16)(row)(col){satfinite}(s32)(u8,s8)(u8,s8)(s32) mma(sync)(aligned)(m8n8k32)(row)(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
+        ldmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k8)(row)+(col)(f16,f32)(f16)(f16)(f16,f32)
+        mma(sync)(aligned)(m8n8k16)(row)+(col){satfinite}(s32)(u8,s8)(u8,s8)(s32) mma(sync)(aligned)(m8n8k32)(row)+(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
         """,
-    "7.0 sm_75 matrices": "mma(sync)(aligned)(m8n8k128)(row)(col)(s32)(b1)(b1)(s32)(xor)(popc)",
+    "7.0 sm_75 matrices": "mma(sync)(aligned)(m8n8k128)(row)+(col)(s32)(b1)(b1)(s32)(xor)(popc)",
     "7.0 sm_80 matrices": """
-        mma(sync)(aligned)(m16n8k16)(row)(col)(f16,f32)(f16)(f16)(f16,f32) mma(sync)(aligned)(m16n8k8,m16n8k16)(row)(col)(f32)(bf16)(bf16)(f32)
-        mma(sync)(aligned)(m16n8k4,m16n8k8)(row)(col)(f32)(tf32)(tf32)(f32) mma(sync)(aligned)(m8n8k4)(row)(col){$rnd}(f64)(f64)(f64)(f64)
-        mma(sync)(aligned)(m16n8k16,m16n8k32)(row)(col){satfinite}(s32)(u8,s8)(u8,s8)(s32)
-        mma(sync)(aligned)(m16n8k32,m16n8k64)(row)(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
-        mma(sync)(aligned)(m16n8k128,m16n8k256)(row)(col)(s32)(b1)(b1)(s32)(xor)(popc)
+        mma(sync)(aligned)(m16n8k16)(row)+(col)(f16,f32)(f16)(f16)(f16,f32) mma(sync)(aligned)(m16n8k8,m16n8k16)(row)+(col)(f32)(bf16)(bf16)(f32)
+        mma(sync)(aligned)(m16n8k4,m16n8k8)(row)+(col)(f32)(tf32)(tf32)(f32) mma(sync)(aligned)(m8n8k4)(row)+(col){$rnd}(f64)(f64)(f64)(f64)
+        mma(sync)(aligned)(m16n8k16,m16n8k32)(row)+(col){satfinite}(s32)(u8,s8)(u8,s8)(s32)
+        mma(sync)(aligned)(m16n8k32,m16n8k64)(row)+(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
+        mma(sync)(aligned)(m16n8k128,m16n8k256)(row)+(col)(s32)(b1)(b1)(s32)(xor)(popc)
         """,
-    "7.1 sm_80 matrices": "mma(sync)(aligned)(m8n8k128,m16n8k128,m16n8k256)(row)(col)(s32)(b1)(b1)(s32)(and)(popc)",
-    "8.4 sm_89": "mma(sync)(aligned)(m16n8k32)(row)(col)(f32)($f8)($f8)(f32)",
-    "8.7 sm_89": "mma(sync)(aligned)(m16n8k16)(row)(col)(f16,f32)($f8)($f8)(f16,f32) mma(sync)(aligned)(m16n8k32)(row)(col)(f16)($f8)($f8)(f16)",
+    "7.1 sm_80 matrices": "mma(sync)(aligned)(m8n8k128,m16n8k128,m16n8k256)(row)+(col)(s32)(b1)(b1)(s32)(and)(popc)",
+    "8.4 sm_89": "mma(sync)(aligned)(m16n8k32)(row)+(col)(f32)($f8)($f8)(f32)",
+    "8.7 sm_89": "mma(sync)(aligned)(m16n8k16)(row)+(col)(f16,f32)($f8)($f8)(f16,f32) mma(sync)(aligned)(m16n8k32)(row)+(col)(f16)($f8)($f8)(f16)",
     "7.8 sm_90 matrices": """
-        stmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k4,m16n8k8,m16n8k16)(row)(col){$rnd}(f64)(f64)(f64)(f64)
+        stmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k4,m16n8k8,m16n8k16)(row)+(col){$rnd}(f64)(f64)(f64)(f64)
         """,
-    "8.7 sm_120f": "mma(sync)(aligned)(m16n8k32)(row)(col)(kind::f8f6f4)(f16,f32)($f6)($f6)(f16,f32)",
+    "8.7 sm_120f": "mma(sync)(aligned)(m16n8k32)(row)+(col)(kind::f8f6f4)(f16,f32)($f6)($f6)(f16,f32)",
     "8.7 sm_120f scaled": """
-        mma(sync)(aligned)(m16n8k32)(row)(col)(kind::mxf8f6f4)(block_scale){scale_vec::1X}(f32)($f6)($f6)(f32)(ue8m0)
-        mma(sync)(aligned)(m16n8k64)(row)(col)(kind::mxf4,kind::mxf4nvf4)(block_scale){scale_vec::2X}(f32)(e2m1)(e2m1)(f32)(ue8m0)
-        mma(sync)(aligned)(m16n8k64)(row)(col)(kind::mxf4nvf4)(block_scale)(scale_vec::4X)(f32)(e2m1)(e2m1)(f32)(ue4m3)
+        mma(sync)(aligned)(m16n8k32)(row)+(col)(kind::mxf8f6f4)(block_scale){scale_vec::1X}(f32)($f6)($f6)(f32)(ue8m0)
+        mma(sync)(aligned)(m16n8k64)(row)+(col)(kind::mxf4,kind::mxf4nvf4)(block_scale){scale_vec::2X}(f32)(e2m1)(e2m1)(f32)(ue8m0)
+        mma(sync)(aligned)(m16n8k64)(row)+(col)(kind::mxf4nvf4)(block_scale)(scale_vec::4X)(f32)(e2m1)(e2m1)(f32)(ue4m3)
         """,
     "8.6 sm_100f sm_110f sm_120f matrices": """
         ldmatrix(sync)(aligned)(m16n16)(x1,x2)(trans){$own}(b8,b8x16.b6x16_p32,b8x16.b4x16_p64)
@@ -321,10 +332,17 @@ FORMS = {
         tcgen05.cp($group)(64x128b)(warpx2::02_13,warpx2::01_23){b8x16.b6x16_p32,b8x16.b4x16_p64}
         tcgen05.cp($group)(32x128b)(warpx4){b8x16.b6x16_p32,b8x16.b4x16_p64}
         tcgen05.commit($group)(mbarrier::arrive::one){shared::cluster}{multicast::cluster}(b64)
-        tcgen05.mma{sp}($group)(kind::f16,kind::tf32,kind::f8f6f4){ashift}{collector::a::fill,collector::a::use,collector::a::lastuse,collector::a::discard}
+        tcgen05.mma{sp}($group)(kind::f16,kind::tf32,kind::f8f6f4){ashift}{$collector}
         tcgen05.mma.ws{sp}(cta_group::1)(kind::f16,kind::tf32,kind::f8f6f4)
         """,
     "8.6 sm_100a sm_110a": "tcgen05.mma{sp}($group)(kind::i8){ashift} tcgen05.mma.ws{sp}(cta_group::1)(kind::i8)",
+    "8.6 sm_100a sm_103a sm_110a mma": """
+        tcgen05.mma{sp}($group)(kind::mxf8f6f4)(block_scale)(scale_vec::1X){$collector} tcgen05.mma{sp}($group)(kind::mxf4)(block_scale)(scale_vec::2X){$collector}
+        """,
+    "8.7 sm_100a sm_103a sm_110a": "tcgen05.mma{sp}($group)(kind::mxf4nvf4)(block_scale)(scale_vec::2X,scale_vec::4X){$collector}",
+    "8.8 sm_100f sm_110f": """
+        tcgen05.mma{sp}($group)(kind::mxf8f6f4,kind::mxf4)(block_scale){block32}{$collector} tcgen05.mma{sp}($group)(kind::mxf4nvf4)(block_scale)(block16,block32){$collector}
+        """,
     "8.6 sm_100a sm_103a sm_110a": "tcgen05.shift($group)(down)",
     "8.8 sm_103f sm_110f": """
         tcgen05.ld.red(sync)(aligned)(32x32b,16x32bx2)(x2,x4,x8,x16,x32,x64,x128)(min,max)(u32,s32)

@@ -118,6 +118,16 @@ def _taught(opcode: tuple[str, ...]) -> bool:
     )
 
 
+def _no_such(instruction: Instruction, program: Program, handler: Handler) -> UnsupportedPtxError:
+    """The error for an opcode that PTX does not have; its handler may say more of what is wrong."""
+    try:
+        handler(instruction, program)
+    except Exception as error:  # handlers count on an opcode that exists
+        if isinstance(error, UnsupportedPtxError):
+            return error
+    return refuse(instruction, f"PTX has no '{instruction.spelled}'")
+
+
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
     """A step for each instruction, and how many instructions it covers.
@@ -135,13 +145,13 @@ def compile_program(program: Program) -> tuple[list[Step], list[int]]:
                 break
         if handler is None:
             raise UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not known", instruction.line)
-        steps.append(handler(instruction, program))
         if instruction.spelled not in held:
             found = hold(instruction, program)
             if not found.needs.known and not _taught(instruction.opcode):
-                raise refuse(instruction, f"PTX has no '{instruction.spelled}'")
+                raise _no_such(instruction, program, handler)
             if not found.varies:
                 held.add(instruction.spelled)
+        steps.append(handler(instruction, program))
     lengths = [1] * (len(steps) + 1)
     for first, count in accesses.runs(program):
         part = slice(first, first + count)
