@@ -4,7 +4,7 @@ from . import tcgen05
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
 from .index import IMMEDIATE_REACH_BYTES, SETP
-from .instructions import MBARRIER_TX_LIMIT, Instruction, Needs, instruction_of
+from .instructions import MBARRIER_TX_LIMIT
 from .module import module_text
 from .operands import Access, Address, Register, masked
 
@@ -15,13 +15,10 @@ __all__ = [
     "Access",
     "Address",
     "Bindings",
-    "Instruction",
     "KernelBindings",
-    "Needs",
     "PtxBuilder",
     "Register",
     "SharedPlan",
-    "instruction_of",
     "masked",
     "module_text",
     "tcgen05",

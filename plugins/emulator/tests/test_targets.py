@@ -16,7 +16,7 @@ from tilecopy_emulator.program import parse
 
 from tilecopy_core import AssemblerError, Target, target_of
 from tilecopy_core.assemblers import assemble
-from tilecopy_core.ptx import instruction_of
+from tilecopy_core.instructions import instruction_of
 
 Version = tuple[int, int]
 TARGETS = [target_of(name) for name in ("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
