@@ -99,7 +99,8 @@ FORMS = {
     "7.2 sm_86": "min{ftz}{NaN}.xorsign.abs(f32,$halves) max{ftz}{NaN}.xorsign.abs(f32,$halves)",
     "7.8 sm_90": """
         add{rn}(bf16,bf16x2) sub{rn}(bf16,bf16x2) mul{rn}(bf16,bf16x2) tanh.approx(bf16,bf16x2) ex2.approx.ftz(bf16,bf16x2)
-        set($cmp){$bool}(u16,s16,u32,s32,bf16)+(bf16) set($cmp){$bool}(u32,s32,bf16x2)+(bf16x2) set($cmp){$bool}{ftz}(bf16)+($bits,$int,f16,f32,f64) setp($signed,equ,neu,ltu,leu,gtu,geu,num,nan){$bool}(bf16,bf16x2)
+        set($cmp){$bool}(u16,s16,u32,s32,bf16)+(bf16) set($cmp){$bool}(u32,s32,bf16x2)+(bf16x2)
+        set($cmp){$bool}{ftz}(bf16)+($bits,$int,f16,f32,f64) setp($signed,equ,neu,ltu,leu,gtu,geu,num,nan){$bool}(bf16,bf16x2)
         cvt{$rnd,$whole}{ftz}{sat}(bf16)+($basic,bf16) cvt{$rnd,$whole}{ftz}{sat}($basic)+(bf16)
         cvt(rn,rz){relu}.tf32.f32 cvta{to}.shared::cluster.u64 isspacep.shared::cluster
         mapa(u32,u64) mapa.shared::cluster(u32,u64) getctarank(u32,u64) getctarank.shared::cluster(u32,u64)
@@ -141,7 +142,8 @@ FORMS = {
         atom{$rmw}{$scope}{$rw}(add)(noftz){L2::cache_hint}(f16,f16x2)
         red{relaxed,release}{$scope}{$rw}(add){L2::cache_hint}(u32,s32,u64,f32,f64)
         red{relaxed,release}{$scope}{$rw}(min,max){L2::cache_hint}($wide) red{relaxed,release}{$scope}{$rw}($bool){L2::cache_hint}(b32,b64)
-        red{relaxed,release}{$scope}{$rw}(inc,dec){L2::cache_hint}(u32) red{relaxed,release}{$scope}{$rw}(add)(noftz){L2::cache_hint}(f16,f16x2)
+        red{relaxed,release}{$scope}{$rw}(inc,dec){L2::cache_hint}(u32)
+        red{relaxed,release}{$scope}{$rw}(add)(noftz){L2::cache_hint}(f16,f16x2)
         prefetch{global,local}(L1,L2) prefetchu.L1
         """,
     "7.4 sm_80": """
@@ -155,9 +157,11 @@ FORMS = {
         """,
     "8.0 sm_90 memory": "prefetch{const,param,global}.tensormap",
     "8.1 sm_90 memory": """
-        atom{$rmw}{$scope}{global}(add){noftz}{L2::cache_hint}($vectors) atom{$rmw}{$scope}{global}(min,max){noftz}{L2::cache_hint}($vectors)
+        atom{$rmw}{$scope}{global}(add){noftz}{L2::cache_hint}($vectors)
+        atom{$rmw}{$scope}{global}(min,max){noftz}{L2::cache_hint}($vectors)
         red{relaxed,release}{$scope}{global}(add,min,max){noftz}{L2::cache_hint}($vectors)
-        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max)($wide) multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}($bool)(b32,b64)
+        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max)($wide)
+        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}($bool)(b32,b64)
         multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max)($halves,f32,f64,$vectors)
         multimem.st{weak,relaxed,release}{$scope}{global}($halves,f32,f64,$wide,b32,b64,$vectors)
         multimem.red{relaxed,release}{$scope}{global}(add,min,max)($wide) multimem.red{relaxed,release}{$scope}{global}($bool)(b32,b64)
@@ -166,7 +170,8 @@ FORMS = {
     "8.2 sm_90": "multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add)(acc::f32)($halves,$vectors)",
     "8.3 sm_90 memory": "atom{$rmw}{$scope}{$rw}(exch,cas){L2::cache_hint}(b128)",
     "8.8 sm_100 memory": """
-        ld{weak}{global}{$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256) ld(relaxed,acquire)($scope){global}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
+        ld{weak}{global}{$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
+        ld(relaxed,acquire)($scope){global}{$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
         ld(nc)(global){$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
         st{weak}{global}{$wop,$l1}{$l2}{L2::cache_hint}($data256) st(relaxed,release)($scope){global}{$l1}{$l2}{L2::cache_hint}($data256)
         """,
@@ -214,7 +219,8 @@ FORMS = {
         mbarrier.try_wait{parity}(acquire)(cta,cluster){$own}.b64
         """,
     "8.6 sm_90 mbarrier": """
-        mbarrier(arrive,arrive_drop){expect_tx}(relaxed)(cta,cluster){$shared}.b64 mbarrier(arrive,arrive_drop)(noComplete)(relaxed)(cta,cluster){$own}.b64
+        mbarrier(arrive,arrive_drop){expect_tx}(relaxed)(cta,cluster){$shared}.b64
+        mbarrier(arrive,arrive_drop)(noComplete)(relaxed)(cta,cluster){$own}.b64
         mbarrier(test_wait,try_wait){parity}(relaxed)(cta,cluster){$own}.b64
         """,
     # ---------------------------------------------------------------------------------- asynchronous copies
@@ -234,13 +240,15 @@ FORMS = {
         cp.async.bulk.tensor(3d,4d,5d)(shared::cluster.global)(im2col)($tx){multicast::cluster}{L2::cache_hint}
         cp.async.bulk.tensor(1d,2d,3d,4d,5d)(global.shared::cta){tile}(bulk_group){L2::cache_hint}
         cp.async.bulk.tensor(3d,4d,5d)(global.shared::cta)(im2col_no_offs)(bulk_group){L2::cache_hint}
-        cp.async.bulk.prefetch.tensor(1d,2d,3d,4d,5d).L2.global{tile}{L2::cache_hint} cp.async.bulk.prefetch.tensor(3d,4d,5d).L2.global(im2col){L2::cache_hint}
+        cp.async.bulk.prefetch.tensor(1d,2d,3d,4d,5d).L2.global{tile}{L2::cache_hint}
+        cp.async.bulk.prefetch.tensor(3d,4d,5d).L2.global(im2col){L2::cache_hint}
         cp.reduce.async.bulk.tensor(1d,2d,3d,4d,5d)(global.shared::cta)($bool,add,inc,dec,min,max){tile}(bulk_group){L2::cache_hint}
         cp.reduce.async.bulk.tensor(3d,4d,5d)(global.shared::cta)($bool,add,inc,dec,min,max)(im2col_no_offs)(bulk_group){L2::cache_hint}
         """,
     "8.1 sm_90 copies": """
         st.async{weak}{shared::cluster}($tx)(b32,u32,s32,f32,b64,u64,s64,f64,v2.b32,v2.u32,v2.s32,v2.f32,v4.b32,v4.u32,v4.s32,v4.f32,v2.b64,v2.u64,v2.s64,v2.f64)
-        red.async(relaxed)(cluster){shared::cluster}($tx)(add)(u32,s32,u64) red.async(relaxed)(cluster){shared::cluster}($tx)(min,max)(u32,s32)
+        red.async(relaxed)(cluster){shared::cluster}($tx)(add)(u32,s32,u64)
+        red.async(relaxed)(cluster){shared::cluster}($tx)(min,max)(u32,s32)
         red.async(relaxed)(cluster){shared::cluster}($tx)(inc,dec)(u32) red.async(relaxed)(cluster){shared::cluster}($tx)($bool)(b32)
         """,
     "8.6 sm_90 copies": """
@@ -280,11 +288,13 @@ FORMS = {
     # ---------------------------------------------------------------------------------- matrices
     "6.5 sm_75 matrices": """
         ldmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k8)(row)+(col)(f16,f32)(f16)(f16)(f16,f32)
-        mma(sync)(aligned)(m8n8k16)(row)+(col){satfinite}(s32)(u8,s8)(u8,s8)(s32) mma(sync)(aligned)(m8n8k32)(row)+(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
+        mma(sync)(aligned)(m8n8k16)(row)+(col){satfinite}(s32)(u8,s8)(u8,s8)(s32)
+        mma(sync)(aligned)(m8n8k32)(row)+(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
         """,
     "7.0 sm_75 matrices": "mma(sync)(aligned)(m8n8k128)(row)+(col)(s32)(b1)(b1)(s32)(xor)(popc)",
     "7.0 sm_80 matrices": """
-        mma(sync)(aligned)(m16n8k16)(row)+(col)(f16,f32)(f16)(f16)(f16,f32) mma(sync)(aligned)(m16n8k8,m16n8k16)(row)+(col)(f32)(bf16)(bf16)(f32)
+        mma(sync)(aligned)(m16n8k16)(row)+(col)(f16,f32)(f16)(f16)(f16,f32)
+        mma(sync)(aligned)(m16n8k8,m16n8k16)(row)+(col)(f32)(bf16)(bf16)(f32)
         mma(sync)(aligned)(m16n8k4,m16n8k8)(row)+(col)(f32)(tf32)(tf32)(f32) mma(sync)(aligned)(m8n8k4)(row)+(col){$rnd}(f64)(f64)(f64)(f64)
         mma(sync)(aligned)(m16n8k16,m16n8k32)(row)+(col){satfinite}(s32)(u8,s8)(u8,s8)(s32)
         mma(sync)(aligned)(m16n8k32,m16n8k64)(row)+(col){satfinite}(s32)(u4,s4)(u4,s4)(s32)
@@ -294,7 +304,8 @@ FORMS = {
     "8.4 sm_89": "mma(sync)(aligned)(m16n8k32)(row)+(col)(f32)($f8)($f8)(f32)",
     "8.7 sm_89": "mma(sync)(aligned)(m16n8k16)(row)+(col)(f16,f32)($f8)($f8)(f16,f32) mma(sync)(aligned)(m16n8k32)(row)+(col)(f16)($f8)($f8)(f16)",
     "7.8 sm_90 matrices": """
-        stmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16) mma(sync)(aligned)(m16n8k4,m16n8k8,m16n8k16)(row)+(col){$rnd}(f64)(f64)(f64)(f64)
+        stmatrix(sync)(aligned)(m8n8)(x1,x2,x4){trans}{$own}(b16)
+        mma(sync)(aligned)(m16n8k4,m16n8k8,m16n8k16)(row)+(col){$rnd}(f64)(f64)(f64)(f64)
         """,
     "8.7 sm_120f": "mma(sync)(aligned)(m16n8k32)(row)+(col)(kind::f8f6f4)(f16,f32)($f6)($f6)(f16,f32)",
     "8.7 sm_120f scaled": """
@@ -304,7 +315,8 @@ FORMS = {
         """,
     "8.6 sm_100f sm_110f sm_120f matrices": """
         ldmatrix(sync)(aligned)(m16n16)(x1,x2)(trans){$own}(b8,b8x16.b6x16_p32,b8x16.b4x16_p64)
-        ldmatrix(sync)(aligned)(m8n16)(x1,x2,x4){$own}(b8x16.b6x16_p32,b8x16.b4x16_p64) stmatrix(sync)(aligned)(m16n8)(x1,x2,x4)(trans){$own}(b8)
+        ldmatrix(sync)(aligned)(m8n16)(x1,x2,x4){$own}(b8x16.b6x16_p32,b8x16.b4x16_p64)
+        stmatrix(sync)(aligned)(m16n8)(x1,x2,x4)(trans){$own}(b8)
         """,
     "8.0 sm_90a": """
         wgmma.fence.sync.aligned wgmma.commit_group.sync.aligned wgmma.wait_group.sync.aligned
@@ -324,10 +336,12 @@ FORMS = {
         tcgen05.relinquish_alloc_permit($group)(sync)(aligned) tcgen05.fence::before_thread_sync tcgen05.fence::after_thread_sync
         tcgen05.wait::ld(sync)(aligned) tcgen05.wait::st(sync)(aligned)
         tcgen05.ld(sync)(aligned)(32x32b,16x64b)(x1,x2,x4,x8,x16,x32,x64,x128){pack::16b}(b32)
-        tcgen05.ld(sync)(aligned)(16x128b)(x1,x2,x4,x8,x16,x32,x64){pack::16b}(b32) tcgen05.ld(sync)(aligned)(16x256b)(x1,x2,x4,x8,x16,x32){pack::16b}(b32)
+        tcgen05.ld(sync)(aligned)(16x128b)(x1,x2,x4,x8,x16,x32,x64){pack::16b}(b32)
+        tcgen05.ld(sync)(aligned)(16x256b)(x1,x2,x4,x8,x16,x32){pack::16b}(b32)
         tcgen05.ld(sync)(aligned)(16x32bx2)(x1,x2,x4,x8,x16,x32,x64,x128){pack::16b}(b32)
         tcgen05.st(sync)(aligned)(32x32b,16x64b,16x32bx2)(x1,x2,x4,x8,x16,x32,x64,x128){unpack::16b}(b32)
-        tcgen05.st(sync)(aligned)(16x128b)(x1,x2,x4,x8,x16,x32,x64){unpack::16b}(b32) tcgen05.st(sync)(aligned)(16x256b)(x1,x2,x4,x8,x16,x32){unpack::16b}(b32)
+        tcgen05.st(sync)(aligned)(16x128b)(x1,x2,x4,x8,x16,x32,x64){unpack::16b}(b32)
+        tcgen05.st(sync)(aligned)(16x256b)(x1,x2,x4,x8,x16,x32){unpack::16b}(b32)
         tcgen05.cp($group)(128x256b,4x256b,128x128b){b8x16.b6x16_p32,b8x16.b4x16_p64}
         tcgen05.cp($group)(64x128b)(warpx2::02_13,warpx2::01_23){b8x16.b6x16_p32,b8x16.b4x16_p64}
         tcgen05.cp($group)(32x128b)(warpx4){b8x16.b6x16_p32,b8x16.b4x16_p64}
@@ -337,11 +351,13 @@ FORMS = {
         """,
     "8.6 sm_100a sm_110a": "tcgen05.mma{sp}($group)(kind::i8){ashift} tcgen05.mma.ws{sp}(cta_group::1)(kind::i8)",
     "8.6 sm_100a sm_103a sm_110a mma": """
-        tcgen05.mma{sp}($group)(kind::mxf8f6f4)(block_scale)(scale_vec::1X){$collector} tcgen05.mma{sp}($group)(kind::mxf4)(block_scale)(scale_vec::2X){$collector}
+        tcgen05.mma{sp}($group)(kind::mxf8f6f4)(block_scale)(scale_vec::1X){$collector}
+        tcgen05.mma{sp}($group)(kind::mxf4)(block_scale)(scale_vec::2X){$collector}
         """,
     "8.7 sm_100a sm_103a sm_110a": "tcgen05.mma{sp}($group)(kind::mxf4nvf4)(block_scale)(scale_vec::2X,scale_vec::4X){$collector}",
     "8.8 sm_100f sm_110f": """
-        tcgen05.mma{sp}($group)(kind::mxf8f6f4,kind::mxf4)(block_scale){block32}{$collector} tcgen05.mma{sp}($group)(kind::mxf4nvf4)(block_scale)(block16,block32){$collector}
+        tcgen05.mma{sp}($group)(kind::mxf8f6f4,kind::mxf4)(block_scale){block32}{$collector}
+        tcgen05.mma{sp}($group)(kind::mxf4nvf4)(block_scale)(block16,block32){$collector}
         """,
     "8.6 sm_100a sm_103a sm_110a": "tcgen05.shift($group)(down)",
     "8.8 sm_103f sm_110f": """
