@@ -59,11 +59,12 @@ FORMS = {
         fma($rnd){ftz}{sat}.f32 mad($rnd){ftz}{sat}.f32 mad($rnd).f64
         add{$rnd}.f64 sub{$rnd}.f64 mul{$rnd}.f64 fma($rnd).f64
         add{rn}{ftz}{sat}(f16,f16x2) sub{rn}{ftz}{sat}(f16,f16x2) mul{rn}{ftz}{sat}(f16,f16x2) fma.rn{ftz}{sat}(f16,f16x2)
-        mul(lo,hi)($int) mul.wide(u16,u32,s16,s32) mad(lo,hi)($int) mad.wide(u16,u32,s16,s32) mad.hi.sat.s32 mad(lo,hi){cc}($wide)
-        madc(lo,hi){cc}($wide) mul24(lo,hi)(u32,s32) mad24(lo,hi)(u32,s32) mad24.hi.sat.s32
+        mul.lo($int) mul.hi($int) mul.wide(u16,u32,s16,s32) mad.lo($int) mad.hi($int) mad.wide(u16,u32,s16,s32) mad.hi.sat.s32
+        mad.lo{cc}($wide) mad.hi{cc}($wide)
+        madc.lo{cc}($wide) madc.hi{cc}($wide) mul24.lo(u32,s32) mul24.hi(u32,s32) mad24.lo(u32,s32) mad24.hi(u32,s32) mad24.hi.sat.s32
         sad($int) div($int) rem($int) min($int) max($int) abs(s16,s32,s64) neg(s16,s32,s64)
         abs{ftz}.f32 abs.f64 neg{ftz}.f32 neg.f64 neg{ftz}(f16,f16x2) min{ftz}.f32 max{ftz}.f32 min.f64 max.f64 copysign(f32,f64)
-        div(approx,full,$rnd){ftz}.f32 div($rnd).f64 rcp(approx,$rnd){ftz}.f32 rcp($rnd).f64 rcp.approx.ftz.f64
+        div.full{ftz}.f32 div(approx,$rnd){ftz}.f32 div($rnd).f64 rcp(approx,$rnd){ftz}.f32 rcp($rnd).f64 rcp.approx.ftz.f64
         sqrt(approx,$rnd){ftz}.f32 sqrt($rnd).f64 rsqrt.approx{ftz}.f32 rsqrt.approx{ftz}.f64
         sin.approx{ftz}.f32 cos.approx{ftz}.f32 lg2.approx{ftz}.f32 ex2.approx{ftz}.f32
         testp(finite,infinite,number,notanumber,normal,subnormal)(f32,f64)
@@ -90,13 +91,13 @@ FORMS = {
     "8.2 sm_75": "lop3($bool).b32",
     "8.3 sm_75": "cvta{to}.param::entry.u64 isspacep.param::entry mov.b128",
     "7.0 sm_80": """
-        fma(rn)(relu){ftz}(f16,f16x2) fma.rn{relu}(bf16,bf16x2) min{ftz}.NaN.f32 max{ftz}.NaN.f32
+        fma(rn)(relu){ftz}(f16,f16x2) fma.rn{relu}(bf16,bf16x2) min{ftz}(NaN)(f32) max{ftz}(NaN)(f32)
         min{ftz}{NaN}($halves) max{ftz}{NaN}($halves) abs(bf16,bf16x2) neg(bf16,bf16x2)
         cvt(rn,rz){relu}($halves)+(f32) cvt.rna.tf32.f32
         """,
     "7.1 sm_80": "cvt.f32.bf16",
     "8.1 sm_80": "cvt(rn,rz)(satfinite){relu}($halves)+(f32) cvt.rna.satfinite.tf32.f32",
-    "7.2 sm_86": "min{ftz}{NaN}.xorsign.abs(f32,$halves) max{ftz}{NaN}.xorsign.abs(f32,$halves)",
+    "7.2 sm_86": "min{ftz}{NaN}(xorsign)(abs)(f32,$halves) max{ftz}{NaN}(xorsign)(abs)(f32,$halves)",
     "7.8 sm_90": """
         add{rn}(bf16,bf16x2) sub{rn}(bf16,bf16x2) mul{rn}(bf16,bf16x2) tanh.approx(bf16,bf16x2) ex2.approx.ftz(bf16,bf16x2)
         set($cmp){$bool}(u16,s16,u32,s32,bf16)+(bf16) set($cmp){$bool}(u32,s32,bf16x2)+(bf16x2)
@@ -117,8 +118,10 @@ FORMS = {
         cvt(rn,rz){relu}.satfinite.tf32.f32
         """,
     "8.6 sm_100f sm_110f sm_120a": """
-        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max){acc::f16}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
-        multimem.st{weak,relaxed,release}{$scope}{global}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        multimem.ld_reduce{weak}{global}(add,min,max){acc::f16}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        multimem.ld_reduce(relaxed,acquire)($scope){global}(add,min,max){acc::f16}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        multimem.st{weak}{global}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
+        multimem.st(relaxed,release)($scope){global}(e4m3x4,e5m2x4,v2.e4m3x4,v2.e5m2x4,v4.e4m3x4,v4.e5m2x4)
         """,
     "8.7 sm_100a sm_103a": """
         cvt(rs){relu}{satfinite}(f16x2,bf16x2)+(f32) cvt(rs){relu}(satfinite)(e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4)+(f32)
@@ -160,14 +163,21 @@ FORMS = {
         atom{$rmw}{$scope}{global}(add){noftz}{L2::cache_hint}($vectors)
         atom{$rmw}{$scope}{global}(min,max){noftz}{L2::cache_hint}($vectors)
         red{relaxed,release}{$scope}{global}(add,min,max){noftz}{L2::cache_hint}($vectors)
-        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max)($wide)
-        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}($bool)(b32,b64)
-        multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add,min,max)($halves,f32,f64,$vectors)
-        multimem.st{weak,relaxed,release}{$scope}{global}($halves,f32,f64,$wide,b32,b64,$vectors)
-        multimem.red{relaxed,release}{$scope}{global}(add,min,max)($wide) multimem.red{relaxed,release}{$scope}{global}($bool)(b32,b64)
-        multimem.red{relaxed,release}{$scope}{global}(add,min,max)($halves,f32,f64,$vectors)
+        multimem.ld_reduce{weak}{global}(add,min,max)($wide) multimem.ld_reduce(relaxed,acquire)($scope){global}(add,min,max)($wide)
+        multimem.ld_reduce{weak}{global}($bool)(b32,b64) multimem.ld_reduce(relaxed,acquire)($scope){global}($bool)(b32,b64)
+        multimem.ld_reduce{weak}{global}(add,min,max)($halves,f32,f64,$vectors)
+        multimem.ld_reduce(relaxed,acquire)($scope){global}(add,min,max)($halves,f32,f64,$vectors)
+        multimem.st{weak}{global}($halves,f32,f64,$wide,b32,b64,$vectors)
+        multimem.st(relaxed,release)($scope){global}($halves,f32,f64,$wide,b32,b64,$vectors)
+        multimem.red{global}(add,min,max)($wide) multimem.red(relaxed,release)($scope){global}(add,min,max)($wide)
+        multimem.red{global}($bool)(b32,b64) multimem.red(relaxed,release)($scope){global}($bool)(b32,b64)
+        multimem.red{global}(add,min,max)($halves,f32,f64,$vectors)
+        multimem.red(relaxed,release)($scope){global}(add,min,max)($halves,f32,f64,$vectors)
         """,
-    "8.2 sm_90": "multimem.ld_reduce{weak,relaxed,acquire}{$scope}{global}(add)(acc::f32)($halves,$vectors)",
+    "8.2 sm_90": """
+        multimem.ld_reduce{weak}{global}(add)(acc::f32)($halves,$vectors)
+        multimem.ld_reduce(relaxed,acquire)($scope){global}(add)(acc::f32)($halves,$vectors)
+        """,
     "8.3 sm_90 memory": "atom{$rmw}{$scope}{$rw}(exch,cas){L2::cache_hint}(b128)",
     "8.8 sm_100 memory": """
         ld{weak}{global}{$cop,$l1}{$l2}{L2::cache_hint}{$ahead}($data256)
@@ -178,7 +188,7 @@ FORMS = {
     "8.6 sm_100 memory": "st.bulk{weak}{shared::cta}",
     # ---------------------------------------------------------------------------------- threads of a warp, a CTA, a cluster
     "6.3 sm_75 threads": """
-        bar{sync,arrive} bar.red.popc.u32 bar.red(and,or).pred barrier(sync,arrive){aligned} barrier.red.popc{aligned}.u32
+        bar(sync,arrive) bar.red.popc.u32 bar.red(and,or).pred barrier(sync,arrive){aligned} barrier.red.popc{aligned}.u32
         barrier.red(and,or){aligned}.pred bar.warp.sync membar(cta,gl,sys) fence{acq_rel,sc,acquire,release}($scope)
         activemask.b32 shfl.sync(up,down,bfly,idx).b32 vote.sync(all,any,uni).pred vote.sync.ballot.b32 match(any,all).sync(b32,b64)
         """,
@@ -206,22 +216,29 @@ FORMS = {
     # ---------------------------------------------------------------------------------- mbarriers
     "7.0 sm_80 mbarrier": """
         mbarrier.init{$own}.b64 mbarrier.inval{$own}.b64 mbarrier.pending_count.b64
-        mbarrier(arrive,arrive_drop){noComplete}{$own}.b64 mbarrier.test_wait{$own}.b64
+        mbarrier.arrive{noComplete}{$own}.b64 mbarrier.arrive_drop{noComplete}{$own}.b64 mbarrier.test_wait{$own}.b64
         """,
     "7.1 sm_80 mbarrier": "mbarrier.test_wait.parity{$own}.b64",
     "8.0 sm_80": """
-        mbarrier(arrive,arrive_drop){noComplete}(release)(cta,cluster){$own}.b64 mbarrier.test_wait{parity}(acquire)(cta,cluster){$own}.b64
+        mbarrier.arrive{noComplete}(release)(cta,cluster){$own}.b64
+        mbarrier.arrive_drop{noComplete}(release)(cta,cluster){$own}.b64
+        mbarrier.test_wait(acquire)(cta,cluster){$own}.b64 mbarrier.test_wait.parity(acquire)(cta,cluster){$own}.b64
         """,
-    "7.8 sm_90 mbarrier": "mbarrier.try_wait{parity}{$own}.b64",
+    "7.8 sm_90 mbarrier": "mbarrier.try_wait{$own}.b64 mbarrier.try_wait.parity{$own}.b64",
     "8.0 sm_90 mbarrier": """
-        mbarrier(arrive,arrive_drop){expect_tx}{$shared}.b64 mbarrier(arrive,arrive_drop){expect_tx}(release)(cta,cluster){$shared}.b64
-        mbarrier(expect_tx,complete_tx){$shared}.b64 mbarrier(expect_tx,complete_tx)(relaxed)(cta,cluster){$shared}.b64
-        mbarrier.try_wait{parity}(acquire)(cta,cluster){$own}.b64
+        mbarrier.arrive{$shared}.b64 mbarrier.arrive.expect_tx{$shared}.b64 mbarrier.arrive_drop{$shared}.b64
+        mbarrier.arrive_drop.expect_tx{$shared}.b64 mbarrier.arrive(release)(cta,cluster){$shared}.b64
+        mbarrier.arrive.expect_tx(release)(cta,cluster){$shared}.b64 mbarrier.arrive_drop(release)(cta,cluster){$shared}.b64
+        mbarrier.arrive_drop.expect_tx(release)(cta,cluster){$shared}.b64
+        mbarrier.expect_tx{$shared}.b64 mbarrier.complete_tx{$shared}.b64 mbarrier.expect_tx(relaxed)(cta,cluster){$shared}.b64
+        mbarrier.complete_tx(relaxed)(cta,cluster){$shared}.b64
+        mbarrier.try_wait(acquire)(cta,cluster){$own}.b64 mbarrier.try_wait.parity(acquire)(cta,cluster){$own}.b64
         """,
     "8.6 sm_90 mbarrier": """
-        mbarrier(arrive,arrive_drop){expect_tx}(relaxed)(cta,cluster){$shared}.b64
-        mbarrier(arrive,arrive_drop)(noComplete)(relaxed)(cta,cluster){$own}.b64
-        mbarrier(test_wait,try_wait){parity}(relaxed)(cta,cluster){$own}.b64
+        mbarrier.arrive(relaxed)(cta,cluster){$shared}.b64 mbarrier.arrive.expect_tx(relaxed)(cta,cluster){$shared}.b64
+        mbarrier.arrive_drop(relaxed)(cta,cluster){$shared}.b64 mbarrier.arrive_drop.expect_tx(relaxed)(cta,cluster){$shared}.b64
+        mbarrier.arrive(noComplete)(relaxed)(cta,cluster){$own}.b64 mbarrier.arrive_drop(noComplete)(relaxed)(cta,cluster){$own}.b64
+        mbarrier.test_wait(relaxed)(cta,cluster){$own}.b64 mbarrier.test_wait.parity(relaxed)(cta,cluster){$own}.b64 mbarrier.try_wait(relaxed)(cta,cluster){$own}.b64 mbarrier.try_wait.parity(relaxed)(cta,cluster){$own}.b64
         """,
     # ---------------------------------------------------------------------------------- asynchronous copies
     "7.0 sm_80 copies": """
