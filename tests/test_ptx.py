@@ -224,6 +224,12 @@ def test_inline_ptx_raises_what_the_module_needs() -> None:
         ("fence.proxy.tensormap::generic.acquire.gpu [%a], 128;", "sm_90a", "8.3", "sm_90"),
         ("elect.sync %a|%p0, -1;", "sm_100", "8.0", "sm_90"),
         ("@!%p0 bra L; L: fence.proxy.alias;", "sm_80", "7.5", "sm_75"),
+        (
+            "/* a; b */ {{ .reg .b32 t; // c;\nL: {{ mapa.shared::cluster.u32 t,\n  %a, %b; }}\n}}",
+            "sm_90a",
+            "7.8",
+            "sm_90",
+        ),
         ("setmaxnreg.inc.sync.aligned.u32 64;", "sm_120f", "8.8", "sm_120f"),
         ("cp.async.cg.shared.global [%a], [%b], 16, %p1;", "sm_86", "7.5", "sm_80"),
         ("mov.u32 %a, %cluster_ctarank;", "sm_90a", "7.8", "sm_90"),

@@ -15,7 +15,8 @@ from .instructions import Needs, instruction_of, merge, needs_on
 from .operands import STEM, TYPE_BITS, Address, Register, register_of
 
 P = ParamSpec("P")
-_LABELS = re.compile(r"^([\w$%.]+:(?!:)\s*)+")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LABELS = re.compile(r"^([{}\s]|[\w$%.]+:(?!:))+")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 Line = tuple[str, int]
@@ -189,13 +190,13 @@ class Emitter:
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for line in _text(text, "text").strip().splitlines():
-            for statement in line.split("//")[0].split(";"):
-                instruction = _LABELS.sub("", statement.strip().strip("{} \t"))
-                if instruction.startswith("@"):
-                    instruction = instruction.split(None, 1)[-1]
-                if instruction and not instruction.startswith("."):
-                    self._require(instruction)
+        for statement in _COMMENTS.sub(" ", _text(text, "text")).split(";"):
+            instruction = _LABELS.sub("", " ".join(statement.split()))
+            if instruction.startswith("@"):
+                instruction = instruction.split(None, 1)[-1]
+            if instruction and not instruction.startswith("."):
+                self._require(instruction)
+        for line in text.strip().splitlines():
             self.place_text(f"\t{line.strip()}")
         self.loose = True
 
