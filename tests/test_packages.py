@@ -135,6 +135,7 @@ PUBLIC = {
         "tilecopy_core.command",
         "tilecopy_core.executors",
         "tilecopy_core.export",
+        "tilecopy_core.instructions",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
     )

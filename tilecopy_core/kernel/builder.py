@@ -521,6 +521,9 @@ class KernelBuilder(Recorder):
             text: instructions; labels and registers inside ``{{ }}`` are its own.
             operands: run-time values and symbolic integers (their register), regions of one element (their address).
 
+        The module gets the lowest ``.version`` and ``.target`` that have the instructions. With one that the table of instructions
+        does not have it keeps the requested target, and has PTX ISA 9.0, the newest that the table knows.
+
         Raises:
             RequestError: a field with no operand, or an operand of another kind.
         """

@@ -47,7 +47,6 @@ def _cp(instruction: Instruction, program: Program) -> Step:
 
 def _cp_async(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
-    demand_parts(instruction, {"async", "ca", "cg", "shared", "shared::cta", "global"})
     if "global" not in opcode or not {"shared", "shared::cta"} & set(opcode):
         raise refuse(instruction, "it copies from .global to .shared")
     operands = list(instruction.operands)
@@ -141,7 +140,6 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
 
 def _track(instruction: Instruction, program: Program) -> Step:
     opcode = set(instruction.opcode)
-    demand_parts(instruction, {"async", "mbarrier", "arrive", "noinc", "shared", "shared::cta", "b64"})
     if "arrive" not in opcode or len(instruction.operands) != 1:
         raise refuse(instruction, "this form of cp.async.mbarrier is not known")
     address = address_reader(instruction.operands[0], instruction, program)

@@ -24,7 +24,7 @@ from .access import Together
 from .alu import UndefinedResultError
 from .demands import shown
 from .machine import Diverged, Machine
-from .operands import Handler, Lanes, Step
+from .operands import Handler, Lanes, Step, hold, refuse
 from .program import Instruction, Program, UnsupportedPtxError
 from .shadow import Conflict
 
@@ -151,10 +151,11 @@ def _disputed(prefix: str, owners: list[str]) -> Handler:
     return refuse
 
 
-def _step(instruction: Instruction, program: Program) -> Step:
+def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
     """The step of an instruction: by the longest prefix of those that know it best, asked one after the other.
 
-    Who comes later is asked for what was refused, and only under a longer prefix.
+    Who comes later is asked for what was refused, and only under a longer prefix. An opcode that PTX does not have is
+    known to other packages alone; here a handler may say what is wrong with it.
 
     Raises:
         UnsupportedPtxError: nobody knows it; the message names the line, and what is set aside.
@@ -168,9 +169,17 @@ def _step(instruction: Instruction, program: Program) -> Step:
             if handler is None:
                 continue
             try:
-                return handler(instruction, program)
+                step = handler(instruction, program)
+                if in_ptx or (table is _others and handler is not _SKIPPED.get(".".join(instruction.opcode[:length]))):
+                    return step
+                raise refuse(instruction, f"PTX has no '{instruction.spelled}'")
             except UnsupportedPtxError as error:
                 refusal, refused = error, length
+                break
+            except Exception:  # a handler of this package counts on an opcode that exists
+                if in_ptx or table is _others:
+                    raise
+                refusal, refused = refuse(instruction, f"PTX has no '{instruction.spelled}'"), length
                 break
     aside = [f"'{each.name}': {each.reason}"[:_MOST_TOLD_CHARACTERS] for each in packages() if each.reason]
     if aside:
@@ -228,7 +237,15 @@ def compile_program(program: Program) -> tuple[list[Step], list[int]]:
     Raises:
         UnsupportedPtxError: an instruction that is not known; the message names the line.
     """
-    steps = [_step(instruction, program) for instruction in program.instructions]
+    steps, in_ptx = [], {"": True}
+    for instruction in program.instructions:
+        known = in_ptx.get(instruction.spelled)
+        if known is None:
+            found = hold(instruction, program)
+            known = found.needs.known
+            if not found.varies:
+                in_ptx[instruction.spelled] = known
+        steps.append(_step(instruction, program, in_ptx=known))
     lengths = [1] * (len(steps) + 1)
     for first, count in accesses.runs(program):
         part = slice(first, first + count)

@@ -70,6 +70,9 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%lanemask_le": _mask(lambda lane: (_ONE << (lane + _ONE)) - _ONE),
     "%lanemask_gt": _mask(lambda lane: ~((_ONE << (lane + _ONE)) - _ONE)),
     "%lanemask_ge": _mask(lambda lane: ~((_ONE << lane) - _ONE)),
+    **{
+        f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)
+    },  # as in a launch that is not cooperative
     "%gridid": lambda m, lanes: _constant(1, np.uint64),
     "%smid": lambda m, lanes: _constant(0),
     "%nsmid": lambda m, lanes: _constant(1),
