@@ -20,14 +20,16 @@ from tilecopy_core import HazardError
 
 from . import spaces
 from .access import Access
+from .alu import FORMS
 from .barriers import Barriers
 from .engines import Engines
+from .expansion import CARRY
 from .launch import Dim3, Launch
 from .local import LocalMemory
 from .locations import Flags
 from .mbarrier import Mbarriers
 from .order import Order
-from .program import UnsupportedPtxError
+from .program import Pair, UnsupportedPtxError, Vector
 from .progress import Watch
 from .shadow import BARRIER_ACTOR
 from .shared import SharedMemory
@@ -36,6 +38,8 @@ RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 FULL = slice(None)
 Lanes = Any
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+PASSIVE = frozenset((*FORMS, "mov"))
+"""Instructions that read and write registers alone."""
 PATIENCE_BITS = 6
 """A group that has branched back 2**6 times while others could run lets them go first."""
 
@@ -97,6 +101,8 @@ class Machine:
         self.converging: dict[Any, dict[int, int]] = {}
         self.joined: Any = None
         self.loading: set[str] = set()
+        self.origins: dict[str, HazardError] = {}
+        self.known: Any = None
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -264,7 +270,7 @@ class Machine:
             if name not in self.program.register_bits:
                 line = self.program.instructions[self.at].line
                 raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
-            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes)
+            self._nothing_there(name, lanes, np.zeros(self.size(lanes), bool))
         defined = self.defined[name]
         if defined is not None:
             known = defined[lanes]
@@ -275,7 +281,7 @@ class Machine:
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
                         "(tcgen05.wait::ld is missing)", lanes, at,
                     )  # fmt: skip
-                self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
+                self._nothing_there(name, lanes, known)
         if lanes is FULL or values.shape[0] == 1:
             self.owned[name] = False  # who got it may keep it, under another register's name too
             return values
@@ -283,6 +289,33 @@ class Machine:
         if group:
             self.recent[name] = values
         return values
+
+    def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> NoReturn:
+        """Some lanes read a register that holds nothing; what is told is where nothing came from."""
+        self.known = known
+        if name in self.origins:
+            raise self.origins[name]
+        self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, int(np.argmin(known)))
+
+    def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
+        """An instruction on registers alone has a source that holds nothing in some lanes: then its results do not either.
+
+        Compilers move and compute values that nobody uses; only who uses one is told.
+        """
+        instruction = self.program.instructions[self.at]
+        if nothing.kind != "poison" or instruction.opcode[0] not in PASSIVE:
+            raise nothing
+        known, index = self.known, self.index(lanes)
+        result: Any = instruction.operands[0]
+        pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
+        names = result.items if isinstance(result, Vector) else pair
+        for name in (*names, CARRY) if "cc" in instruction.opcode else names:
+            self.undefine(name, index[~known], nothing)
+        if known.any():
+            try:
+                self.launch.steps[self.at](self, index[known])
+            except HazardError as error:
+                self._pass_on(index[known], error)
 
     def spill(self, name: str) -> None:
         """Put what the running group holds of a register where the other lanes' values are."""
@@ -363,11 +396,14 @@ class Machine:
             return None
         return np.stack(found)
 
-    def undefine(self, name: str, lanes: Lanes) -> None:
-        """Poison a register."""
+    def undefine(self, name: str, lanes: Lanes, why: HazardError | None = None) -> None:
+        """Poison a register; who uses it is told ``why``."""
         if name == "_":
             return
         self._let_go(name)
+        self.origins.pop(name, None)
+        if why is not None:
+            self.origins[name] = why
         if name not in self.registers:
             type = REGISTER_TYPES[self.program.register_bits[name]]
             self.registers[name], self.owned[name] = np.zeros((1, 1), type), False
@@ -425,7 +461,10 @@ class Machine:
                         if branches:
                             self.branch(active, self.launch.targets[at])
                         else:
-                            steps[at](self, active)
+                            try:
+                                steps[at](self, active)
+                            except HazardError as error:
+                                self._pass_on(active, error)
                         executed[at : at + lengths[at]] += size * self.copies
             except Diverged:
                 self.expand()

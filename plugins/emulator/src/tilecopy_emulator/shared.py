@@ -10,7 +10,8 @@ import numpy as np
 from . import profile
 from .access import WORDS, Access, Together, new_values, rounds
 from .judgement import blame, judge_shared
-from .shadow import WEAK, Conflict, Shadow, actor_of, stamp
+from .shadow import CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
+from .special import RESERVED
 
 if TYPE_CHECKING:
     from .machine import Lanes, Machine
@@ -32,6 +33,10 @@ class SharedMemory:
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
         self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
+        for variable in self.variables:
+            if variable.name == RESERVED:  # it holds something when the CTA starts
+                first, last = variable.offset // self.cell, (variable.offset + variable.size_bytes) // self.cell
+                self.shadow.writer.reshape(machine.unit_ctas, -1)[:, first:last] = stamp(0, strength(CTA, 4), 0)
         self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
         self.has_objects = False
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .order import ISSUED
 from .program import Instruction, Pair, Program
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | N
         wanted = machine.uniform(mask(machine, lanes), lanes).astype(np.uint32)
     key = ((index - lane).astype(np.uint64) << np.uint64(32)) | wanted.astype(np.uint64)
     sets, group = np.unique(key, return_inverse=True)
+    if mask is not None and ISSUED in machine.order.sections:
+        for number in range(len(sets)):
+            machine.order.meet(index[group.reshape(-1) == number])
     return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
 
 
