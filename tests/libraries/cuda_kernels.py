@@ -33,7 +33,7 @@ def reduce_sum(x):
 
 @kernel("cub_block.cu", floats(256), grid=2, names="block_reduce_warps")
 @kernel("cub_block.cu", floats(256, dtype=np.float64), grid=2, names="block_reduce_double")
-def reduce_floats(x):
+def sum_floats(x):
     return [x.reshape(2, 128).sum(1)]
 
 
@@ -313,7 +313,11 @@ def ptx_wrappers(x):
     found = np.floor(np.log2(x | 1)).astype(np.uint64)
     shifted = (np.uint64(7) << (t % np.uint64(40))) & np.uint64(0xFFFFFFFF)
     prmt = sum((0x0506070801020304 >> 8 * place & 255) << 8 * i for i, place in enumerate((5, 1, 7, 3)))
-    return [(t % 32 + 100 * t).astype(np.uint32), np.array([0xF8 + prmt]).astype(np.uint32).view(I4), found + 64 * shifted]
+    return [
+        (t % 32 + 100 * t).astype(np.uint32),
+        np.array([0xF8 + prmt]).astype(np.uint32).view(I4),
+        found + 64 * shifted,
+    ]
 
 
 @kernel("libcudacxx.cu", ints(128))
@@ -589,9 +593,22 @@ HALF, BF16 = np.float16, ml_dtypes.bfloat16
 
 @kernel("cute.cu", floats(32, 64, dtype=HALF), floats(8, 64, dtype=HALF), block=64, arch="80", names="mma_f16")
 @kernel("cute.cu", floats(32, 64, dtype=BF16), floats(8, 64, dtype=BF16), block=64, arch="80", names="mma_bf16")
-@kernel("cute.cu", floats(32, 32, dtype=HALF), floats(8, 32, dtype=HALF), block=64, arch="80", names="mma_f16_k8", lacks="this form of mma is not known")
+@kernel(
+    "cute.cu",
+    floats(32, 32, dtype=HALF),
+    floats(8, 32, dtype=HALF),
+    block=64,
+    arch="80",
+    names="mma_f16_k8",
+    lacks="this form of mma is not known",
+)
 @kernel("cute.cu", floats(32, 16), floats(16, 16), arch="80", names="fma_gemm")
-@kernel("cute.cu", *(floats(64, 32, dtype=HALF),) * 2, arch="80", names="gemm_ldmatrix_x4 gemm_ldmatrix_x2 gemm_ldmatrix_x1 gemm_loads")
+@kernel(
+    "cute.cu",
+    *(floats(64, 32, dtype=HALF),) * 2,
+    arch="80",
+    names="gemm_ldmatrix_x4 gemm_ldmatrix_x2 gemm_ldmatrix_x1 gemm_loads",
+)
 @kernel("cute.cu", *(floats(32, 32, dtype=HALF),) * 2, arch="80", names="cooperative_gemms")
 @kernel("cute.cu", *(floats(64, 64, dtype=HALF),) * 2, arch="90a", names="wgmma_f16", lacks="'wgmma")
 def matrix_product(a, b):
@@ -603,22 +620,49 @@ def gemm_ldmatrix_trans(a, b):
     return product(a, b.T, np.float32)
 
 
-@kernel("cute.cu", *(ints(32, 32, low=-3, high=3).astype(HALF),) * 1, ints(8, 32, low=-3, high=3).astype(HALF), block=64, arch="80", lacks="this form of mma is not known")
+@kernel(
+    "cute.cu",
+    *(ints(32, 32, low=-3, high=3).astype(HALF),) * 1,
+    ints(8, 32, low=-3, high=3).astype(HALF),
+    block=64,
+    arch="80",
+    lacks="this form of mma is not known",
+)
 def mma_f16_sums(a, b):
     return product(a, b, HALF)
 
 
-@kernel("cute.cu", ints(32, 32, low=-9, high=9).astype(np.float32), ints(8, 32, low=-9, high=9).astype(np.float32), block=64, arch="80", lacks="this form of mma is not known")
+@kernel(
+    "cute.cu",
+    ints(32, 32, low=-9, high=9).astype(np.float32),
+    ints(8, 32, low=-9, high=9).astype(np.float32),
+    block=64,
+    arch="80",
+    lacks="this form of mma is not known",
+)
 def mma_tf32(a, b):
     return product(a, b, np.float32)
 
 
-@kernel("cute.cu", ints(32, 64, low=-9, high=9, dtype=np.int8), ints(8, 64, low=-9, high=9, dtype=np.int8), block=64, arch="80", lacks="this form of mma is not known")
+@kernel(
+    "cute.cu",
+    ints(32, 64, low=-9, high=9, dtype=np.int8),
+    ints(8, 64, low=-9, high=9, dtype=np.int8),
+    block=64,
+    arch="80",
+    lacks="this form of mma is not known",
+)
 def mma_s8(a, b):
     return product(a, b, I4)
 
 
-@kernel("cute.cu", floats(32, 8, dtype=np.float64), floats(8, 8, dtype=np.float64), arch="80", lacks="this form of mma is not known")
+@kernel(
+    "cute.cu",
+    floats(32, 8, dtype=np.float64),
+    floats(8, 8, dtype=np.float64),
+    arch="80",
+    lacks="this form of mma is not known",
+)
 def mma_f64(a, b):
     return product(a, b, np.float64)
 
@@ -631,3 +675,52 @@ def bulk_copy(x):
 @kernel("cute.cu", floats(64, 16, dtype=HALF), arch="90a")
 def stmatrix_rows(x):
     return [x]
+
+
+# ------------------------------------------------------------------------------------------------ CUTLASS
+
+
+@kernel(
+    "cutlass.cu",
+    floats(40, 24),
+    floats(24, 50),
+    40,
+    50,
+    24,
+    grid=(2, 2),
+    block=64,
+    arch="80",
+    shared=32768,
+    names="sgemm_simt",
+)
+@kernel(
+    "cutlass.cu",
+    floats(40, 24),
+    floats(24, 70),
+    40,
+    70,
+    24,
+    grid=(2, 2),
+    block=64,
+    arch="80",
+    shared=32768,
+    names="sgemm_simt_async",
+)
+def general_product(a, b, m, n, k):
+    return product(a, 2 * b.T, np.float32)
+
+
+@kernel(
+    "cutlass.cu",
+    floats(72, 96, dtype=HALF),
+    floats(64, 96, dtype=HALF),
+    72,
+    64,
+    96,
+    grid=(2, 1),
+    arch="80",
+    shared=65536,
+    tolerance=1e-3,
+)
+def hgemm_tensor_cores(a, b, m, n, k):
+    return product(a, 2 * b, np.float32)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import nvrtc
-
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
 sys.path.insert(0, str(HERE := Path(__file__).parent))
@@ -34,8 +33,14 @@ def text_of(source: str, arch: str) -> str:
 
     runtime = next(path.parent for root in nvidia.__path__ for path in Path(root).rglob("cooperative_groups.h"))
     cutlass = Path(cutlass_library.__file__).parent / "source" / "include"
-    options = [f"--gpu-architecture=compute_{arch}", "--std=c++17", f"-I{runtime / 'cccl'}", f"-I{runtime}", f"-I{cutlass}"]
-    if source == "cute.cu":
+    options = [
+        f"--gpu-architecture=compute_{arch}",
+        "--std=c++17",
+        f"-I{runtime / 'cccl'}",
+        f"-I{runtime}",
+        f"-I{cutlass}",
+    ]
+    if source in ("cute.cu", "cutlass.cu"):
         command = [str(runtime.parent / "bin" / "nvcc"), "-ptx", "-w", "-o", "-", *options, str(HERE / source)]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     options += ["-default-device", "--device-int128"]
@@ -100,8 +105,13 @@ def main() -> None:
         said = outcome(kernel, asked.keep)
         failed, lacking = failed + bool(said), lacking + bool(kernel.lacks and not said)
         told = said or (f"not known: {kernel.lacks}" if kernel.lacks else "right")
-        print(f"{kernel.source:20} {kernel.name:28} sm_{kernel.arch:4} {time.perf_counter() - start:5.1f} s  {told}", flush=True)
-    print(f"{len(chosen)} kernels: {len(chosen) - failed - lacking} right, {lacking} need instructions that are not known")
+        print(
+            f"{kernel.source:20} {kernel.name:28} sm_{kernel.arch:4} {time.perf_counter() - start:5.1f} s  {told}",
+            flush=True,
+        )
+    print(
+        f"{len(chosen)} kernels: {len(chosen) - failed - lacking} right, {lacking} need instructions that are not known"
+    )
     print(f"{len(chosen) - failed} passed, {failed} failed")
     sys.exit(bool(failed))
 

@@ -17,7 +17,14 @@ from triton.compiler import ASTSource
 KERNELS: list[Kernel] = []
 FUNCTIONS: dict[str, Any] = {}
 I4, HALF, BF16 = np.int32, np.float16, ml_dtypes.bfloat16
-TYPES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "float8_e5m2": "fp8e5", "float8_e4m3fn": "fp8e4nv"}
+TYPES = {
+    "float32": "fp32",
+    "float64": "fp64",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fn": "fp8e4nv",
+}
 
 
 def typed(argument: Any) -> str:
@@ -46,7 +53,9 @@ def compiled(kernel: Kernel, arguments: list[Any]) -> tuple[str, dict[str, Any],
     return text, launch, head.count(".param") - len(arguments)
 
 
-def kernel(oracle: Callable[..., list[Any]], *given: Any, archs: tuple[str, ...] = ("80", "90"), **more: Any) -> Callable[..., Any]:
+def kernel(
+    oracle: Callable[..., list[Any]], *given: Any, archs: tuple[str, ...] = ("80", "90"), **more: Any
+) -> Callable[..., Any]:
     """Put a Triton kernel into the table, once for each architecture; what is spelt in capitals is a constexpr."""
     constants = {name: more.pop(name) for name in list(more) if name.isupper()}
 
@@ -111,7 +120,13 @@ def column_sums(x, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + j, tl.sum(tl.load(x + tl.arange(0, M)[:, None] * N + j[None, :]), 0))
 
 
-@kernel(lambda x: [x.argmax(1).astype(I4), x.argmin(1).astype(I4), x.max(1)], floats(8, 128), M=8, N=128, allow=("same-value",))
+@kernel(
+    lambda x: [x.argmax(1).astype(I4), x.argmin(1).astype(I4), x.max(1)],
+    floats(8, 128),
+    M=8,
+    N=128,
+    allow=("same-value",),
+)
 @triton.jit
 def arg_max(x, most, least, value, M: tl.constexpr, N: tl.constexpr):
     i = tl.arange(0, M)
@@ -122,13 +137,24 @@ def arg_max(x, most, least, value, M: tl.constexpr, N: tl.constexpr):
     tl.store(value + i, best)
 
 
-@kernel(lambda x: [np.bincount(x, minlength=32).astype(I4)], ints(512, low=0, high=32), N=512, BINS=32, allow=("same-value",))
+@kernel(
+    lambda x: [np.bincount(x, minlength=32).astype(I4)],
+    ints(512, low=0, high=32),
+    N=512,
+    BINS=32,
+    allow=("same-value",),
+)
 @triton.jit
 def histogram(x, out, N: tl.constexpr, BINS: tl.constexpr):
     tl.store(out + tl.arange(0, BINS), tl.histogram(tl.load(x + tl.arange(0, N)), BINS))
 
 
-@kernel(lambda x: [np.cumsum(x, dtype=I4), np.maximum.accumulate(x), np.cumsum(x[::-1], dtype=I4)[::-1]], ints(512), N=512, allow=("same-value",))
+@kernel(
+    lambda x: [np.cumsum(x, dtype=I4), np.maximum.accumulate(x), np.cumsum(x[::-1], dtype=I4)[::-1]],
+    ints(512),
+    N=512,
+    allow=("same-value",),
+)
 @triton.jit
 def scans(x, total, most, back, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -180,7 +206,13 @@ def top_k(x, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     tl.store(out + i * K + tl.arange(0, K)[None, :], v)
 
 
-@kernel(lambda x, at: [x[np.arange(16)[:, None], at], x.ravel()[at]], floats(16, 32), ints(16, 32, low=0, high=32), M=16, N=32)
+@kernel(
+    lambda x, at: [x[np.arange(16)[:, None], at], x.ravel()[at]],
+    floats(16, 32),
+    ints(16, 32, low=0, high=32),
+    M=16,
+    N=32,
+)
 @triton.jit
 def gathers(x, index, inside, outside, M: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
@@ -190,7 +222,13 @@ def gathers(x, index, inside, outside, M: tl.constexpr, N: tl.constexpr):
 
 
 def atomics_oracle(x: Any) -> list[Any]:
-    return [x.sum(keepdims=True, dtype=I4), x.max(keepdims=True), x.min(keepdims=True, initial=0), np.array([512], np.float32), np.ones(8, I4)]
+    return [
+        x.sum(keepdims=True, dtype=I4),
+        x.max(keepdims=True),
+        x.min(keepdims=True, initial=0),
+        np.array([512], np.float32),
+        np.ones(8, I4),
+    ]
 
 
 @kernel(atomics_oracle, ints(512), grid=4, N=128)
@@ -253,7 +291,12 @@ def matmul(name: str, *given: Any, **more: Any) -> None:
     FUNCTIONS[name] = product
 
 
-@kernel(lambda x: [np.stack([x, x + 1], 1).ravel(), x[::-1], np.repeat(x, 2), x.reshape(8, 16).T], ints(128), N=128, allow=("same-value",))
+@kernel(
+    lambda x: [np.stack([x, x + 1], 1).ravel(), x[::-1], np.repeat(x, 2), x.reshape(8, 16).T],
+    ints(128),
+    N=128,
+    allow=("same-value",),
+)
 @triton.jit
 def shapes(x, joined, back, doubled, turned, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -264,7 +307,9 @@ def shapes(x, joined, back, doubled, turned, N: tl.constexpr):
     tl.store(turned + at, tl.reshape(tl.trans(tl.reshape(v, (8, 16))), (N,)))
 
 
-@kernel(lambda x: [x.astype(ml_dtypes.float8_e5m2), x.astype(HALF), x.astype(BF16), x.astype(I4)], floats(256) * 30, N=256)
+@kernel(
+    lambda x: [x.astype(ml_dtypes.float8_e5m2), x.astype(HALF), x.astype(BF16), x.astype(I4)], floats(256) * 30, N=256
+)
 @triton.jit
 def casts(x, f8, f16, b16, i32, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -275,7 +320,12 @@ def casts(x, f8, f16, b16, i32, N: tl.constexpr):
     tl.store(i32 + at, v.to(tl.int32))
 
 
-@kernel(lambda x: [x.astype(ml_dtypes.float8_e4m3fn), x.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)], floats(256) * 3, archs=("90",), N=256)
+@kernel(
+    lambda x: [x.astype(ml_dtypes.float8_e4m3fn), x.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)],
+    floats(256) * 3,
+    archs=("90",),
+    N=256,
+)
 @triton.jit
 def float8(x, narrow, back, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -287,7 +337,16 @@ def float8(x, narrow, back, N: tl.constexpr):
 def mathematics_oracle(x: Any) -> list[Any]:
     from math import erf
 
-    return [np.exp(x), np.log(abs(x)), np.sin(x), np.cos(x), np.sqrt(abs(x)), np.array([erf(v) for v in x], np.float32), np.floor(x), 1 / (1 + np.exp(-x))]
+    return [
+        np.exp(x),
+        np.log(abs(x)),
+        np.sin(x),
+        np.cos(x),
+        np.sqrt(abs(x)),
+        np.array([erf(v) for v in x], np.float32),
+        np.floor(x),
+        1 / (1 + np.exp(-x)),
+    ]
 
 
 @kernel(mathematics_oracle, floats(256), tolerance=1e-4, N=256)
@@ -307,7 +366,9 @@ def mathematics(x, e, lg, s, c, r, er, fl, si, N: tl.constexpr):
 
 def integers_oracle(x: Any, y: Any) -> list[Any]:
     q = (np.sign(x) * np.sign(y) * (abs(x) // abs(y))).astype(I4)
-    high = (x.astype(np.uint32).astype(np.uint64) * y.astype(np.uint32).astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    high = (x.astype(np.uint32).astype(np.uint64) * y.astype(np.uint32).astype(np.uint64) >> np.uint64(32)).astype(
+        np.uint32
+    )
     return [q, x - q * y, high, x >> 3, np.clip(x, -100, 200)]
 
 
@@ -386,7 +447,15 @@ def attention_oracle(q: Any, k: Any, v: Any) -> list[Any]:
     return [soft(np.where(np.tri(32, dtype=bool), q @ k.T / 4, -np.inf)) @ v]
 
 
-@kernel(attention_oracle, *(floats(32, 16, dtype=HALF), floats(32, 16, dtype=HALF) / 2, floats(32, 16, dtype=HALF)), tolerance=5e-3, N=32, D=16, B=16, archs=("80",))
+@kernel(
+    attention_oracle,
+    *(floats(32, 16, dtype=HALF), floats(32, 16, dtype=HALF) / 2, floats(32, 16, dtype=HALF)),
+    tolerance=5e-3,
+    N=32,
+    D=16,
+    B=16,
+    archs=("80",),
+)
 @triton.jit
 def attention(q, k, v, out, N: tl.constexpr, D: tl.constexpr, B: tl.constexpr):
     i, d = tl.arange(0, N), tl.arange(0, D)
@@ -407,7 +476,17 @@ def attention(q, k, v, out, N: tl.constexpr, D: tl.constexpr, B: tl.constexpr):
     tl.store(out + i[:, None] * D + d[None, :], result / total[:, None])
 
 
-@kernel(lambda logits, label: [np.array([np.log(np.exp(r - r.max()).sum()) + r.max() - r[t] for r, t in zip(logits, label, strict=True)], np.float32)], floats(4, 100), ints(4, low=0, high=100), grid=4, BLOCK=128)
+@kernel(
+    lambda logits, label: [
+        np.array(
+            [np.log(np.exp(r - r.max()).sum()) + r.max() - r[t] for r, t in zip(logits, label, strict=True)], np.float32
+        )
+    ],
+    floats(4, 100),
+    ints(4, low=0, high=100),
+    grid=4,
+    BLOCK=128,
+)
 @triton.jit
 def cross_entropy(logits, label, out, BLOCK: tl.constexpr):
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
@@ -419,4 +498,13 @@ def cross_entropy(logits, label, out, BLOCK: tl.constexpr):
 matmul("matmul_float32", floats(32, 64), floats(64, 32), 64)
 matmul("matmul_float16", floats(32, 64, dtype=HALF), floats(64, 32, dtype=HALF), 64, archs=("80",))
 matmul("matmul_bfloat16", floats(32, 64, dtype=BF16), floats(64, 32, dtype=BF16), 64, archs=("80",))
-matmul("matmul_wgmma", floats(64, 64, dtype=HALF), floats(64, 64, dtype=HALF), 64, archs=("90",), M=64, N=64, lacks="'wgmma")
+matmul(
+    "matmul_wgmma",
+    floats(64, 64, dtype=HALF),
+    floats(64, 64, dtype=HALF),
+    64,
+    archs=("90",),
+    M=64,
+    N=64,
+    lacks="'wgmma",
+)

@@ -10,7 +10,9 @@ the batch a unit lane of the single copy, and runs the instruction again.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import attrs
@@ -29,7 +31,7 @@ from .local import LocalMemory
 from .locations import Flags
 from .mbarrier import Mbarriers
 from .order import Order
-from .program import Pair, UnsupportedPtxError, Vector
+from .program import Pair, Program, UnsupportedPtxError, Vector
 from .progress import Watch
 from .shadow import BARRIER_ACTOR
 from .shared import SharedMemory
@@ -40,6 +42,13 @@ Lanes = Any
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 PASSIVE = frozenset((*FORMS, "mov"))
 """Instructions that read and write registers alone."""
+BITWISE = frozenset(
+    ("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev", "selp", "szext")
+)
+"""Those in which each bit of the result comes from few bits of the sources."""
+ALL_BITS = np.uint64(2**64 - 1)
+TRIALS = 10
+"""Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
 PATIENCE_BITS = 6
 """A group that has branched back 2**6 times while others could run lets them go first."""
 
@@ -53,6 +62,21 @@ class Stuck:
     """Why a machine cannot go on by itself: raises the hazard when called."""
 
     accuse: Callable[[], NoReturn]
+
+
+@lru_cache(maxsize=32)
+def _mentions(program: Program) -> Counter[str]:
+    """How many instructions name each register."""
+    found: Counter[str] = Counter()
+    for instruction in program.instructions:
+        names = {instruction.guard}
+        for operand in instruction.operands:
+            each = (operand,) if isinstance(operand, str) else attrs.astuple(operand, recurse=False)
+            names.update(*(part if isinstance(part, tuple) else (str(part),) for part in each))
+        if "cc" in instruction.opcode or instruction.opcode[0] in ("addc", "subc", "madc"):
+            names.add(CARRY)
+        found.update(names)
+    return found
 
 
 class Machine:
@@ -102,7 +126,9 @@ class Machine:
         self.joined: Any = None
         self.loading: set[str] = set()
         self.origins: dict[str, HazardError] = {}
+        self.holes: dict[str, Any] = {}
         self.known: Any = None
+        self.trial = -1
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -270,7 +296,7 @@ class Machine:
             if name not in self.program.register_bits:
                 line = self.program.instructions[self.at].line
                 raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
-            self._nothing_there(name, lanes, np.zeros(self.size(lanes), bool))
+            return self._nothing_there(name, lanes, np.zeros(self.size(lanes), bool))
         defined = self.defined[name]
         if defined is not None:
             known = defined[lanes]
@@ -281,7 +307,7 @@ class Machine:
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
                         "(tcgen05.wait::ld is missing)", lanes, at,
                     )  # fmt: skip
-                self._nothing_there(name, lanes, known)
+                return self._nothing_there(name, lanes, known)
         if lanes is FULL or values.shape[0] == 1:
             self.owned[name] = False  # who got it may keep it, under another register's name too
             return values
@@ -290,32 +316,78 @@ class Machine:
             self.recent[name] = values
         return values
 
-    def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> NoReturn:
-        """Some lanes read a register that holds nothing; what is told is where nothing came from."""
-        self.known = known
-        if name in self.origins:
-            raise self.origins[name]
-        self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, int(np.argmin(known)))
+    def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
+        """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
+        if self.trial >= 0:
+            self.known &= known
+            type = REGISTER_TYPES[self.program.register_bits[name]]
+            bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
+            guess = (np.uint64(0), ALL_BITS, bits)[min(self.trial, 2)]
+            values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+            holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)[:, None]
+            return (values & ~holes | guess & holes).astype(type)
+        if name not in self.origins:
+            at = int(np.argmin(known))
+            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
+        raise self.origins[name]
 
     def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
-        """An instruction on registers alone has a source that holds nothing in some lanes: then its results do not either.
+        """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.
 
-        Compilers move and compute values that nobody uses; only who uses one is told.
+        Compilers move and compute what nobody uses; only who uses it is told. Where each bit of a result comes from few
+        bits of the sources, the instruction is tried with several guesses: those that change are nothing, the others count.
         """
         instruction = self.program.instructions[self.at]
-        if nothing.kind != "poison" or instruction.opcode[0] not in PASSIVE:
+        opcode = instruction.opcode
+        if nothing.kind != "poison" or opcode[0] not in PASSIVE:
             raise nothing
-        known, index = self.known, self.index(lanes)
+        exact = opcode[0] in BITWISE or (
+            opcode[0] == "cvt" and all(part[0] in "su" and part != "sat" for part in opcode[1:])
+        )
         result: Any = instruction.operands[0]
         pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
-        names = result.items if isinstance(result, Vector) else pair
-        for name in (*names, CARRY) if "cc" in instruction.opcode else names:
-            self.undefine(name, index[~known], nothing)
-        if known.any():
-            try:
-                self.launch.steps[self.at](self, index[known])
-            except HazardError as error:
-                self._pass_on(index[known], error)
+        names = [name for name in (result.items if isinstance(result, Vector) else pair) if name != "_"]
+        names += [CARRY] if "cc" in opcode else []
+        if not any(_mentions(self.program)[name] > 1 for name in names):
+            raise nothing  # nobody reads it: whoever wrote this meant something else
+        index = np.array(self.index(lanes))
+        found: list[Any] = []
+        self.known = np.ones(len(index), bool)
+        for name in names:
+            self._let_go(name)
+        before = [(self.registers.get(name), self.defined.get(name)) for name in names]
+        try:
+            for self.trial in range(TRIALS if exact else 1):
+                for name, (values, defined) in zip(names, before, strict=True):
+                    self._restore(name, values, defined)
+                self.launch.steps[self.at](self, index)
+                found.append(
+                    [np.broadcast_to(self.registers[name], (self.units, self.copies))[index] for name in names]
+                )
+        except HazardError:  # a divisor of nothing, say
+            raise nothing from None
+        finally:
+            self.trial = -1
+            for name, (values, defined) in zip(names, before, strict=True):
+                self._restore(name, values, defined)
+        for number, name in enumerate(names):
+            first = found[0][number]
+            self.write(name, index, first)
+            bits = np.where(self.known, np.uint64(0), ALL_BITS)
+            if exact:
+                changed = [np.bitwise_or.reduce(each[number] ^ first, axis=1) for each in found]
+                bits = np.bitwise_or.reduce(changed).astype(np.uint64)
+            if bits.any():
+                self.undefine(name, index[bits != 0], nothing, bits[bits != 0])
+
+    def _restore(self, name: str, values: Any, defined: Any) -> None:
+        """Put a register back as it was."""
+        if values is None:
+            self.registers.pop(name, None)
+            self.defined.pop(name, None)
+            return
+        self.registers[name], self.owned[name] = values, False
+        self.defined[name] = None if defined is None else defined.copy()
 
     def spill(self, name: str) -> None:
         """Put what the running group holds of a register where the other lanes' values are."""
@@ -396,8 +468,8 @@ class Machine:
             return None
         return np.stack(found)
 
-    def undefine(self, name: str, lanes: Lanes, why: HazardError | None = None) -> None:
-        """Poison a register; who uses it is told ``why``."""
+    def undefine(self, name: str, lanes: Lanes, why: HazardError | None = None, bits: Any = ALL_BITS) -> None:
+        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``why``."""
         if name == "_":
             return
         self._let_go(name)
@@ -411,6 +483,7 @@ class Machine:
         if defined is None:
             defined = self.defined[name] = np.full(self.units, name in self.defined)
         defined[lanes] = False
+        self.holes.setdefault(name, np.full(self.units, ALL_BITS))[lanes] = bits
 
     # ------------------------------------------------------------------------------------------- memory
 
@@ -736,6 +809,7 @@ class Machine:
             self.registers[name], self.owned[name] = new, False
             if self.defined[name] is not None:
                 self.defined[name] = np.tile(self.defined[name], copies)
+        self.holes = {name: np.tile(holes, copies) for name, holes in self.holes.items()}
         self.pc, self.status = np.tile(self.pc, copies), np.tile(self.status, copies)
         self.turn = np.tile(self.turn, copies)
         self.converging = {

@@ -33,10 +33,11 @@ class SharedMemory:
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
         self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
-        for variable in self.variables:
-            if variable.name == RESERVED:  # it holds something when the CTA starts
-                first, last = variable.offset // self.cell, (variable.offset + variable.size_bytes) // self.cell
-                self.shadow.writer.reshape(machine.unit_ctas, -1)[:, first:last] = stamp(0, strength(CTA, 4), 0)
+        self.reserved: int | None = None
+        if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
+            self.reserved = self.variables[-1].offset
+            cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
+            cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
         self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
         self.has_objects = False
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}
@@ -320,6 +321,8 @@ class SharedMemory:
         forgiving: bool = False,
     ) -> None:
         machine = self.machine
+        if self.reserved is not None and (places % self.size >= self.reserved).all():
+            return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
         index = machine.index(lanes)
         index = np.repeat(index, count) if count > 1 else index
         base = int(stamp(machine.launch.time.now, strength, 0))
