@@ -724,3 +724,61 @@ def general_product(a, b, m, n, k):
 )
 def hgemm_tensor_cores(a, b, m, n, k):
     return product(a, 2 * b, np.float32)
+
+
+# ------------------------------------------------------------------------------------------------ CUB once more, Thrust, WMMA
+
+TILES = np.repeat(np.array([0, 99], np.uint64), [32, 6])
+"""The words of a tile state: padding, then tiles that are not processed."""
+
+
+@kernel("cub_more.cu", ints(384), TILES, grid=6, block=64)
+def look_back_scan(x, words):
+    return [np.cumsum(x, dtype=I4)]
+
+
+@kernel("cub_more.cu", ints(320), 277, block=64)
+@kernel("cub_more.cu", ints(320), 277, block=64, arch="80")
+def block_load_to_shared(x, n):
+    return [x[1 : n + 1][::-1]]
+
+
+@kernel("cub_more.cu", np.random.default_rng(1).permutation(256).astype(I4), block=64)
+def block_top_k(x):
+    return [np.sort(x)[-16:].sum(keepdims=True, dtype=I4)]
+
+
+@kernel("cub_more.cu", ints(512), block=64)
+def warp_reduce_batched(x):
+    return [x.reshape(8, 2, 32).sum(2, dtype=I4).T]
+
+
+@kernel("cub_more.cu", ints(256, low=0, high=16, dtype=np.uint32), block=64)
+def radix_rank_match(x):
+    return [np.argsort(np.argsort(x, kind="stable")).astype(I4)]
+
+
+@kernel("cub_more.cu", floats(64), (np.arange(64) % 7 == 0).astype(I4), block=64)
+def segmented_tail(x, heads):
+    return [np.concatenate([np.cumsum(part) for part in np.split(x, range(7, 64, 7))])]
+
+
+@kernel("thrust.cu", np.sort(ints(32, 12, low=-5, high=5), 1), block=32)
+def thrust_in_a_thread(x):
+    rows = [np.unique(row) for row in x]
+    found = [(row < 0).sum() + 100 * row.sum() for row in rows]
+    return [
+        np.array([np.pad(row, (0, 12 - len(row))) for row in rows], I4),
+        np.cumsum(x, 1, dtype=I4),
+        np.array(found, I4),
+    ]
+
+
+@kernel("thrust.cu", ints(384), block=32, lacks="there is no function 'malloc' in the text")
+def thrust_sort(x):
+    return [np.sort(x.reshape(32, 12), 1)]
+
+
+@kernel("cub_more.cu", *(floats(16, 16, dtype=HALF),) * 2, block=32, lacks="'wmma' is not known")
+def wmma_product(a, b):
+    return product(a, b, np.float32)

@@ -24,10 +24,13 @@ import cuda_kernels
 import triton_kernels
 from table import Kernel
 
+BY_NVCC = ("cute.cu", "cutlass.cu", "thrust.cu")
+"""CUTLASS's headers for NVRTC do not go with the newest CCCL, Thrust has none."""
+
 
 @cache
 def text_of(source: str, arch: str) -> str:
-    """PTX of a file of this folder: by NVRTC, CUTLASS by nvcc, since its headers for NVRTC do not go with the newest CCCL."""
+    """PTX of a file of this folder: by NVRTC where it can."""
     import cutlass_library
     import nvidia
 
@@ -40,7 +43,7 @@ def text_of(source: str, arch: str) -> str:
         f"-I{runtime}",
         f"-I{cutlass}",
     ]
-    if source in ("cute.cu", "cutlass.cu"):
+    if source in BY_NVCC:
         command = [str(runtime.parent / "bin" / "nvcc"), "-ptx", "-w", "-o", "-", *options, str(HERE / source)]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     options += ["-default-device", "--device-int128"]

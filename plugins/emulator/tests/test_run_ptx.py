@@ -744,3 +744,8 @@ def test_reserved_shared_memory_holds_something_and_is_ordered_by_its_owner() ->
  @%p1 bra A; red.shared.and.b32 [%r2+4], -3; st.shared.u32 [%r2+32], 5;
 A: bar.sync 0; ld.shared.u32 %r4, [%r2+32]; st.global.u32 [%d2], %r4;"""
     assert words(body) == [5] * 64
+
+
+def test_votes_are_spelt_in_two_orders() -> None:
+    body = "setp.lt.u32 %p1, %r1, 5; vote.ballot.sync.b32 %r2, %p1, -1; vote.any.sync.pred %p2, %p1, -1; @%p2 add.u32 %r2, %r2, 1;"
+    assert words(f"{body} st.global.u32 [%d2], %r2;") == [32] * 32 + [0] * 32

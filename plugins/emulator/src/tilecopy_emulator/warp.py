@@ -136,7 +136,8 @@ def _ballot(here: _Group, values: Any) -> Any:
 
 
 def _vote(instruction: Instruction, program: Program) -> Step:
-    form = ".".join(instruction.opcode[1:])
+    parts = instruction.opcode[1:]
+    form = ".".join(parts if parts[1:2] != ("sync",) else ("sync", parts[0], *parts[2:]))  # ptxas takes both orders
     if form == "sync.ballot.b32":
         return _reduction(instruction, program, "pred", "b32", _ballot)
     functions: dict[str, Callable[[_Group, Any], Any]] = {
