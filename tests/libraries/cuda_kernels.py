@@ -695,10 +695,10 @@ def stmatrix_rows(x):
 )
 @kernel(
     "cutlass.cu",
-    floats(40, 24),
-    floats(24, 70),
-    40,
-    70,
+    floats(64, 24),
+    floats(24, 128),
+    64,
+    128,
     24,
     grid=(2, 2),
     block=64,
@@ -712,9 +712,9 @@ def general_product(a, b, m, n, k):
 
 @kernel(
     "cutlass.cu",
-    floats(72, 96, dtype=HALF),
+    floats(128, 96, dtype=HALF),
     floats(64, 96, dtype=HALF),
-    72,
+    128,
     64,
     96,
     grid=(2, 1),

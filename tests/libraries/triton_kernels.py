@@ -269,17 +269,17 @@ def multiplied(a: Any, b: Any, k: Any = 0) -> list[Any]:
     return [(a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)]
 
 
-MATMUL: dict[str, Any] = {"tolerance": 1e-3, "M": 32, "N": 32, "K": 32}
+MATMUL: dict[str, Any] = {"tolerance": 1e-3, "M": 32, "N": 32, "K": 32, "PRECISION": "ieee"}
 
 
 @triton.jit
-def product(a, b, k, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+def product(a, b, k, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr):
     i, j, p = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     total = tl.zeros((M, N), tl.float32)
     for first in range(0, k, K):
         left = tl.load(a + i[:, None] * k + first + p[None, :])
         right = tl.load(b + (first + p)[:, None] * N + j[None, :])
-        total = tl.dot(left, right, total, input_precision="ieee")
+        total = tl.dot(left, right, total, input_precision=PRECISION)
     tl.store(out + i[:, None] * N + j[None, :], total)
 
 
@@ -455,6 +455,7 @@ def attention_oracle(q: Any, k: Any, v: Any) -> list[Any]:
     D=16,
     B=16,
     archs=("80",),
+    allow=("same-value",),
 )
 @triton.jit
 def attention(q, k, v, out, N: tl.constexpr, D: tl.constexpr, B: tl.constexpr):
@@ -508,3 +509,21 @@ matmul(
     N=64,
     lacks="'wgmma",
 )
+matmul(
+    "matmul_tensor_float32",
+    floats(32, 64),
+    floats(64, 32),
+    64,
+    archs=("80",),
+    PRECISION="tf32",
+    lacks="this form of mma is not known",
+)
+
+
+@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="tensor")
+@triton.jit
+def tensor_descriptors(x, out, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[B, N])
+    target = tl.make_tensor_descriptor(out, shape=[M, N], strides=[N, 1], block_shape=[B, N])
+    at = tl.program_id(0) * B
+    target.store([at, 0], source.load([at, 0]) * 2)
