@@ -1,7 +1,9 @@
 // CUB's tile state of single-pass scans, newer block primitives, atomics between blocks; WMMA.
 #include <cub/agent/single_pass_scan_operators.cuh>
+#include <cub/block/block_exchange.cuh>
 #include <cub/block/block_load_to_shared.cuh>
 #include <cub/block/block_radix_rank.cuh>
+#include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 #include <cub/block/block_topk.cuh>
@@ -92,4 +94,44 @@ KERNEL wmma_product(const half* a, const half* b, float* c) {
   load_matrix_sync(fb, b, 16);
   mma_sync(fc, fa, fb, fc);
   store_matrix_sync(c, fc, 16, mem_row_major);
+}
+
+struct Padded {
+  char kind;
+  int value;
+  short where;
+};
+__device__ Padded padded(const int* x, int i) { return {char(x[i] & 7), x[i], short(i)}; }
+__device__ int packed(Padded p) { return p.value * 64 + p.kind * 8 + (p.where & 7); }
+struct Larger {
+  __device__ Padded operator()(Padded a, Padded b) const { return b.value > a.value ? b : a; }
+};
+
+KERNEL padded_reduce(const int* x, int* out) {
+  using R = cub::BlockReduce<Padded, T>;
+  __shared__ R::TempStorage s;
+  Padded best = R(s).Reduce(padded(x, threadIdx.x), Larger{});
+  if (threadIdx.x == 0) *out = packed(best);
+}
+KERNEL padded_scan(const int* x, int* out) {
+  using S = cub::BlockScan<Padded, T>;
+  __shared__ S::TempStorage s;
+  Padded item = padded(x, threadIdx.x);
+  S(s).InclusiveScan(item, item, Larger{});
+  out[threadIdx.x] = packed(item);
+}
+KERNEL padded_exchange(const int* x, int* out) {
+  using E = cub::BlockExchange<Padded, T, 2>;
+  __shared__ E::TempStorage s;
+  Padded items[2] = {padded(x, threadIdx.x * 2), padded(x, threadIdx.x * 2 + 1)};
+  E(s).BlockedToStriped(items, items);
+  for (int i = 0; i < 2; ++i) out[i * T + threadIdx.x] = packed(items[i]);
+}
+KERNEL padded_sort(const unsigned* keys, const int* x, int* out) {
+  using S = cub::BlockRadixSort<unsigned, T, 2, Padded>;
+  __shared__ S::TempStorage s;
+  unsigned k[2] = {keys[threadIdx.x * 2], keys[threadIdx.x * 2 + 1]};
+  Padded items[2] = {padded(x, threadIdx.x * 2), padded(x, threadIdx.x * 2 + 1)};
+  S(s).Sort(k, items);
+  for (int i = 0; i < 2; ++i) out[threadIdx.x * 2 + i] = packed(items[i]);
 }

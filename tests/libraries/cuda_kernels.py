@@ -782,3 +782,31 @@ def thrust_sort(x):
 @kernel("cub_more.cu", *(floats(16, 16, dtype=HALF),) * 2, block=32, lacks="'wmma' is not known")
 def wmma_product(a, b):
     return product(a, b, np.float32)
+
+
+PADDING = "was never written"
+"""Structures are copied with their padding, which nobody has written: through shuffles and shared memory that is a hazard still."""
+
+
+def packed(x):
+    return (x * 64 + (x & 7) * 8 + np.arange(len(x)) % 8).astype(I4)
+
+
+@kernel("cub_more.cu", ints(64), block=64, lacks=PADDING)
+def padded_reduce(x):
+    return [packed(x)[x.argmax()][None]]
+
+
+@kernel("cub_more.cu", ints(64), block=64, lacks=PADDING)
+def padded_scan(x):
+    return [packed(x)[[int(x[: i + 1].argmax()) for i in range(64)]]]
+
+
+@kernel("cub_more.cu", ints(128), block=64)
+def padded_exchange(x):
+    return [packed(x)]
+
+
+@kernel("cub_more.cu", np.random.default_rng(2).permutation(128).astype(np.uint32), ints(128), block=64, lacks=PADDING)
+def padded_sort(keys, x):
+    return [packed(x)[np.argsort(keys)]]

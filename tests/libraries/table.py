@@ -25,7 +25,7 @@ class Kernel:
     allow: tuple[str, ...] = ()
     """Hazards that the kernel's author knows of."""
     lacks: str = ""
-    """An instruction that the emulator does not know: the kernel is refused with these words."""
+    """What the emulator does not do yet: the kernel is refused or flagged with these words, and once it runs the row must say so."""
     tolerance: float = 1e-5
     constants: dict[str, Any] | None = None
     """Triton's constexpr parameters."""

@@ -520,7 +520,7 @@ matmul(
 )
 
 
-@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="tensor")
+@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="addresses with coordinates")
 @triton.jit
 def tensor_descriptors(x, out, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
     source = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[B, N])
