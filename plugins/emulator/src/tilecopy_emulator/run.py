@@ -130,6 +130,11 @@ def sections(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=32)
+def _reserves(program: Program) -> bool:
+    return any(RESERVED in instruction.operands for instruction in program.instructions)
+
+
 def lay_out_shared(
     program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]]
 ) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
@@ -164,7 +169,7 @@ def lay_out_shared(
         elif dynamic_bytes:
             variables.append(SharedVariable(dynamic[0].name, start, dynamic_bytes))
         end = start + dynamic_bytes
-    if any(RESERVED in instruction.operands for instruction in program.instructions):
+    if _reserves(program):
         symbols[RESERVED] = start = -(-end // 16) * 16
         variables.append(SharedVariable(RESERVED, start, RESERVED_BYTES))
         end = start + RESERVED_BYTES
