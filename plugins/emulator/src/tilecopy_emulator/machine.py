@@ -348,7 +348,7 @@ class Machine:
         pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
         names = [name for name in (result.items if isinstance(result, Vector) else pair) if name != "_"]
         names += [CARRY] if "cc" in opcode else []
-        if not any(_mentions(self.program)[name] > 1 for name in names):
+        if nothing not in self.origins.values() and not any(_mentions(self.program)[name] > 1 for name in names):
             raise nothing  # nobody reads it: whoever wrote this meant something else
         index = np.array(self.index(lanes))
         found: list[Any] = []
