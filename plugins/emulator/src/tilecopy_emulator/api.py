@@ -18,7 +18,7 @@ from tilecopy_core import LaunchError
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory import GlobalMemory
 from .program import Parameter, Program, parse
-from .run import MOST_CTAS, Report, lay_out_shared, run_grid
+from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 
 Dim3 = tuple[int, int, int]
 BASE_ALIGN_BYTES = 256
@@ -39,6 +39,7 @@ def run_ptx(
     cluster: Sequence[int] | int | None = None,
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
+    allow: Sequence[str] = (),
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -53,6 +54,8 @@ def run_ptx(
         cluster: CTAs of a cluster; by default what ``.reqnctapercluster`` says, else one.
         dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
         profile: count memory sectors and bank conflicts too (slower).
+        allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
+            no barrier between. Who reads it must still be ordered after all of them.
 
     Returns:
         What the run did.
@@ -66,6 +69,9 @@ def run_ptx(
         raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
     demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
+    names = items_of(allow)
+    fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
+    demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
     program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
@@ -87,6 +93,7 @@ def run_ptx(
         memory=memory,
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
+        allow=tuple(names or ()),
     )
 
 

@@ -16,6 +16,7 @@ from tilecopy_core import LaunchError
 from .api import run_ptx
 from .demands import shown
 from .program import parse
+from .run import ALLOWABLE
 
 _EXTENT = "[0-9]{1,19}"
 _MADE = ("zeros", "ones", "arange", "random")
@@ -117,6 +118,9 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     "--save", "saves", callback=_saves, multiple=True, help="PARAMETER=FILE.npy: write an array after the run."
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
+@click.option(
+    "--allow", multiple=True, type=click.Choice(ALLOWABLE), help="What is no hazard: threads that write the same value."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def emulate(
     file: Path,
@@ -128,6 +132,7 @@ def emulate(
     dynamic_shared: int,
     saves: list[tuple[str, Path]],
     profile: bool,
+    allow: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run a kernel of a PTX FILE with no GPU, strictly.
@@ -158,6 +163,7 @@ def emulate(
         cluster=cluster,
         dynamic_shared_bytes=dynamic_shared,
         profile=profile,
+        allow=allow,
     )
     for name, path in saves:
         value = values[names.index(name)]
@@ -175,6 +181,7 @@ def emulate(
             "instructions": report.instructions,
             "counters": report.counters,
             "approximate": report.approximate,
+            "not_counted": report.not_counted,
         }
         click.echo(json.dumps(data, indent=2))
         return
@@ -184,3 +191,5 @@ def emulate(
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):
         click.echo(f"  {name}: {count}")
+    if report.not_counted:
+        click.echo(f"  shared memory is not counted for: {', '.join(report.not_counted)}")

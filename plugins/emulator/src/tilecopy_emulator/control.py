@@ -111,6 +111,25 @@ def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
     return step
 
 
+def _set_registers(instruction: Instruction, program: Program) -> Step:
+    """``setmaxnreg``: no value changes, but all warps of a warpgroup must execute it."""
+    opcode = instruction.opcode
+    if (
+        opcode[1:2] not in (("inc",), ("dec",))
+        or opcode[2:] != ("sync", "aligned", "u32")
+        or len(instruction.operands) != 1
+    ):
+        raise refuse(instruction, "this form of setmaxnreg is not known")
+    reader(instruction.operands[0], "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        lanes = machine.whole_warps(lanes)
+        if machine.size(lanes):
+            machine.barriers.set_registers(lanes)
+
+    return step
+
+
 # ------------------------------------------------------------------------------------------------ fences
 
 
@@ -310,5 +329,6 @@ INSTRUCTIONS: dict[str, Handler] = {
     "barrier": _bar,
     "fence": _fence,
     "membar": _fence,
+    "setmaxnreg": _set_registers,
     "mbarrier": _mbarrier,
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import profile
 from .access import Access
 from .accesses import address_reader, demand_parts, gather, immediate, is_hint
 from .alu.atomic import atomic_operation
@@ -75,8 +76,12 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         if machine.shared.has_objects:
             machine.shared.refuse_objects(lanes, places, size)
         addresses = np.asarray(source(machine, lanes)).astype(np.uint64)
-        fetch = _source(machine, lanes, addresses, size, None if part is None else part(machine, lanes))
+        keep = None if part is None else part(machine, lanes)
+        fetch = _source(machine, lanes, addresses, size, keep)
         machine.engines.copy(lanes, places, size, fetch)
+        if machine.launch.profile:
+            profile.count_global(machine, lanes, addresses, size if keep is None else keep)
+            profile.count_shared(machine, lanes, places, size)
 
     return step
 
@@ -242,6 +247,8 @@ def _bulk_copy(
                     )
             for rank in ranks:
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
+            if machine.launch.profile and "global" in (to_space, from_space):
+                profile.count_bulk(machine, where if to_space == "global" else origin, count)
 
     return step
 
@@ -270,7 +277,11 @@ def issue_copy(
     barrier = -1
     if phase is not None:
         barrier = int(shared.place(one, _at_rank(phase, rank), 8, remote=True)[0])
-        machine.mbarriers.use(one, np.array([0]), barrier)
+        if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
+            cells, _ = shared.cells(np.array([barrier]), 8)
+            machine.engines.check_proxy(
+                lane, cells, "used as the mbarrier of a bulk copy", other="fence.mbarrier_init or "
+            )
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
         reads, _ = shared.cells(place, size)

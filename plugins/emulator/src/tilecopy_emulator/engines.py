@@ -241,7 +241,7 @@ class Engines:
         for operation in self.pending:
             self._lifetime(operation)
 
-    def check_proxy(self, lane: int, cells: Any, action: str, *, stamps: Any = None) -> None:
+    def check_proxy(self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "") -> None:
         """Bytes that the async proxy touches: an ordinary write needs ``fence.proxy.async`` on its way here.
 
         Args:
@@ -249,6 +249,7 @@ class Engines:
             cells: of shared memory.
             action: what is done to them, in words.
             stamps: of their last writers, where they have been overwritten since.
+            other: another fence that would do, in words.
         """
         machine = self.machine
         order = machine.order
@@ -268,7 +269,7 @@ class Engines:
             machine.hazard(
                 "proxy",
                 f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy; {who} wrote "
-                "it with no fence.proxy.async of shared memory since",
+                f"it with no {other}fence.proxy.async of shared memory since",
                 np.array([lane]), threads=(who,),
             )  # fmt: skip
 

@@ -74,12 +74,14 @@ class EmulatorExecutor:
             {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
         )
         checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
-        before = [(a.data, a.data.copy()) for a in host.arrays if checks and a.name in kernel.written and a.writable]
+        journal: list[tuple[Any, Any]] = []
+        for array in memory.arrays if checks else ():
+            array.remember(journal)
         try:
             return self._run(kernel, host, program, memory, encoded, checks)
         except HazardError:
-            for data, saved in before:  # an index out of its bounds is bad input: nothing is written
-                data[:] = saved
+            for there, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
+                there[:] = before
             raise
 
     def _run(

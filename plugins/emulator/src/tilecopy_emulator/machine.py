@@ -10,9 +10,7 @@ the batch a unit lane of the single copy, and runs the instruction again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import attrs
@@ -21,7 +19,7 @@ import numpy as np
 from tilecopy_core import HazardError
 
 from . import spaces
-from .access import Access
+from .access import Access, Unwritten
 from .alu import FORMS
 from .barriers import Barriers
 from .engines import Engines
@@ -31,8 +29,8 @@ from .local import LocalMemory
 from .locations import Flags
 from .mbarrier import Mbarriers
 from .order import Order
-from .program import Pair, Program, UnsupportedPtxError, Vector
-from .progress import Watch
+from .program import Pair, UnsupportedPtxError, Vector
+from .progress import Watch, read_somewhere
 from .shadow import BARRIER_ACTOR
 from .shared import SharedMemory
 
@@ -62,21 +60,6 @@ class Stuck:
     """Why a machine cannot go on by itself: raises the hazard when called."""
 
     accuse: Callable[[], NoReturn]
-
-
-@lru_cache(maxsize=32)
-def _mentions(program: Program) -> Counter[str]:
-    """How many instructions name each register."""
-    found: Counter[str] = Counter()
-    for instruction in program.instructions:
-        names = {instruction.guard}
-        for operand in instruction.operands:
-            each = (operand,) if isinstance(operand, str) else attrs.astuple(operand, recurse=False)
-            names.update(*(part if isinstance(part, tuple) else (str(part),) for part in each))
-        if "cc" in instruction.opcode or instruction.opcode[0] in ("addc", "subc", "madc"):
-            names.add(CARRY)
-        found.update(names)
-    return found
 
 
 class Machine:
@@ -129,6 +112,9 @@ class Machine:
         self.holes: dict[str, Any] = {}
         self.known: Any = None
         self.trial = -1
+        self.unwritten: list[Unwritten] = []
+        self.poison: dict[str, dict[int, tuple[int, str]]] = {}
+        self.lenient: Any = None
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -180,6 +166,7 @@ class Machine:
     @property
     def clock(self) -> int:
         """Instructions executed so far, by however many threads at once."""
+        self.watch.read_time()
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
@@ -301,7 +288,13 @@ class Machine:
         if defined is not None:
             known = defined[lanes]
             if not known.all():
+                if self.lenient is not None:
+                    self.lenient.append((name, ~known))
+                    return values if values.shape[0] == 1 else values[lanes]
                 at = int(np.argmin(known))
+                loaded = self.poison.get(name, {}).get(int(self.index(lanes)[at]))
+                if loaded is not None:
+                    self.hazard("poison", loaded[1], lanes, at, at=loaded[0])
                 if name in self.loading:
                     self.hazard(
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
@@ -348,7 +341,7 @@ class Machine:
         pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
         names = [name for name in (result.items if isinstance(result, Vector) else pair) if name != "_"]
         names += [CARRY] if "cc" in opcode else []
-        if nothing not in self.origins.values() and not any(_mentions(self.program)[name] > 1 for name in names):
+        if nothing not in self.origins.values() and not any(name in read_somewhere(self.program) for name in names):
             raise nothing  # nobody reads it: whoever wrote this meant something else
         index = np.array(self.index(lanes))
         found: list[Any] = []
@@ -484,12 +477,94 @@ class Machine:
             defined = self.defined[name] = np.full(self.units, name in self.defined)
         defined[lanes] = False
         self.holes.setdefault(name, np.full(self.units, ALL_BITS))[lanes] = bits
+        if name in self.poison:
+            for lane in self.index(lanes).tolist():
+                self.poison[name].pop(lane, None)
 
     # ------------------------------------------------------------------------------------------- memory
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
-        return spaces.load(self, lanes, access, addresses)
+        raw = spaces.load(self, lanes, access, addresses)
+        if self.unwritten:
+            found, self.unwritten = self.unwritten[0], []
+            at, said = found.first()
+            self.hazard("poison", said, found.lanes, at)
+        return raw
+
+    def poison_loaded(self, names: Sequence[str], element: int, each: int = 0) -> None:
+        """What the load that has just been done found never written: its registers are poison, and say where it is from.
+
+        Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
+        registers, it is no look-ahead that may be in vain: the load itself is at fault.
+
+        Args:
+            names: the registers, one after another.
+            element: bytes of each.
+            each: lanes of one instruction, where several in a row have been done as one (with all their registers).
+        """
+        taken, self.unwritten = self.unwritten, []
+        for found in taken:
+            count = found.mask.shape[1] // element
+            for at in np.nonzero(found.mask.any(axis=1))[0].tolist():
+                lane, number = int(self.index(found.lanes)[at]), at // each if each else 0
+                for part in range(count):
+                    if found.mask[at, part * element : (part + 1) * element].any():
+                        name, said = names[number * count + part], found.said(at, part * element)
+                        if read_somewhere(self.program).isdisjoint(names[number * count : (number + 1) * count]):
+                            self.hazard("poison", said, found.lanes, at, at=self.at + number)
+                        self.undefine(name, np.array([lane]))
+                        self.poison.setdefault(name, {})[lane] = (self.at + number, said)
+
+    def spread_poison(
+        self, lanes: Lanes, readers: Sequence[Any], names: Sequence[Any], go: Any, choose: Any = None
+    ) -> bool:
+        """An instruction on registers alone has met poison: what it makes of values that were loaded is poison in turn.
+
+        Args:
+            lanes: those that execute it.
+            readers: of its sources.
+            names: of its results.
+            go: the instruction; it has written nothing yet.
+            choose: for one whose result may not depend on the poison: from the sources' values, and where each is poison, to
+                the results' values and where those are poison.
+
+        Returns:
+            Whether all of it was loaded; a register that was never written is an error at once.
+        """
+        index = self.index(lanes)
+        values, unknown = [], []
+        found: dict[int, tuple[int, str]] = {}
+        for read in readers:
+            self.lenient = []
+            try:
+                values.append(self.rows(read(self, index), index))
+            finally:
+                met, self.lenient = self.lenient, None
+            unknown.append(np.zeros(len(index), bool))
+            for name, missing in met:
+                loaded = self.poison.get(name, {})
+                for at in np.nonzero(missing)[0].tolist():
+                    if int(index[at]) not in loaded:
+                        return False
+                    found.setdefault(int(index[at]), loaded[int(index[at])])
+                unknown[-1] |= missing
+        bad = np.logical_or.reduce(unknown)
+        if not bad.all():
+            go(self, index[~bad])
+        results: Any = [(None, np.ones(int(bad.sum()), bool)) for _ in names]
+        if choose is not None:
+            results = choose([value[bad] for value in values], [each[bad] for each in unknown])
+        for name, (result, poisoned) in zip(names, results, strict=True):
+            if name == "_":
+                continue
+            if result is not None and not poisoned.all():
+                self.write(name, index[bad][~poisoned], result[~poisoned])
+            if poisoned.any():
+                hit = index[bad][poisoned]
+                self.undefine(name, hit)
+                self.poison.setdefault(name, {}).update({lane: found[lane] for lane in hit.tolist()})
+        return True
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
         """Write bytes, as :meth:`load`."""
@@ -798,6 +873,11 @@ class Machine:
         if copies == 1:
             raise AssertionError("one copy cannot differ from itself")
         self.spill_all()
+        self.unwritten, self.lenient = [], None
+        self.poison = {
+            name: {lane + copy * unit: said for copy in range(copies) for lane, said in lanes.items()}
+            for name, lanes in self.poison.items()
+        }
         if self.lanes is not None and self.lanes is not FULL:
             self.lanes = (np.arange(copies)[:, None] * unit + self.lanes).ravel()
         for name, values in self.registers.items():

@@ -38,7 +38,7 @@ class Mbarrier:
         done_at: when that completed; times: when each phase did.
         used: when each lane last used the object.
         waiters: lane -> the phase it waits for.
-        completers: lanes whose arrival completed the phase before.
+        completers: the lane whose arrival completed the phase before, where it is one.
         narrow: an arrival whose scope does not reach the barrier's CTA.
     """
 
@@ -270,8 +270,8 @@ class Mbarriers:
                     barrier.expected -= total
                 barrier.pending -= total
                 completed = self.test(barrier)
-                if completed:
-                    barrier.completers = members
+                if completed:  # of several that arrive at once any may be the first, and only the last one knows
+                    barrier.completers = members if len(members) == 1 else ()
                 if completed and no_complete:
                     machine.hazard("mbarrier", f"{barrier.name}: .noComplete completes the phase", lanes, position)
         machine.launch.version += 1

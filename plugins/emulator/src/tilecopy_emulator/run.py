@@ -24,6 +24,7 @@ from .machine import Machine
 from .memory import GlobalMemory
 from .operands import Step
 from .order import ISSUED
+from .profile import shared_side_not_counted
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
 from .special import RESERVED, RESERVED_BYTES
 
@@ -34,6 +35,8 @@ BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 _FAR = 1 << 31
+ALLOWABLE = ("same-value",)
+"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders."""
 
 
 @attrs.frozen
@@ -45,6 +48,7 @@ class Report:
         instructions: executed thread instructions, by opcode (without its modifiers).
         lines: executed thread instructions, by line of the PTX text (from 1).
         counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
+        not_counted: with ``profile``: opcodes that ran and whose side in shared memory is in no counter (bulk copies and other engines).
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
     """
@@ -54,6 +58,7 @@ class Report:
     counters: dict[str, int]
     approximate: tuple[str, ...] = ()
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
+    not_counted: tuple[str, ...] = ()
 
 
 def _with_checks(
@@ -190,6 +195,7 @@ def run_grid(
     progress: Callable[[int, int], None] | None = None,
     origin_of: Callable[[int], str] | None = None,
     value_checks: Sequence[ValueCheck] = (),
+    allow: Sequence[str] = (),
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -206,6 +212,7 @@ def run_grid(
         progress: called with CTAs done and CTAs in all.
         origin_of: from a PTX line to the statement that it comes from.
         value_checks: registers whose values must lie within bounds, by the line that defines them.
+        allow: names of what is no hazard here, of :data:`ALLOWABLE`.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -221,6 +228,8 @@ def run_grid(
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
+    fits = isinstance(allow, (tuple, list, set, frozenset)) and all(name in ALLOWABLE for name in allow)
+    demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     shape = cluster or (1, 1, 1)
     steps, lengths = _with_checks(program, compile_program(program), value_checks)
     symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
@@ -257,22 +266,26 @@ def run_grid(
     )
     launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
     launch.explicit_cluster = cluster is not None
+    launch.allows_same_value = "same-value" in allow
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
-    approximate = set()
+    approximate, not_counted = set(), set()
     for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
         if count:
             executed[instruction.opcode[0]] += count
             lines[instruction.line] += count
             if is_approximate(instruction.opcode):
                 approximate.add(".".join(instruction.opcode))
+            if profile and (name := shared_side_not_counted(instruction.opcode)):
+                not_counted.add(name)
     return Report(
         len(launch.blocks) * launch.threads,
         dict(executed),
         dict(launch.counters),
         tuple(sorted(approximate)),
         dict(lines),
+        tuple(sorted(not_counted)),
     )
 
 

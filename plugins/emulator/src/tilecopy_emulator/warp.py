@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tilecopy_core import HazardError
+
 from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
 from .order import ISSUED
 from .program import Instruction, Pair, Program
@@ -102,7 +104,16 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
             machine.hazard("aligned", f"reads the register of lane {source[at]}, which {why}", here.lanes, at)
-        values = machine.rows(value(machine, here.lanes), here.lanes)
+        try:
+            values = machine.rows(value(machine, here.lanes), here.lanes)
+        except HazardError:  # a lane that nobody reads may have nothing there
+            read = np.zeros(present.shape[:2], np.bool_)
+            read[here.group, source] = True
+            mine = read[here.group, here.lane]
+            lanes = machine.index(here.lanes)[mine]
+            theirs = machine.rows(value(machine, lanes), lanes)
+            values = np.zeros((len(mine), theirs.shape[1]), theirs.dtype)
+            values[mine] = theirs
         write(machine, here.lanes, here.table(values, 0)[here.group, source])
         write_found(machine, here.lanes, found[:, None])
 
