@@ -427,6 +427,10 @@ class Expansion:
         if set(opcode[1:]) - {"uni"}:
             c.fail(f"'{text}' is not known", start.line)
         function = self.module.functions.get(name)
+        if function is None and name == "__assertfail":  # what `assert` of CUDA C++ calls, the driver's own
+            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source)
+            self.drafts.append(_Draft(draft, scope, False))
+            return
         if function is None:
             why = (
                 "calls through a register are not known"

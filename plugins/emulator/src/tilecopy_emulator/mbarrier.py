@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from .judgement import judge_shared
-from .order import BARRIER_COLUMNS, NOTHING, Clock, join
+from .order import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
 from .shadow import BARRIER_ACTOR
 
 if TYPE_CHECKING:
@@ -166,12 +166,14 @@ class Mbarriers:
             if len(users):
                 keys = users // machine.threads + machine.order.first
                 times = barrier.used[users]
-                known = machine.order.ordered(np.full(len(users), lane), keys, users % machine.threads, times)
+                order, who, columns = machine.order, np.full(len(users), lane), users % machine.threads
+                known = order.ordered(who, keys, columns, times)
+                known |= order.ordered(who, keys, columns + order.section_at[ISSUED], times)
                 if not known.all():
-                    who = machine.name_of(int(users[np.argmin(known)]))
+                    user = machine.name_of(int(users[np.argmin(known)]))
                     machine.hazard(
-                        "race", f"{barrier.name} is invalidated with no barrier since {who} used it", lanes, position,
-                        threads=(who,),
+                        "race", f"{barrier.name} is invalidated with no barrier since {user} used it", lanes, position,
+                        threads=(user,),
                     )  # fmt: skip
             if barrier.waiters:
                 machine.hazard("mbarrier", f"{barrier.name} is invalidated while threads wait on it", lanes, position)

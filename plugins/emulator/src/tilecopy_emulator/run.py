@@ -23,8 +23,10 @@ from .launch import Dim3, Launch, SharedVariable
 from .machine import Machine
 from .memory import GlobalMemory
 from .operands import Step
+from .order import ISSUED
 from .profile import shared_side_not_counted
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
+from .special import RESERVED, RESERVED_BYTES
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
@@ -118,7 +120,7 @@ def cells(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program."""
+    """The proxies whose fences matter to a program, and :data:`ISSUED` where that does."""
     found = []
     bulk = any(i.opcode[:3] in (("cp", "async", "bulk"), ("cp", "reduce", "async")) for i in program.instructions)
     tensor = any(i.opcode[0] == "tcgen05" for i in program.instructions)
@@ -128,7 +130,14 @@ def sections(program: Program) -> tuple[str, ...]:
         found.append(ASYNC_GLOBAL)
     if tensor:
         found.append(TENSOR)
+    if any(i.opcode[:2] == ("mbarrier", "inval") for i in program.instructions):
+        found.append(ISSUED)
     return tuple(found)
+
+
+@lru_cache(maxsize=32)
+def _reserves(program: Program) -> bool:
+    return any(RESERVED in instruction.operands for instruction in program.instructions)
 
 
 def lay_out_shared(
@@ -165,6 +174,10 @@ def lay_out_shared(
         elif dynamic_bytes:
             variables.append(SharedVariable(dynamic[0].name, start, dynamic_bytes))
         end = start + dynamic_bytes
+    if _reserves(program):
+        symbols[RESERVED] = start = -(-end // 16) * 16
+        variables.append(SharedVariable(RESERVED, start, RESERVED_BYTES))
+        end = start + RESERVED_BYTES
     return symbols, tuple(variables), end
 
 

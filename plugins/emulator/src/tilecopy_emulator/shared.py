@@ -10,7 +10,8 @@ import numpy as np
 from . import profile
 from .access import WORDS, Access, Together, Unwritten, new_values, rounds
 from .judgement import blame, judge_shared
-from .shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
+from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
+from .special import RESERVED
 
 if TYPE_CHECKING:
     from .machine import Lanes, Machine
@@ -32,6 +33,11 @@ class SharedMemory:
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
         self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
+        self.reserved: int | None = None
+        if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
+            self.reserved = self.variables[-1].offset
+            cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
+            cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
         self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
         self.has_objects = False
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}
@@ -322,6 +328,8 @@ class SharedMemory:
         raw: Any = None,
     ) -> None:
         machine = self.machine
+        if self.reserved is not None and (places % self.size >= self.reserved).all():
+            return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
         index = machine.index(lanes)
         index = np.repeat(index, count) if count > 1 else index
         base = int(stamp(machine.launch.time.now, strength, 0))

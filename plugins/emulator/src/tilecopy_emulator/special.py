@@ -42,6 +42,8 @@ def _mask(function: Callable[[Any], Any]) -> Read:
 
 
 _ONE = np.uint64(1)
+RESERVED, RESERVED_BYTES = "%reserved_smem_offset_1", 288
+"""Where cooperative groups keep what groups of several warps share, in shared memory that is there from the start, and its size."""
 
 
 def _cluster_extent(machine: Machine, axis: int) -> int:
@@ -83,6 +85,7 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%globaltimer_lo": lambda m, lanes: _constant(m.clock & 0xFFFFFFFF),
     "%globaltimer_hi": lambda m, lanes: _constant(m.clock >> 32),
     "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
+    RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
     "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),
 }
 """What can be read of where a thread runs; the clock counts the machine's steps."""

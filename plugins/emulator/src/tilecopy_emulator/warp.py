@@ -11,6 +11,7 @@ import numpy as np
 from tilecopy_core import HazardError
 
 from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .order import ISSUED
 from .program import Instruction, Pair, Program
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | N
         wanted = machine.uniform(mask(machine, lanes), lanes).astype(np.uint32)
     key = ((index - lane).astype(np.uint64) << np.uint64(32)) | wanted.astype(np.uint64)
     sets, group = np.unique(key, return_inverse=True)
+    if mask is not None and ISSUED in machine.order.sections:
+        for number in range(len(sets)):
+            machine.order.meet(index[group.reshape(-1) == number])
     return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
 
 
@@ -143,7 +147,8 @@ def _ballot(here: _Group, values: Any) -> Any:
 
 
 def _vote(instruction: Instruction, program: Program) -> Step:
-    form = ".".join(instruction.opcode[1:])
+    parts = instruction.opcode[1:]
+    form = ".".join(parts if parts[1:2] != ("sync",) else ("sync", parts[0], *parts[2:]))  # ptxas takes both orders
     if form == "sync.ballot.b32":
         return _reduction(instruction, program, "pred", "b32", _ballot)
     functions: dict[str, Callable[[_Group, Any], Any]] = {
