@@ -769,6 +769,14 @@ def test_what_can_launch_a_kernel_keeps_its_module(fake: FakeDriver, cuda: CudaE
     assert not fake.loaded
 
 
+def test_a_kernel_that_is_launched_on_host_arrays_stays_loaded(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    kernel, arrays = loads_of_rows(9), (np.zeros((9, 64), np.float16), np.zeros((9, 64), np.float16))
+    for _ in range(2):
+        cuda.launch(kernel, arrays)
+        cuda.unload_unused()
+    assert len(fake.loaded) == 1 and fake.calls["cuModuleLoadDataEx"] == 1
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor, elsewhere: bool) -> None:
     kernels = [loads_of_rows(9), loads_of_rows(10)]
