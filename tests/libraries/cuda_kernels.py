@@ -215,12 +215,12 @@ def barrier_producer_consumer(x):
     return [x.reshape(4, 64)[:, ::-1]]
 
 
-@kernel("libcudacxx.cu", ints(128, 4))
+@kernel("libcudacxx.cu", ints(128, 4), allow=("unfenced-init",))
 def barrier_memcpy_async(x):
     return [x[::-1]]
 
 
-@kernel("libcudacxx.cu", ints(512))
+@kernel("libcudacxx.cu", ints(512), allow=("unfenced-init",))
 def barrier_memcpy_async_group(x):
     return [x[::-1]]
 
@@ -737,7 +737,7 @@ def look_back_scan(x, words):
     return [np.cumsum(x, dtype=I4)]
 
 
-@kernel("cub_more.cu", ints(320), 277, block=64)
+@kernel("cub_more.cu", ints(320), 277, block=64, allow=("unfenced-init",))
 @kernel("cub_more.cu", ints(320), 277, block=64, arch="80")
 def block_load_to_shared(x, n):
     return [x[1 : n + 1][::-1]]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import subprocess
 import sys
 import time
@@ -75,10 +74,8 @@ def outcome(kernel: Kernel, keep: Path | None) -> str:
         arguments += [0] * hidden
     if keep:
         (keep / f"{kernel.name}-{kernel.arch}.ptx").write_text(text)
-    if kernel.allow and "allow" in inspect.signature(run_ptx).parameters:
-        more["allow"] = kernel.allow
     try:
-        run_ptx(text, arguments, grid=kernel.grid, cluster=kernel.cluster, **more)
+        run_ptx(text, arguments, grid=kernel.grid, cluster=kernel.cluster, allow=kernel.allow, **more)
     except (UnsupportedPtxError, HazardError) as error:
         return "" if kernel.lacks and kernel.lacks in str(error) else f"{type(error).__name__}: {error}"
     except Exception as error:

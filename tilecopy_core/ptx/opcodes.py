@@ -154,6 +154,7 @@ FORMS = {
         createpolicy.fractional($policy){L2::evict_first,L2::evict_unchanged}.b64
         createpolicy.range{global}($policy){L2::evict_first,L2::evict_unchanged}.b64 createpolicy.cvt.L2.b64
         """,
+    "9.1 sm_75 memory": "ld.volatile(local)($data) st.volatile(local)($data)",
     "8.2 sm_75 memory": "ld(mmio)(relaxed)(sys){global}($data) st(mmio)(relaxed)(sys){global}($data)",
     "7.8 sm_90 memory": """
         atom{$rmw}{$scope}{$rw}(add)(noftz){L2::cache_hint}($bfloat) red{relaxed,release}{$scope}{$rw}(add)(noftz){L2::cache_hint}($bfloat)
@@ -190,7 +191,7 @@ FORMS = {
     "6.3 sm_75 threads": """
         bar(sync,arrive) bar.red.popc.u32 bar.red(and,or).pred barrier(sync,arrive){aligned} barrier.red.popc{aligned}.u32
         barrier.red(and,or){aligned}.pred bar.warp.sync membar(cta,gl,sys) fence{acq_rel,sc,acquire,release}($scope)
-        activemask.b32 shfl.sync(up,down,bfly,idx).b32 vote.sync(all,any,uni).pred vote.sync.ballot.b32 match(any,all).sync(b32,b64)
+        activemask.b32 shfl.sync(up,down,bfly,idx).b32 vote.sync.ballot.b32 vote.ballot.sync.b32 vote(all,any,uni)(sync).pred match(any,all).sync(b32,b64)
         """,
     "7.5 sm_75": "fence.proxy.alias membar.proxy.alias",
     "7.8 sm_75 threads": """

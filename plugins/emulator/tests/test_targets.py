@@ -166,14 +166,14 @@ def test_targets_older_than_the_table_run() -> None:
 
 
 def test_matrices_in_either_order_and_constant_predicates() -> None:
-    """As CUTLASS writes the count of matrices, as NVRTC writes a true predicate; the environment of an ordinary launch is zero."""
+    """As CUTLASS writes the count of matrices, as NVRTC writes a true predicate; the environment registers that nobody uses are zero."""
     out = np.full((32, 2), 7, np.uint32)
     text = """.version 7.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {
         .shared .align 16 .b8 s[512]; .reg .b32 %r<9>; .reg .b64 %d<4>; .reg .pred %p<2>;
         mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 16, %r1; mov.u32 %r3, 3;
         stmatrix.sync.aligned.x4.m8n8.shared.b16 [%r1], {%r0, %r0, %r0, %r0}; bar.warp.sync -1;
         ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%r4, %r5, %r6, %r7}, [%r1];
-        mov.pred %p0, -1; mov.b32 %r2, %envreg2; @%p0 add.u32 %r2, %r2, 1;
+        mov.pred %p0, -1; mov.b32 %r2, %envreg3; @%p0 add.u32 %r2, %r2, 1;
         ld.param.u64 %d0, [out]; mad.wide.u32 %d0, %r0, 8, %d0; st.global.v2.b32 [%d0], {%r7, %r2}; ret; }"""
     run_ptx(text, [out], grid=1, block=32)
     assert out[:, 0].tolist() == list(range(32)) and (out[:, 1] == 1).all()

@@ -55,7 +55,8 @@ def run_ptx(
         dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
         profile: count memory sectors and bank conflicts too (slower).
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
-            no barrier between. Who reads it must still be ordered after all of them.
+            no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
+            an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
 
     Returns:
         What the run did.

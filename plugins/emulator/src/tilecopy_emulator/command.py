@@ -117,7 +117,10 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(
-    "--allow", multiple=True, type=click.Choice(ALLOWABLE), help="What is no hazard: threads that write the same value."
+    "--allow",
+    multiple=True,
+    type=click.Choice(ALLOWABLE),
+    help="What is no hazard: threads that write the same value; an mbarrier's init that was not fenced.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def emulate(

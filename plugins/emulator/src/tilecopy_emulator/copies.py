@@ -274,10 +274,7 @@ def issue_copy(
     if phase is not None:
         barrier = int(shared.place(one, _at_rank(phase, rank), 8, remote=True)[0])
         if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
-            cells, _ = shared.cells(np.array([barrier]), 8)
-            machine.engines.check_proxy(
-                lane, cells, "used as the mbarrier of a bulk copy", other="fence.mbarrier_init or "
-            )
+            machine.engines.check_init(lane, barrier)
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
         reads, _ = shared.cells(place, size)

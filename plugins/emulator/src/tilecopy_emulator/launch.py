@@ -116,6 +116,7 @@ class Launch:
         targets: where each branch goes; in_loop: whether an instruction is in a loop.
         executed: thread instructions by place in the program.
         allows_same_value: threads may write the same value to the same place though nothing orders them.
+        allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
     """
 
     program: Program
@@ -150,6 +151,7 @@ class Launch:
     total_shared_bytes: int = 0
     explicit_cluster: bool = False
     allows_same_value: bool = False
+    allows_unfenced_init: bool = False
 
     def __attrs_post_init__(self) -> None:
         labels = self.program.labels

@@ -26,7 +26,7 @@ from .operands import Step
 from .order import ISSUED
 from .profile import shared_side_not_counted
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
-from .special import RESERVED, RESERVED_BYTES
+from .special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
@@ -35,8 +35,9 @@ BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 _FAR = 1 << 31
-ALLOWABLE = ("same-value",)
-"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders."""
+ALLOWABLE = ("same-value", "unfenced-init")
+"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders; bulk copies on an
+mbarrier whose init no fence has made known to the async proxy."""
 
 
 @attrs.frozen
@@ -136,8 +137,9 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=32)
-def _reserves(program: Program) -> bool:
-    return any(RESERVED in instruction.operands for instruction in program.instructions)
+def _reserves(program: Program, *names: str) -> bool:
+    """Whether a program asks for memory that it has not declared, by the special registers that give its address."""
+    return any(name in instruction.operands for instruction in program.instructions for name in names)
 
 
 def lay_out_shared(
@@ -174,7 +176,7 @@ def lay_out_shared(
         elif dynamic_bytes:
             variables.append(SharedVariable(dynamic[0].name, start, dynamic_bytes))
         end = start + dynamic_bytes
-    if _reserves(program):
+    if _reserves(program, RESERVED):
         symbols[RESERVED] = start = -(-end // 16) * 16
         variables.append(SharedVariable(RESERVED, start, RESERVED_BYTES))
         end = start + RESERVED_BYTES
@@ -243,6 +245,8 @@ def run_grid(
             memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
         )
     local_owner = _place_variables(program, memory, table)
+    if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
+        table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
     shared_cell, global_cell = cells(program)
     memory.cell = global_cell
     launch = Launch(
@@ -267,7 +271,7 @@ def run_grid(
     )
     launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
     launch.explicit_cluster = cluster is not None
-    launch.allows_same_value = "same-value" in (names or ())
+    launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()

@@ -46,6 +46,15 @@ RESERVED, RESERVED_BYTES = "%reserved_smem_offset_1", 288
 """Where cooperative groups keep what groups of several warps share, in shared memory that is there from the start, and its size."""
 
 
+WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
+"""Where cooperative groups find the barrier of a whole grid: memory that a cooperative launch provides, all zeros, and its size."""
+
+
+def _workspace(machine: Machine) -> int:
+    """Its address; 0 where no instruction asks for it."""
+    return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
+
+
 def _cluster_extent(machine: Machine, axis: int) -> int:
     return int(machine.ncluster[axis])
 
@@ -72,9 +81,9 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%lanemask_le": _mask(lambda lane: (_ONE << (lane + _ONE)) - _ONE),
     "%lanemask_gt": _mask(lambda lane: ~((_ONE << (lane + _ONE)) - _ONE)),
     "%lanemask_ge": _mask(lambda lane: ~((_ONE << lane) - _ONE)),
-    **{
-        f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)
-    },  # as in a launch that is not cooperative
+    **{f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)},
+    "%envreg1": lambda m, lanes: _constant(_workspace(m) >> 32),
+    "%envreg2": lambda m, lanes: _constant(_workspace(m) & 0xFFFFFFFF),
     "%gridid": lambda m, lanes: _constant(1, np.uint64),
     "%smid": lambda m, lanes: _constant(0),
     "%nsmid": lambda m, lanes: _constant(1),
