@@ -216,6 +216,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         allow=("same-value",),
     ),
     "EmulatorExecutor": lambda: call(tilecopy_emulator.EmulatorExecutor, profile=True, progress=None),
+    "EmulatorExecutor.extensions": lambda: call(tilecopy_emulator.executor().extensions),
     "EmulatorExecutor.why_unavailable": lambda: call(tilecopy_emulator.executor().why_unavailable, kernel()),
     "EmulatorExecutor.launch": lambda: call(
         tilecopy_emulator.executor().launch, kernel(), [np.zeros(8, np.float32), 4], grid=1, stream=None

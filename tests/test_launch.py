@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import pickle
 import sys
@@ -793,6 +794,17 @@ def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor
     fake.destroy_graph()
     cuda.unload_unused()
     assert not fake.loaded
+
+
+def test_a_graph_may_outlive_the_executor(fake: FakeDriver) -> None:
+    cuda, kernel, fake.capturing = CudaExecutor(fake), loads_of_rows(9), 1
+    cuda.launch(kernel, arrays_of_rows(9), stream=5)
+    ((_, semaphore),) = fake.graph
+    del cuda, kernel
+    gc.collect()
+    taken = [bytearray(48) for _ in range(1000)]  # whoever has the memory next finds it written
+    fake.destroy_graph()
+    assert ctypes.c_int.from_address(semaphore).value == 1 and not any(map(any, taken))
 
 
 def test_a_module_without_the_function_is_unloaded(fake: FakeDriver, cuda: CudaExecutor) -> None:

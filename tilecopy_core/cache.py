@@ -283,7 +283,7 @@ def _write(files: Any, key: bytes, value: bytes) -> None:
         try:
             files[key] = value
             return
-        except FileNotFoundError:  # somebody is clearing the cache; this entry may be lost, and is made again
+        except (FileNotFoundError, FileExistsError):  # somebody is clearing the cache; this entry is made again
             continue
 
 
