@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, fresh, mutants, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -111,6 +111,23 @@ def frameworks(session: nox.Session) -> None:
     session.run_install("uv", "pip", "install", "--quiet", "--torch-backend=cpu", "torch>=2.4")
     session.run_install("uv", "pip", "install", "--quiet", "jax[cpu]")
     session.run("pytest", "plugins/relayout", *session.posargs)
+
+
+@nox.session
+def libraries(session: nox.Session) -> None:
+    """Kernels of CUB, libcu++, cooperative groups, CuTe, CUTLASS and Triton on the emulator (tests/libraries): `nox -s libraries -- WORD`.
+
+    The compilers and headers are wheels; nvcc wants a g++ as well. The packages are large, so `tests` has none of this.
+    """
+    sync(session, "test")
+    session.run_install(
+        "uv", "pip", "install", "--quiet", "nvidia-cuda-cccl>=13.3,<14", "nvidia-cuda-runtime", "triton>=3.5"
+    )
+    session.run_install(
+        "uv", "pip", "install", "--quiet", "--no-deps", "nvidia-cutlass>=4.2"
+    )  # it would bring a GPU's packages
+    settings = {"TRITON_CACHE_DIR": str(fresh_folder(session, "triton")), "TRITON_DEFAULT_FP_FUSION": "1"}
+    session.run("python", "tests/libraries/run.py", *session.posargs, env=settings)
 
 
 @nox.session

@@ -59,6 +59,8 @@ def main() -> None:
     benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export", "cache")
     for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
+    service = [python, str(TESTS / "benchmarks" / "bench_service.py"), "2000"]
+    results.append(run("bench_service, 2,000 kernels", service, 100, 12))
     results.append(run("bench_bulk", [python, str(TESTS / "benchmarks" / "bench_bulk.py")], 120, 24))
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]

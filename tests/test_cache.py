@@ -232,7 +232,58 @@ def test_a_folder_where_others_may_write_is_not_trusted(cache: ModuleCache, envi
     assert len(entries(environ)) == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving a folder away needs root")
+GIVES_AWAY = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving away needs root")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o720, 0o702, 0o777])
+def test_a_folder_that_others_may_write_is_not_trusted(mode: int, cache: ModuleCache, environ: dict[str, str]) -> None:
+    cache.put(KEY, CODE)
+    Path(environ["TILECOPY_CACHE_DIR"], "modules").chmod(mode)
+    with pytest.warns(CacheWarning, match="may write there"):
+        assert ModuleCache(environ).get(KEY) is None
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+@pytest.mark.parametrize("reached", [False, True])
+def test_what_others_may_write_in_a_folder_is_not_trusted_where_they_get_at_it(
+    reached: bool, mode: int, depth: int, cache: ModuleCache, environ: dict[str, str]
+) -> None:
+    cache.put(KEY, CODE)
+    Path(environ["TILECOPY_CACHE_DIR"], "modules").chmod(0o755 if reached else 0o700)
+    (file,) = entries(environ)
+    (file, *file.parents)[depth].chmod(mode)
+    again = ModuleCache(environ)
+    if not reached:  # as under a umask of 002
+        assert again.get(KEY) == CODE
+        return
+    with pytest.warns(CacheWarning, match="may write there") as caught:
+        assert again.get(KEY) is None and again.get(KEY) is None
+    assert len(caught) == 1
+
+
+@GIVES_AWAY
+def test_another_users_entry_is_not_trusted(cache: ModuleCache, environ: dict[str, str]) -> None:
+    cache.put(KEY, CODE)
+    (file,) = entries(environ)
+    os.chown(file, 12345, -1)
+    with pytest.warns(CacheWarning, match=r"belongs to another user \(uid 12345\)"):
+        assert ModuleCache(environ).get(KEY) is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_an_entry_that_is_no_file_is_not_opened(make: Any, cache: ModuleCache, environ: dict[str, str]) -> None:
+    cache.put(KEY, CODE)
+    (file,) = entries(environ)
+    file.unlink()
+    make(file)
+    with pytest.warns(CacheWarning, match="no regular file"):
+        assert cache.get(KEY) is None
+    cache.put(KEY, CODE)
+    assert cache.get(KEY) == CODE
+
+
+@GIVES_AWAY
 def test_another_users_folder_is_not_trusted(cache: ModuleCache, environ: dict[str, str]) -> None:
     cache.put(KEY, CODE)
     os.chown(Path(environ["TILECOPY_CACHE_DIR"], "modules"), 12345, -1)

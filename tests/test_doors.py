@@ -118,6 +118,9 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "version_of": lambda: call(assemblers.version_of, "nvjitlink"),
     "default_registry": lambda: call(registry.default_registry),
     "installed": lambda: call(registry.installed, registry.VARIANTS_GROUP),
+    "load_only": lambda: call(
+        registry.load_only, [registry.Source("mine", "acme", "1", lambda: 5)], lambda plugin: plugin + 1
+    ),
 }
 """A call of everything, with every argument that can be given."""
 
@@ -130,8 +133,8 @@ CALLED = {
     ("array_facts", "argument"): "row, A",
 }
 """What a message names where it is not the parameter."""
-CALLBACKS = {"work", "device_of", "text"}
-"""Functions of the caller's: what they raise is theirs."""
+CALLBACKS = {"work", "device_of", "text", "make"}
+"""Functions of the caller's: what they raise is theirs, or the plugin's that they are given."""
 
 
 @pytest.fixture(autouse=True)

@@ -829,6 +829,15 @@ def test_inline_ptx_with_unknown_fields_is_named(text: str) -> None:
         k.inline_ptx(text)
 
 
+@pytest.mark.parametrize(
+    "field", ["0:z", "0:>9", "0!r", "0!q", "0:{0}", "0.real", "0[1]", "", ":", "\u00b2", "1" * 5000, "-1", "00 ", "+0"]
+)
+def test_a_field_of_inline_ptx_is_a_number_and_no_more(field: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    with pytest.raises(tc.RequestError, match="inline_ptx"):
+        k.inline_ptx("mov.b32 {" + field + "}, 0;", k.thread_id())
+
+
 def test_a_uint32_scalar_passes_what_a_uint32_holds() -> None:
     k = tc.KernelBuilder("k", threads=32)
     n, out = k.scalar("n", "uint32", upper=2**32 - 1), k.param("B", (1,), "int64", align_bytes=8)

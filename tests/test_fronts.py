@@ -192,6 +192,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         cluster=None,
         dynamic_shared_bytes=0,
         profile=False,
+        allow=("same-value",),
     ),
     "run_ptx, each argument": lambda: call(
         lambda a, n, f, s: tilecopy_emulator.run_ptx(PTX, [a, n, f, s], grid=1, block=1), *run_arguments()
@@ -211,8 +212,10 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         progress=None,
         origin_of=None,
         value_checks=(),
+        allow=("same-value",),
     ),
     "EmulatorExecutor": lambda: call(tilecopy_emulator.EmulatorExecutor, profile=True, progress=None),
+    "EmulatorExecutor.extensions": lambda: call(tilecopy_emulator.executor().extensions),
     "EmulatorExecutor.why_unavailable": lambda: call(tilecopy_emulator.executor().why_unavailable, kernel()),
     "EmulatorExecutor.launch": lambda: call(
         tilecopy_emulator.executor().launch, kernel(), [np.zeros(8, np.float32), 4], grid=1, stream=None

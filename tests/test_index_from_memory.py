@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_emulator import EmulatorExecutor
 from tilecopy_testkit import oracle
 
 from tilecopy_core.expr import same
@@ -81,6 +82,29 @@ def test_an_index_outside_is_a_hazard_and_nothing_is_written(index_dtype: str, b
     assert caught.value.kind == "bounds" and "thread 32 of CTA (2,0,0)" in str(caught.value)
     assert kernel.ptx.split("\n")[caught.value.line - 1].strip().startswith("mov.b")
     assert (packed == 1).all()
+
+
+def test_only_what_is_written_is_kept_for_an_index_outside() -> None:
+    """Two arrays of 256 MiB, a page or two of each written by a kernel whose last CTA has a bad index."""
+    k, n = tc.KernelBuilder("sparse", threads=32), 1 << 26
+    a, b, at = k.param("A", (n,), "float32"), k.param("B", (n,), "float32"), k.param("at", (4,), "int32")
+    start = k.index(k.load(at[k.block_id()]), lower=0, upper=n - 32)
+    k.store(a[k.block_id() * 32 + k.thread_id()], 1.0)
+    k.store(b[start + k.thread_id()], 2.0)
+    kernel = k.build(target="sm_90", grid=4)
+    arrays = [np.zeros(n, np.float32), np.zeros(n, np.float32)]
+    pages = Path("/proc/self/statm")
+    before, peak = int(pages.read_text().split()[1]), []
+    executor = EmulatorExecutor(progress=lambda done, total: peak.append(int(pages.read_text().split()[1])))
+    starts = np.array([1000, 1032, n - 32, 9000], np.int32)
+    executor.launch(kernel, (*arrays, starts))
+    assert max(peak) - before < 16384
+    assert arrays[1][1000:1064].min() == arrays[1][n - 32 :].min() == 2
+    saved = [array[:1100].copy() for array in arrays]
+    arrays[0][:128] = saved[0][:128] = 5
+    with pytest.raises(tc.HazardError, match="the index -1 is outside"):
+        executor.launch(kernel, (*arrays, np.array([40, 1040, 200, -1], np.int32)))
+    assert all(np.array_equal(array[:1100], old) for array, old in zip(arrays, saved, strict=True))
 
 
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])

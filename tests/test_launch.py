@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import pickle
 import sys
@@ -644,6 +645,21 @@ def test_memory_of_the_second_gpu_never_touches_the_first(kernel: tc.BuiltKernel
     assert len(fake.launches) == 2 and fake.retained == [1]
 
 
+def test_an_empty_array_lies_on_no_gpu() -> None:
+    fake = FakeDriver(sizes=(8, 8, 4), devices=2)
+    k = tc.KernelBuilder("empty", threads=32)
+    n = k.size("n", lower=0)
+    a, b = k.param("A", (n,), "float32"), k.param("B", (32,), "float32")
+    t = k.thread_id()
+    with k.if_(t < n):
+        k.store(b[t], k.load(a[t]))
+    kernel = k.build(target="sm_90", grid=1)
+    nowhere = Interface(data=(0, False), shape=(0,), typestr="<f4")
+    there = Interface(data=((1 << 48) + 4096, False), shape=(32,), typestr="<f4")
+    CudaExecutor(fake).launch(kernel, (nowhere, there))
+    assert len(fake.launches) == 1 and fake.retained == [1]
+
+
 @pytest.mark.parametrize(("code", "pointer"), [(1, 4096), (0, (0xFFFF << 48) + 4096)])
 def test_an_address_of_no_gpu(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, code: int, pointer: int
@@ -753,6 +769,14 @@ def test_what_can_launch_a_kernel_keeps_its_module(fake: FakeDriver, cuda: CudaE
     assert not fake.loaded
 
 
+def test_a_kernel_that_is_launched_on_host_arrays_stays_loaded(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    kernel, arrays = loads_of_rows(9), (np.zeros((9, 64), np.float16), np.zeros((9, 64), np.float16))
+    for _ in range(2):
+        cuda.launch(kernel, arrays)
+        cuda.unload_unused()
+    assert len(fake.loaded) == 1 and fake.calls["cuModuleLoadDataEx"] == 1
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor, elsewhere: bool) -> None:
     kernels = [loads_of_rows(9), loads_of_rows(10)]
@@ -769,6 +793,17 @@ def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor
     fake.destroy_graph()
     cuda.unload_unused()
     assert not fake.loaded
+
+
+def test_a_graph_may_outlive_the_executor(fake: FakeDriver) -> None:
+    cuda, kernel, fake.capturing = CudaExecutor(fake), loads_of_rows(9), 1
+    cuda.launch(kernel, arrays_of_rows(9), stream=5)
+    ((_, semaphore),) = fake.graph
+    del cuda, kernel
+    gc.collect()
+    taken = [bytearray(48) for _ in range(1000)]  # whoever has the memory next finds it written
+    fake.destroy_graph()
+    assert ctypes.c_int.from_address(semaphore).value == 1 and not any(map(any, taken))
 
 
 def test_a_module_without_the_function_is_unloaded(fake: FakeDriver, cuda: CudaExecutor) -> None:

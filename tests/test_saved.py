@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
-from collections.abc import Callable
+import os
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,31 +203,108 @@ def test_the_record_says_what_a_launch_needs(tmp_path: Path) -> None:
     assert record["target"] == "sm_90a" and record["ptx_target"] == "sm_75"
 
 
-def broken(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     folder = sized().save(tmp_path / "kernel")
-    record = json.loads((folder / "launch.json").read_text())
-    change(record)
-    (folder / "launch.json").write_text(json.dumps(record))
-    return folder
+    return folder, json.loads((folder / "launch.json").read_text())
+
+
+def with_digest(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """As the reference has it: of the record with an empty digest, a zero byte and the text."""
+    told = json.dumps({**record, "sha256": ""}, sort_keys=True) + "\0" + (folder / "kernel.ptx").read_text()
+    return record | {"sha256": hashlib.sha256(told.encode()).hexdigest()}
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda r: r.update(format="other"), "its format is not 'tilecopy kernel'"),
-        (lambda r: r.update(format_version=2), "format version 2; this package reads 1"),
-        (lambda r: r.update(ptx_sha256="0"), "not the text that launch.json was written for"),
-        (lambda r: r.pop("grid"), "not as kernel.save writes it: KeyError"),
-        (lambda r: r.update(grid=["M + evil()", 1, 1]), "no expression of integers"),
-        (lambda r: r.update(grid=["Q", 1, 1]), "no expression of integers"),
-        (lambda r: r["parameters"][2].update(dtype="float17"), "not as kernel.save writes it"),
-        (lambda r: r["parameters"][0].update(kind="array of arrays"), "not as kernel.save writes it"),
-        (lambda r: r.update(parameters=3), "not as kernel.save writes it"),
+        (lambda r: r.update(format_version=1), "format version 1, .*: build the kernel and save it again"),
+        (lambda r: r.update(sha256="0"), "was changed since kernel.save wrote"),
+        (lambda r: r.pop("grid"), "was changed since"),
+        (lambda r: r["checks"].update(bounds=[]), "was changed since"),
+        (lambda r: r["parameters"][0].update(upper=2**31 - 1), "was changed since"),
+        (lambda r: r.update(more=1), "was changed since"),
     ],
 )
 def test_a_record_that_is_not_ours_is_refused(change: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(tc.LaunchError, match="(?s)" + said.replace("(", r"\(").replace(")", r"\)")):
-        tc.load_kernel(broken(tmp_path, change))
+    folder, record = saved(tmp_path)
+    change(record)
+    (folder / "launch.json").write_text(json.dumps(record))
+    with pytest.raises(tc.LaunchError, match=f"(?s){said}"):
+        tc.load_kernel(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: r.update(grid=["M + evil()", 1, 1]), "no expression of integers"),
+        (lambda r: r.update(grid=["Q", 1, 1]), "no expression of integers"),
+        (lambda r: r["parameters"][2].update(dtype="float17"), "float17"),
+        (lambda r: r["parameters"][0].update(kind="array of arrays"), r"parameters\[0\]"),
+        (lambda r: r["parameters"][2].update(align_bytes=0), r"parameters\[2\].align_bytes"),
+        (lambda r: r["parameters"][2].update(written=1), r"parameters\[2\].written"),
+        (lambda r: r.update(parameters=3), "parameters"),
+        (lambda r: r.update(statements=[1.5]), "statements"),
+        (lambda r: r.update(target="sm_1"), "sm_1"),
+        (lambda r: r.pop("grid"), "grid"),
+        (lambda r: r.update(more=1), "more"),
+    ],
+)
+def test_what_no_kernel_has_is_refused_with_a_digest_too(change: Any, said: str, tmp_path: Path) -> None:
+    folder, record = saved(tmp_path)
+    change(record)
+    (folder / "launch.json").write_text(json.dumps(with_digest(record, folder)))
+    with pytest.raises(tc.LaunchError, match=f"(?s)not as kernel.save writes it.*{said}"):
+        tc.load_kernel(folder)
+
+
+ODD = [None, True, 0, -1, 1, 2**70, 1.5, float("nan"), "", "M", "M // 0", [], [[]], {}, [None], {"name": "M"}]
+
+
+def places(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a value stands in JSON: the keys and indices that lead there."""
+    for key, value in told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ():
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+def test_a_changed_record_is_refused_or_the_same_kernel(tmp_path: Path) -> None:
+    """Every value dropped, and replaced by others; bytes of the file changed, dropped and cut off."""
+    folder, record = saved(tmp_path)
+    file, rng = folder / "launch.json", random.Random(8)
+    original, same = file.read_bytes(), tc.load_kernel(folder)
+
+    def load(data: bytes) -> None:
+        file.write_bytes(data)
+        try:
+            loaded = tc.load_kernel(folder)
+        except tc.LaunchError:
+            return
+        assert loaded.save(tmp_path / "again") and (tmp_path / "again" / "launch.json").read_bytes() == original
+        assert loaded.ptx == same.ptx
+
+    for path in [p for p in places(record) if p[0] not in ("statements", "origins") or len(p) < 2]:
+        for odd in (*rng.sample(ODD, 4), "dropped"):
+            changed = json.loads(original)
+            holder = functools.reduce(lambda told, key: told[key], path[:-1], changed)
+            if odd == "dropped":
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = odd
+            load(json.dumps(changed).encode())
+            try:  # with a digest it is another kernel, or refused
+                file.write_text(json.dumps(with_digest(changed, folder)))
+                tc.load_kernel(folder)
+            except tc.LaunchError:
+                pass
+    for _ in range(300):
+        at, data = rng.randrange(len(original)), bytearray(original)
+        data[at : at + rng.choice((0, 1, 1, 9))] = rng.randbytes(rng.choice((0, 1, 1, 5)))
+        load(bytes(data))
+    for start in range(0, len(original), 97):
+        load(original[:start])
+    load(original.replace(b'"name"', b'"name": "other", "name"', 1))  # the last of two is what JSON means
+    load(original.replace(b'"name"', b'"n\\u0061me"', 1))
 
 
 def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path) -> None:
@@ -237,3 +318,7 @@ def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path)
         (tmp_path / "kernel.ptx").write_text("")
         with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
             tc.load_kernel(tmp_path)
+    (tmp_path / "launch.json").unlink()
+    os.mkfifo(tmp_path / "launch.json")  # nobody writes it: reading must not wait
+    with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
+        tc.load_kernel(tmp_path)

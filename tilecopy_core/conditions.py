@@ -92,15 +92,21 @@ class Condition:
         ]
         return f" {self.op} ".join(sides)
 
+    def leaves(self) -> Iterator[Condition]:
+        """Every comparison and ``elect`` in it, left to right."""
+        sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
+        for side in sides:
+            yield from side.leaves()
+        if not sides:
+            yield self
+
     def operands(self) -> Iterator[Any]:
         """Every operand that is not itself a condition, left to right."""
-        for comparison in comparisons(self):
-            yield comparison.left
-            yield comparison.right
+        return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
 
     def elects(self) -> bool:
         """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
-        return self.op == "elect" or any(isinstance(s, Condition) and s.elects() for s in (self.left, self.right))
+        return any(leaf.op == "elect" for leaf in self.leaves())
 
     def conjuncts(self) -> Iterator[Condition]:
         """Conditions that hold together exactly where this one does."""
@@ -125,15 +131,6 @@ class Condition:
             left, right = self.left.evaluate(value_of), self.right.evaluate(value_of)
             return left & right if self.op == "and" else left | right
         return _COMPARE[self.op](value_of(self.left), value_of(self.right))
-
-
-def comparisons(condition: Condition) -> Iterator[Condition]:
-    """Every comparison in a condition, left to right."""
-    if condition.op in _COMPARE:
-        yield condition
-    for side in (condition.left, condition.right):
-        if isinstance(side, Condition):
-            yield from comparisons(side)
 
 
 CONDITION = Kind("a comparison of integers or run-time values", lambda value: isinstance(value, Condition))

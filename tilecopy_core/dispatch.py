@@ -25,6 +25,7 @@ from .loading import PluginWarning, WrapperError, said
 from .memory import Region
 from .names import exporter
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
+from .once import LOCK
 from .request import Accept, CopyRequest, Decline, check_request
 from .scope import ActiveThreads, Scope
 from .target import Target
@@ -104,7 +105,9 @@ class Plan:
     def _told(self, partition: Any) -> str:
         try:
             told = partition.summary() if hasattr(partition, "summary") else str(partition)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
         return told if isinstance(told, str) else shown(told)
 
@@ -143,9 +146,9 @@ class Plan:
             if not isinstance(error, WrapperError):
                 error.args = (f"{who}: {error}", *error.args[1:])
             raise
-        except PluginWarning:  # ours, where somebody asks for warnings to be raised
+        except (PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
@@ -198,7 +201,9 @@ class Plan:
         """Why no wider vector was taken, where the partition says so."""
         try:
             return [str(note) for note in getattr(partition, "narrowed", ())]
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
 
     def _why(self) -> str:
@@ -259,8 +264,8 @@ def plan(
 
 
 def _registry(given: Registry | None) -> Registry:
-    from .registry import Registry, default_registry
-
+    with LOCK:
+        from .registry import Registry, default_registry
     if given is None:
         return default_registry()
     if not isinstance(given, Registry):
@@ -390,9 +395,9 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
     cause: BaseException | None = None
     try:
         answer = registry.call(plugin, hook, request=request)
-    except (WrapperError, PluginWarning):  # ours; a warning is raised where somebody asks for that
+    except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         fault, cause = f"{hook} raised {said(error)}", error
     else:
         if isinstance(answer, Decline):
@@ -443,16 +448,32 @@ def _no_variant(
     who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
     unknown = _unknown_option(request, demanded, table)
     lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
-    lines += [f"  {outcome.name}: {outcome.reason}" for outcome in outcomes if outcome.kind != "not asked"]
     first_party = known_variants()
+    if demanded is not None and demanded not in declined and demanded not in first_party:
+        names = sorted({*declined, *first_party})
+        near = did_you_mean(demanded, names)
+        lines.insert(
+            0, f"no variant is called {shown(demanded)}{near}{' There' if near else '; there'} are {', '.join(names)}"
+        )
+        outcomes = ()
+    records = {plugin.name: plugin.variant for plugin in table.plugins if plugin.variant is not None}
+    far: dict[str, list[Outcome]] = {}  # what only another copy could be lowered by, in a line each
+    asked = (outcome for outcome in outcomes if outcome.kind != "not asked")
+    for outcome in sorted(asked, key=lambda outcome: outcome.name != demanded):
+        record = records.get(outcome.name)
+        if outcome.name != demanded and record is not None and record.op != request.op:
+            far.setdefault(f"only for {record.op}", []).append(outcome)
+        elif outcome.name != demanded and record is not None and request.spaces not in record.spaces:
+            far.setdefault("only for other memory pairs", []).append(outcome)
+        else:
+            lines.append(f"  {outcome.name}: {outcome.reason}")
     for name, known in first_party.items():
         fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
             lines.append(f"  {name}: not installed; it takes such copies: {known.install}")
-    if demanded is not None and demanded not in declined and demanded not in first_party:
-        hint = did_you_mean(demanded, {*declined, *first_party})
-        listed = f", and not one of the first-party variants {', '.join(first_party)}" if first_party else ""
-        lines.append(f"  {shown(demanded)}: not installed{listed}{hint}")
+    for why, (first, *more) in far.items():
+        together = ", ".join(outcome.name for outcome in (first, *more))
+        lines.append(f"  {why}: {together}" if more else f"  {first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n".join(lines), declined)
 

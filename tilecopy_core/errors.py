@@ -127,7 +127,9 @@ def shown(value: object) -> str:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
         text = " ".join(repr(value).split())
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         text = f"<{type(value).__name__} object>"
     if not text.isprintable():
         text = "".join(map(_printable, text[:_SHOWN_CHARACTERS]))

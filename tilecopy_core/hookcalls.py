@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sized
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +22,6 @@ from .errors import shown
 from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 from .loading import Source, said
 from .request import Accept, Decline, Variant
-
-_WORTH_READING_SECONDS = 0.05
-"""Time after which the thread's own clock is read again; far below what counts as slow."""
 
 
 class Hooks:
@@ -99,11 +96,13 @@ class Fault:
         wrapper: the one that did it.
         what: in words, after its name.
         cause: the exception that it raised, if any.
+        wrote: whether it wrote instructions, so that the copy is not the variant's any more.
     """
 
     wrapper: Plugin
     what: str
     cause: BaseException | None = None
+    wrote: bool = False
 
 
 @attrs.define
@@ -113,37 +112,18 @@ class HookCall:
     Attributes:
         result: what the call gives, after the wrappers.
         error: what the variant's hook raised; then there is no result.
-        seconds: CPU time of the thread that the call took, wrappers included.
+        lines: those that the emitter has written, where the hook is given one; wrappers may not add any.
+        seconds: that the call took, wrappers included.
         spent: the part of it that each wrapper took.
         faults: of the wrappers; nothing that they did counts.
     """
 
+    lines: Sized = ()
     result: Any = None
     error: BaseException | None = None
     seconds: float = 0.0
     spent: dict[Plugin, float] = attrs.field(factory=dict)
     faults: list[Fault] = attrs.field(factory=list)
-
-
-class _Clock(threading.local):
-    """CPU time of the running thread. Reading it can cost more than a hook, so it is read when time was spent."""
-
-    wall = -1.0
-    cpu = 0.0
-
-    def start(self) -> float:
-        """A start, for :meth:`seconds_since`."""
-        now = time.perf_counter()
-        if now - self.wall > _WORTH_READING_SECONDS:
-            self.cpu, self.wall = time.thread_time(), now
-        return now
-
-    def seconds_since(self, started: float) -> float:
-        """CPU time since a start, or less; where next to no time has passed, that."""
-        passed = time.perf_counter() - started
-        if passed < _WORTH_READING_SECONDS:
-            return passed
-        return max(0.0, time.thread_time() - self.cpu - (started - self.wall))
 
 
 class _Run:
@@ -154,13 +134,14 @@ class _Run:
         gave: what it gave back, once it ended without fault.
         fault: what it raised.
         cause: the exception itself.
-        seconds: CPU time of the thread that it took.
+        wrote: whether there were more lines after it than before.
+        seconds: that it took.
     """
 
-    def __init__(self, generator: Any, clock: _Clock) -> None:
-        self._generator, self._clock = generator, clock
+    def __init__(self, generator: Any, lines: Sized) -> None:
+        self._generator, self._lines = generator, lines
         self.ended, self.gave, self.seconds = False, None, 0.0
-        self.fault = ""
+        self.fault, self.wrote = "", False
         self.cause: BaseException | None = None
         self.go_on("__next__")
         if self.ended and not self.fault:
@@ -168,15 +149,18 @@ class _Run:
 
     def go_on(self, how: str, *value: Any) -> None:
         """Run to the next yield or to the end; ``how`` is ``__next__``, ``send`` or ``throw``."""
-        started = self._clock.start()
+        started, written = time.perf_counter(), len(self._lines)
         try:
             getattr(self._generator, how)(*value)
         except StopIteration as end:
             self.ended, self.gave = True, end.value
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.ended, self.fault, self.cause = True, f"raised {said(error)}", error
         finally:
-            self.seconds += self._clock.seconds_since(started)
+            self.seconds += time.perf_counter() - started
+            self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any) -> None:
         """Hand it the answer of what it wraps."""
@@ -191,7 +175,7 @@ class Stage:
     """One variant's hooks with every wrapper around them, and nobody else's."""
 
     def __init__(self, plugin: Plugin, wrappers: list[Plugin]) -> None:
-        self._calls, self._clock = threading.local(), _Clock()
+        self._calls = threading.local()
         manager = hook_manager()
         manager.register(plugin.hooks)
         # The last that is registered is the outermost: the first by name.
@@ -210,7 +194,7 @@ class Stage:
         @functools.wraps(impl.function)
         def guard(*given: Any, **named: Any) -> Generator[None, Any, Any]:
             call: HookCall = self._calls.stack[-1]
-            run = _Run(impl.function(*given, **named), self._clock)
+            run = _Run(impl.function(*given, **named), call.lines)
             fault, answer = run.fault, None
             try:
                 answer = yield
@@ -226,26 +210,30 @@ class Stage:
                 raise
             finally:
                 call.spent[wrapper] = call.spent.get(wrapper, 0.0) + run.seconds
+                if run.wrote:
+                    fault = "wrote instructions, which the variant alone may"
                 if fault:
-                    call.faults.append(Fault(wrapper, fault, run.cause))
+                    call.faults.append(Fault(wrapper, fault, run.cause, run.wrote))
             return answer
 
         return guard
 
     def call(self, hook: str, arguments: Mapping[str, Any]) -> HookCall:
         """Run a hook and find out who did what."""
-        call = HookCall()
+        call = HookCall(getattr(arguments.get("ptx"), "recent", ()))
         stack = self._calls.__dict__.setdefault("stack", [])
         stack.append(call)
-        started = self._clock.start()
+        started = time.perf_counter()
         try:
             call.result = self._callers[hook](**arguments)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if call.error is None:
                 call.error = error
         finally:
             stack.pop()
-            call.seconds = self._clock.seconds_since(started)
+            call.seconds = time.perf_counter() - started
         return call
 
 

@@ -50,7 +50,7 @@ def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # ty
 
     Returns:
         ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
-        (``SystemExit`` too), or anything else than these two, declines this one request and is reported as the variant's
+        (any but ``KeyboardInterrupt``), or anything else than these two, declines this one request and is reported as the variant's
         fault; where the variant was asked for by name, it is a PluginError.
     """
 

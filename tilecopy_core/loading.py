@@ -12,20 +12,22 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from .errors import TEXT, PluginError, checked
+from .errors import TEXT, Kind, PluginError, checked
+from .once import LOCK
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from importlib.metadata import Distribution
 
 CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
 """The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
-"""An import that takes more CPU time is named: it delays the first copy of every process."""
+"""An import that takes longer is named: it delays the first copy of every process."""
 _NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
 """How modules are named that no user wrote."""
 _HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
@@ -36,7 +38,7 @@ class PluginWarning(UserWarning):
 
 
 class WrapperError(PluginError):
-    """A wrapper of hooks failed, and ``TILECOPY_STRICT`` is set."""
+    """A wrapper of hooks wrote instructions, or failed where ``TILECOPY_STRICT`` is set."""
 
 
 @attrs.frozen(eq=False)
@@ -72,6 +74,12 @@ class Source:
         return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
 
 
+_SOURCES = Kind(
+    "a list of Source records, at least one",
+    lambda value: isinstance(value, list) and value != [] and all(isinstance(each, Source) for each in value),
+)
+
+
 # ------------------------------------------------------------------------------------------------- discovery
 
 
@@ -81,7 +89,8 @@ def installed(group: str) -> list[Source]:
 
     A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for another version is
     listed with the reason and what to install; a package that declares several is taken at this one. A distribution whose
-    metadata cannot be read is passed over: with a warning when it may hold a plugin.
+    entry points cannot be read is a source of its own name, where it may hold a plugin of the group; to load it says what
+    is wrong.
     """
     from importlib.metadata import distributions
 
@@ -90,23 +99,29 @@ def installed(group: str) -> list[Source]:
     found: dict[tuple[str, str], Source] = {}
     seen: set[str] = set()
     for distribution in distributions():
-        text = _text(distribution, "entry_points.txt")
-        if family not in text:
+        wrong, points = "", []
+        try:
+            points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
+        except Exception as error:
+            wrong = said(error)
+        if not points and not (wrong and family in _text(distribution, "entry_points.txt")):
             continue
         package, version, requirements = _about(distribution)
         if canonical(package) in seen:
             continue  # an older copy further along sys.path
         seen.add(canonical(package))
-        try:
-            points = _points(text, contract)
-        except ValueError as error:
-            warn(f"the entry points of {package} {version} cannot be read ({said(error)}); reinstall it")
-            continue
-        needs = newer_core_needed(requirements) if points else ""
+        if wrong:
+            why = f"the entry points of {package} {version} cannot be read ({wrong}); reinstall it"
+            found[(package, package)] = Source(package, package, version, partial(_unreadable, why))
+        needs = newer_core_needed(requirements)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             source = Source(point.name, package, version, point.load, needs=needs)
             found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
     return [found[key] for key in sorted(found)]
+
+
+def _unreadable(why: str) -> NoReturn:
+    raise PluginError(why)
 
 
 def _of_another(source: Source, made_for: str, group: str) -> Source:
@@ -117,30 +132,12 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
     return attrs.evolve(source, incompatible=why)
 
 
-def _points(text: str, contract: re.Pattern[str]) -> list[EntryPoint]:
-    """The entry points of the groups that match; importlib.metadata would read the file again, and all of it.
-
-    Raises:
-        ValueError: a line is not ``name = value``.
-    """
-    from importlib.metadata import EntryPoint
-
-    found, group = list[EntryPoint](), ""
-    for line in filter(None, map(str.strip, text.splitlines())):
-        if line.startswith("["):
-            group = line.strip("[] ")
-        elif contract.fullmatch(group) and line[0] not in "#;":
-            name, equals, value = map(str.strip, line.partition("="))
-            if not (name and equals and value):
-                raise ValueError(f"{line!r} in [{group}] is not name = value")
-            found.append(EntryPoint(name, value, group))
-    return found
-
-
 def _text(distribution: Distribution, name: str) -> str:
     try:
         return distribution.read_text(name) or ""
-    except (OSError, ValueError):  # unreadable, or not UTF-8: somebody else's
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
+    except Exception:  # unreadable: somebody else's
         return ""
 
 
@@ -195,19 +192,20 @@ def load(source: Source) -> Any:
     """Import a plugin and return its object; what it prints meanwhile goes to standard error.
 
     Raises:
-        PluginError: it failed to import, or ended the process (``SystemExit``); the message names the distribution.
+        PluginError: it failed to import, whatever it raised but KeyboardInterrupt; the message names the distribution.
     """
-    started = time.thread_time()
     try:
-        with redirect_stdout(sys.stderr):
+        with LOCK, redirect_stdout(sys.stderr):
+            started = time.perf_counter()
             plugin = source.load()
-    except (Exception, SystemExit) as error:
-        raise PluginError(f"{source.owner} failed to load: {said(error)}") from error
-    seconds = time.thread_time() - started
+            seconds = time.perf_counter() - started
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
+        raise PluginError(f"{source.owner} failed to load: {why}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        warn(
-            f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time, and the first copy waited for it"
-        )
+        warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
     return plugin
 
 
@@ -220,19 +218,24 @@ def by_name(group: str) -> dict[str, list[Source]]:
     return found
 
 
+@checked(PluginError, sources=_SOURCES, make=Kind("a function of the plugin", callable))
 def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
     """What the one source of a name gives, or what ``make`` makes of it.
 
+    Args:
+        sources: those of the name.
+        make: what it raises is the plugin's fault too.
+
     Raises:
-        PluginError: several packages have the name, the one needs a newer core, or it fails.
+        PluginError: several packages have the name, the one is made for another core, or it fails.
     """
     first, *others = sources
     if others:
         owners = " and by ".join(source.owner for source in sources)
         raise PluginError(f"the name {first.name!r} is registered by {owners}; pip uninstall one of them")
     remedy = f"pip install --upgrade {first.package}, or pip uninstall {first.package}"
-    if first.needs:
-        raise PluginError(f"{first.owner}: {first.needs}; {remedy}")
+    if first.needs or first.incompatible:
+        raise PluginError(f"{first.owner}: {first.incompatible or f'{first.needs}; {remedy}'}")
     try:
         return load(attrs.evolve(first, load=lambda: make(first.load())))
     except PluginError as error:
@@ -246,7 +249,9 @@ def said(error: BaseException) -> str:
     """An exception's type and message on one line."""
     try:
         text = " ".join(str(error).split())
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

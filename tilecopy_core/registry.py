@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
-from .hookcalls import HookCall, Hooks, Plugin, Stage, hook_manager
+from .hookcalls import Fault, HookCall, Hooks, Plugin, Stage, hook_manager
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import known_variants
 from .loading import (
@@ -26,10 +25,12 @@ from .loading import (
     canonical,
     installed,
     load,
+    load_only,
     said,
     warn,
     warn_outside,
 )
+from .once import LOCK
 from .request import Variant
 
 __all__ = [
@@ -41,11 +42,12 @@ __all__ = [
     "WrapperError",
     "default_registry",
     "installed",
+    "load_only",
 ]
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
-"""A hook that takes more CPU time of its thread is named: what other programs take of the machine is not its fault. A
-copy is lowered in about a millisecond; the limits are far above what the text of the largest copies takes."""
+"""A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the
+largest copies takes, also on a machine that others use."""
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
 
 
@@ -98,7 +100,6 @@ class Registry:
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
-        self._lock = threading.RLock()
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
@@ -128,7 +129,7 @@ class Registry:
         table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
-        with self._lock:
+        with LOCK:
             if self._loading:
                 raise PluginError("a plugin asked for the installed variants while it was being imported")
             kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
@@ -212,7 +213,9 @@ class Registry:
             self._check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.impls.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
             return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
         status = "wrapper" if variant is None else "ready"
@@ -266,7 +269,7 @@ class Registry:
         for parameter, value in (("name", name), ("package", package), ("version", version)):
             if not isinstance(value, str) or not value.strip():
                 raise RequestError(f"Registry.register: {parameter} is a text, not {shown(value)}")
-        with self._lock:
+        with LOCK:
             for source in self._installed:
                 if source.name == name and _first_party(source):
                     raise PluginError(
@@ -283,7 +286,7 @@ class Registry:
         Raises:
             PluginError: there is none of that name.
         """
-        with self._lock:
+        with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)
             elif any(source.name == name for source in self._installed):
@@ -303,7 +306,7 @@ class Registry:
         the hook may not answer, is set aside, and the variant's own answer counts.
 
         Raises:
-            WrapperError: a wrapper failed and ``TILECOPY_STRICT`` is set.
+            WrapperError: a wrapper wrote instructions, or it failed and ``TILECOPY_STRICT`` is set.
         """
         stage = self._stages.get(plugin)
         if stage is None:
@@ -312,7 +315,7 @@ class Registry:
         if call.seconds > SLOW_SECONDS[hook]:
             self._report_slow(plugin, hook, call)
         for fault in call.faults:
-            self._set_aside(fault.wrapper, hook, fault.what, fault.cause)
+            self._set_aside(fault, hook)
         if call.error is not None:
             raise call.error
         return call.result
@@ -324,14 +327,15 @@ class Registry:
                 kind = "variant" if who is plugin else "wrapper"
                 self._say(
                     ("slow", who, hook),
-                    f"{kind} {who.name} ({who.source.owner}): {hook} took {took:.1f} s of CPU time for one copy; {who.source.advice}",
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {took:.1f} s for one copy; {who.source.advice}",
                 )
 
-    def _set_aside(self, wrapper: Plugin, hook: str, fault: str, cause: BaseException | None) -> None:
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault}; {wrapper.source.advice}"
-        if self.strict:
-            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from cause
-        with self._lock:
+    def _set_aside(self, fault: Fault, hook: str) -> None:
+        wrapper = fault.wrapper
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault.what}; {wrapper.source.advice}"
+        if self.strict or fault.wrote:
+            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from fault.cause
+        with LOCK:
             if (wrapper.source,) in self._said:
                 return  # another of its hooks was running when it was set aside
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
@@ -372,9 +376,6 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(why)
 
 
-_default_lock = threading.Lock()
-
-
 @functools.cache
 def _make_default() -> Registry:
     return Registry()
@@ -382,5 +383,5 @@ def _make_default() -> Registry:
 
 def default_registry() -> Registry:
     """The registry of this process, made at the first call: the one global state of tilecopy."""
-    with _default_lock:
+    with LOCK:
         return _make_default()

@@ -214,6 +214,7 @@ class Variant:
         summary: one line.
         spaces: the ``(source, destination)`` pairs that it takes.
         min_arch: the oldest architecture that has its instructions, such as 90.
+        specific: whether only targets with suffix a or f have them, such as ``sm_100a``.
         options: the options that it takes; any other is declined.
         completion: how the caller learns that a copy is done: a key of :data:`COMPLETIONS` or a word of its own. By default
             ``barrier`` for ``copy``, and ``undeclared`` for ``copy_async``.
@@ -253,11 +254,15 @@ class Variant:
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
+    specific: bool = _field(FLAG.rule, FLAG.fits, default=False)
     threads: str = _field(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits, default="all")
     instructions: str = _field("a text", TEXT.fits, default="")
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
 
     def __attrs_post_init__(self) -> None:
+        for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
+            if value.bit_length() > 64:
+                raise PluginError(f"Variant {self.name!r}: {field} is an integer of 64 bits, not {shown(value)}")
         names = [option.name for option in self.options]
         if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
             raise PluginError(

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .conditions import CONDITION, Condition, comparisons
+from .conditions import CONDITION, Condition
 from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
 from .expr import (
     INT,
@@ -281,7 +281,7 @@ class ActiveThreads:
         if condition.elects():
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
         deciding: list[Int] = []
-        for comparison in comparisons(condition):
+        for comparison in condition.leaves():
             sides = (comparison.left, comparison.right)
             if all(map(is_int, sides)):
                 deciding.append(_deciding(comparison))

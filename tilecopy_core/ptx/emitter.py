@@ -11,10 +11,12 @@ from typing import Any, ParamSpec
 
 from ..errors import TEXT, PtxError, did_you_mean, shown, whole
 from ..target import Target
-from .instructions import Needs, check_target, instruction_of, merge
+from .instructions import Needs, instruction_of, merge, needs_on
 from .operands import STEM, TYPE_BITS, Address, Register, register_of
 
 P = ParamSpec("P")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LABELS = re.compile(r"^([{}\s]|[\w$%.]+:(?!:))+")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 Line = tuple[str, int]
@@ -162,10 +164,9 @@ class Emitter:
         found = instruction_of(_text(opcode, "opcode"))
         if found.operands:
             found.check(opcode, operands)
-            if _ignores_source(opcode, operands):
-                self._require(f"{opcode}, %p0")
-        if opcode not in self._allowed:
-            self._require(opcode)
+        needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
+        if needing not in self._allowed:
+            self._require(needing)
         if str in map(type, operands):
             self.loose = True
         self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
@@ -185,19 +186,17 @@ class Emitter:
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does."""
-        needs = instruction_of(_text(instruction, "opcode")).needs
-        check_target(instruction, needs, self.target)
-        self._allowed[instruction] = needs
+        self._allowed[instruction] = needs_on(_text(instruction, "opcode"), self.target)
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for line in _text(text, "text").strip().splitlines():
-            for statement in line.split("//")[0].split(";"):
-                instruction = statement.strip().strip("{} \t")
-                if instruction.startswith("@"):
-                    instruction = instruction.split(None, 1)[-1]
-                if instruction and not instruction.startswith(".") and not instruction.endswith(":"):
-                    self._require(instruction)
+        for statement in _COMMENTS.sub(" ", _text(text, "text")).split(";"):
+            instruction = _LABELS.sub("", " ".join(statement.split()))
+            if instruction.startswith("@"):
+                instruction = instruction.split(None, 1)[-1]
+            if instruction and not instruction.startswith("."):
+                self._require(instruction)
+        for line in text.strip().splitlines():
             self.place_text(f"\t{line.strip()}")
         self.loose = True
 
@@ -285,12 +284,11 @@ _TEXT_OF: dict[type, Callable[[Any], str]] = {
 }
 
 
-def _ignores_source(opcode: str, operands: Sequence[object]) -> bool:
-    """Whether it is a ``cp.async`` with the ignore-src predicate, which needs a later version of the ISA."""
-    if not operands or not opcode.startswith("cp.async.c"):
-        return False
-    last = operands[-1]
-    return isinstance(last, Register) and last.type == "pred"
+def _shapes(operands: Sequence[object]) -> str:
+    """What of some operands decides which version of the ISA an instruction needs."""
+    predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
+    kinds = zip(predicates, operands, strict=True)
+    return ", ".join("p" if predicate else "_" if operand == "_" else "x" for predicate, operand in kinds)
 
 
 def _listed(operands: Sequence[object]) -> str:

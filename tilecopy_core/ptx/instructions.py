@@ -1,20 +1,21 @@
 """The one table of instructions: what each needs of a target, and what its operands must be.
 
-``PtxBuilder.instr`` looks every instruction up here, emitted or inline; the longest prefix that matches counts. The
-header's ``.version`` and ``.target`` follow from the needs, the builder's checks from the operands. Source: PTX ISA,
-"Target ISA notes" and "PTX ISA notes" of each instruction, checked with ptxas 13.
+``PtxBuilder.instr`` looks every instruction up here, emitted or inline, and the emulator every one that it is to run. The
+header's ``.version`` and ``.target`` follow from the needs, the builder's checks from the operands; the forms themselves stand in
+:mod:`.opcodes`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import attrs
 
 from ..errors import PtxError, TargetError, shown
 from ..target import Target, Version, target_of
+from .opcodes import FORMS, PARTS
 from .operands import Address, Register
 
 MBARRIER_TX_LIMIT = 2**20 - 1
@@ -23,15 +24,39 @@ MBARRIER_TX_LIMIT = 2**20 - 1
 
 @attrs.frozen
 class Needs:
-    """Lowest architecture and PTX ISA version; ``specific`` where a plain target lacks the instruction.
+    """What an instruction needs of a module's header.
 
-    ``known`` is False for an instruction that the table does not have: the module then keeps the requested target.
+    Attributes:
+        arch: the lowest architecture.
+        version: the lowest PTX ISA version.
+        targets: where a plain target lacks the instruction, those one of which it needs: ``sm_90a`` is that target alone, ``sm_100f``
+            every one of its family from there on with suffix a or f.
+        known: whether the table has the instruction; a module with one that it lacks keeps the requested target.
     """
 
     arch: int = 75
     version: Version = (6, 3)
-    specific: bool = False
+    targets: tuple[str, ...] = ()
     known: bool = True
+
+    def met_by(self, target: Target) -> bool:
+        """Whether a target has the instruction (in a PTX ISA version that is high enough)."""
+        if target.arch < self.arch:
+            return False
+        return not self.targets or any(_covers(target_of(name), target) for name in self.targets)
+
+    def __str__(self) -> str:
+        if not self.targets:
+            return f"sm_{self.arch} or newer"
+        names = [f"the family of {name[:-1]}" if name[-1] == "f" else name for name in self.targets]
+        return f"a target with suffix a or f: {_either(names)}"
+
+
+def _covers(wanted: Target, target: Target) -> bool:
+    """Whether a target is the one that is wanted, or of the family that is wanted."""
+    if wanted.suffix == "a":
+        return target == wanted
+    return bool(target.suffix) and wanted.arch <= target.arch < wanted.arch // 10 * 10 + 10
 
 
 @attrs.frozen
@@ -85,10 +110,26 @@ Operand = Number | Place | None
 
 @attrs.frozen
 class Instruction:
-    """What an opcode needs, and its operands where they are checked (None: not)."""
+    """What an opcode needs, and its operands where they are checked (None: not).
 
-    needs: Needs = Needs()
+    Attributes:
+        ways: what it needs; more than one where targets have it by different PTX ISA versions, older targets first.
+        operands: rules of its first operands.
+        varies: whether operands change what it needs.
+    """
+
+    ways: tuple[Needs, ...]
     operands: tuple[Operand, ...] = ()
+    varies: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs on the oldest target that has it."""
+        return self.ways[0]
+
+    def needs_on(self, target: Target) -> Needs | None:
+        """What it needs on a target, or None where the target lacks it."""
+        return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, found: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""
@@ -107,9 +148,6 @@ _LONG_BULK = Number("the size in bytes", 16, 2**32 - 16, 16)
 _TX = Number("the byte count of one mbarrier phase", 1, MBARRIER_TX_LIMIT)
 _GROUPS = Number("the number of groups", 0, 2**31 - 1)
 
-_SM80, _SM90 = Needs(80, (7, 0)), Needs(90, (8, 0))
-_TCGEN05 = Needs(100, (8, 6), specific=True)
-
 
 def _to(*spaces: str, align_bytes: int = 16) -> Place:
     return Place("the destination", spaces, align_bytes)
@@ -119,128 +157,186 @@ def _from(space: str, align_bytes: int = 16) -> Place:
     return Place("the source", (space,), align_bytes)
 
 
-_UNCHECKED = {
-    Needs(): """
-        abs activemask add addc and atom bar bar.warp.sync bfe bfi bfind bfrev bra brev brkpt call clz cnot copysign cos
-        cvt cvta div dp2a dp4a ex2 exit fence fma fns isspacep ld ldu lg2 lop3 mad mad24 madc match max membar min mov mul
-        mul24 nanosleep neg not or pmevent popc prefetch prmt rcp red rem ret rsqrt sad selp set setp shf shfl shl shr sin
-        slct sqrt st sub subc testp trap vote xor
-    """,
-    Needs(75, (6, 5)): "ldmatrix",
-    _SM80: "cp.async.commit_group cp.async.wait_all cp.async.mbarrier cvt.rn.bf16 mbarrier redux",
-    Needs(80, (7, 1)): "mbarrier.test_wait.parity",
-    Needs(89, (8, 1)): "cvt.rn.satfinite",
-    Needs(90, (7, 8)): "getctarank griddepcontrol mapa mbarrier.try_wait stmatrix",
-    _SM90: """
-        barrier.cluster cp.async.bulk cp.reduce.async.bulk elect.sync fence.mbarrier_init fence.proxy.async
-    """,
-    Needs(90, (8, 0), specific=True): "setmaxnreg wgmma",
-    Needs(90, (8, 1)): "red.async st.async",
-    Needs(100, (8, 6)): "clusterlaunchcontrol",
-    _TCGEN05: "tcgen05",
-}
-"""Needs -> opcode prefixes whose operands are not checked."""
-
-_CHECKED: dict[str, tuple[Needs, tuple[Operand, ...]]] = {
-    "bar.sync": (Needs(), (Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32))),
-    "cp.async": (
-        _SM80,
-        (
-            _to("shared", align_bytes=0),
-            _from("global", align_bytes=0),
-            Number("the size in bytes", 4, 16, one_of=(4, 8, 16)),
-        ),
-    ),
-    "cp.async.wait_group": (_SM80, (_GROUPS,)),
+_COPY = (
+    _to("shared", align_bytes=0),
+    _from("global", align_bytes=0),
+    Number("the size in bytes", 4, 16, one_of=(4, 8, 16)),
+)
+_OPERANDS: dict[str, tuple[Operand, ...]] = {
+    "bar.sync": (Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32)),
+    "cp.async.ca": _COPY,
+    "cp.async.cg": _COPY,
+    "cp.async.wait_group": (_GROUPS,),
     "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes": (
-        _SM90,
-        (_to("shared::cluster"), _from("shared"), _BULK, Place("the mbarrier", ("shared::cluster",), 8)),
+        _to("shared::cluster"),
+        _from("shared"),
+        _BULK,
+        Place("the mbarrier", ("shared::cluster",), 8),
     ),
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": (
-        _SM90,
-        (_to("shared", "shared::cluster"), _from("global"), _BULK, _BARRIER),
+        _to("shared", "shared::cluster"),
+        _from("global"),
+        _BULK,
+        _BARRIER,
     ),
     "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes": (
-        _SM90,
-        (_to("shared"), _from("global"), _BULK, _OWN_BARRIER),
+        _to("shared"),
+        _from("global"),
+        _BULK,
+        _OWN_BARRIER,
     ),
-    "cp.async.bulk.global.shared::cta.bulk_group": (_SM90, (_to("global"), _from("shared"), _LONG_BULK)),
-    "cp.async.bulk.prefetch.L2.global": (_SM90, (_from("global"), _LONG_BULK)),
-    "cp.async.bulk.wait_group": (_SM90, (_GROUPS,)),
-    "mbarrier.init": (_SM80, (_OWN_BARRIER, Number("the arrival count of a phase", 1, 2**20 - 1))),
-    "mbarrier.inval": (_SM80, (_OWN_BARRIER,)),
-    "mbarrier.arrive.expect_tx": (_SM90, (None, _BARRIER, _TX)),
-    "mbarrier.expect_tx": (_SM90, (_BARRIER, _TX)),
-    "mbarrier.complete_tx": (_SM90, (_BARRIER, _TX)),
-    "tcgen05.alloc": (_TCGEN05, (Place("the holder", ("shared",), 4), _COLUMNS)),
-    "tcgen05.dealloc": (_TCGEN05, (None, _COLUMNS)),
-    "tcgen05.commit": (_TCGEN05, (_BARRIER,)),
+    "cp.async.bulk.global.shared::cta.bulk_group": (_to("global"), _from("shared"), _LONG_BULK),
+    "cp.async.bulk.prefetch.L2.global": (_from("global"), _LONG_BULK),
+    "cp.async.bulk.wait_group": (_GROUPS,),
+    "mbarrier.init": (_OWN_BARRIER, Number("the arrival count of a phase", 1, 2**20 - 1)),
+    "mbarrier.inval": (_OWN_BARRIER,),
+    "mbarrier.arrive.expect_tx": (None, _BARRIER, _TX),
+    "mbarrier.expect_tx": (_BARRIER, _TX),
+    "mbarrier.complete_tx": (_BARRIER, _TX),
+    "tcgen05.alloc": (Place("the holder", ("shared",), 4), _COLUMNS),
+    "tcgen05.dealloc": (None, _COLUMNS),
+    "tcgen05.commit": (_BARRIER,),
 }
-"""Opcode prefix -> its needs and operands."""
+"""Start of an opcode -> its operands; the longest start counts."""
 
-TABLE: dict[str, Instruction] = {
-    **{opcode: Instruction(needs) for needs, opcodes in _UNCHECKED.items() for opcode in opcodes.split()},
-    **{opcode: Instruction(needs, operands) for opcode, (needs, operands) in _CHECKED.items()},
-}
-"""Opcode prefix -> what it needs and takes. An opcode with no entry is unknown: it needs the requested target."""
+NEWEST: Version = (9, 0)
+"""The PTX ISA version of a module with an instruction that the table does not have: the newest that the table knows of."""
 
-_MODIFIERS: tuple[tuple[str, Needs], ...] = (
-    (r"::cta\b", Needs(75, (7, 8))),
-    (r"::cluster\b", Needs(90, (7, 8))),
-    (r"\.(acquire|release)\.cluster\b", Needs(90, (8, 0))),
-    (r"^(ld|st|red|atom|fence|membar)\b.*\.cluster\b", Needs(90, (7, 8))),
-    (r"\.L1::|\.L2::", Needs(75, (7, 4))),
-    (r"\.L2::cache_hint\b", Needs(80, (7, 4))),
-    (r"^(ld|st)\.global.*\.(v8\.[bfus]32|v4\.[bfus]64)\b", Needs(100, (8, 8))),
-    (r"^cp\.async\.bulk\.shared::cta\.global", Needs(90, (8, 6))),
-    (r"^cp\.async\.c[ag]\.shared\S*\.global.*, *%p\d+$", Needs(80, (7, 5))),
-    (r"\bb128\b", Needs(75, (8, 3))),
-    (r"%cluster|%is_explicit_cluster|%nclusterid", Needs(90, (7, 8))),
-    (r"\.bf16", _SM80),
-    (r"\.e[45]m[32]", Needs(89, (8, 1))),
+_UNKNOWN = (Needs(version=NEWEST, known=False),)
+
+_MODIFIERS = tuple(
+    (re.compile(pattern), needs)
+    for pattern, needs in (
+        (r"^(?!cp\.async\.c)\S*::cta\b", Needs(75, (7, 8))),
+        (r"^\S*\bshared::cluster\b", Needs(90, (7, 8))),
+        (r"^\S*\.param::", Needs(75, (8, 3))),
+        (r"^(?!barrier)\S*\.cluster\b", Needs(90, (7, 8))),
+        (r"^\S*\.L[12]::", Needs(75, (7, 4))),
+        (r"^\S*\.L2::(cache_hint|256B)\b", Needs(80, (7, 4))),
+        (r"^\S*\.b128\b", Needs(75, (8, 3))),
+        (r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)", Needs(80, (7, 5))),
+        (r"^mbarrier\.arrive\.\S*\s+_", Needs(80, (7, 1))),
+        (r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,", Needs(90, (7, 8))),
+        (r"^(min|max)\S*\.f32\s([^,]+,){3}", Needs(100, (8, 8))),
+        (r"\s.*%(cluster|is_explicit_cluster|nclusterid)", Needs(90, (7, 8))),
+        (r"\s.*%aggr_smem_size", Needs(90, (8, 1))),
+        (r"\s.*%reserved_smem_offset", Needs(80, (7, 6))),
+        (r"\s.*%current_graph_exec", Needs(75, (8, 0))),
+    )
 )
+"""What a modifier or an operand needs, whatever the form needs."""
+
+_VARYING = ("cp.async.c", "mbarrier.arrive", "min.", "max.")
+"""How opcodes begin whose operands stand in :data:`_MODIFIERS`."""
+
+_GROUP = re.compile(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
+
+
+@attrs.frozen
+class _Form:
+    """One form of :data:`.opcodes.FORMS`, ready to be matched."""
+
+    start: str
+    groups: tuple[tuple[re.Pattern[str], bool], ...]
+    needs: Needs
+
+    def matches(self, opcode: str) -> bool:
+        """Whether an opcode is of this form as a whole."""
+        rest = opcode.removeprefix(self.start)
+        if rest == opcode and self.start:
+            return False
+        for pattern, required in self.groups:
+            rest, found = pattern.subn("", rest, count=1)
+            if required and not found:
+                return False
+        return not rest
 
 
 @cache
+def _forms() -> dict[str, list[tuple[str, Needs]]]:
+    """First word of an opcode -> its forms as they are written, and what they need; the lowest first."""
+    found: dict[str, list[tuple[str, Needs]]] = {}
+    for heading, forms in FORMS.items():
+        version, *words = heading.split()
+        names = tuple(word for word in words if word.startswith("sm_"))
+        targets = [target_of(name) for name in names]
+        major, minor = map(int, version.split("."))
+        plain = not targets[0].suffix
+        needs = Needs(min(target.arch for target in targets), (major, minor), () if plain else names)
+        for form in forms.split():
+            found.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
+    for those in found.values():
+        those.sort(key=lambda each: (bool(each[1].targets), each[1].arch, each[1].version))
+    return found
+
+
+_WORD = re.compile(r"\w+")
+_START = re.compile(r"[\w:.$]+")
+
+
+@cache
+def _compiled(word: str) -> tuple[_Form, ...]:
+    """The forms of the opcodes that begin with a word."""
+    return tuple(_form(text, needs) for text, needs in _forms().get(word, ()))
+
+
+def _form(text: str, needs: Needs) -> _Form:
+    text = re.sub(r"\$(\w+)", lambda name: PARTS[name[1]], text)
+    start = _START.match(text)
+    assert start is not None
+    groups, before = [], ""
+    for optional, required, literal, joined in _GROUP.findall(text[start.end() :]):
+        parts = "|".join(map(re.escape, (optional or required or literal).split(",")))
+        pattern = rf"{before}\.(?:{parts})"
+        if joined:
+            before = pattern
+            continue
+        groups.append((re.compile(rf"{pattern}(?=\.|$)"), not optional))
+        before = ""
+    return _Form(start[0], tuple(groups), needs)
+
+
+@lru_cache(maxsize=1 << 12)
 def instruction_of(text: str) -> Instruction:
-    """The table's entry for an instruction (its opcode, or its whole text without guard), needs of modifiers included."""
+    """What the table says of an instruction (its opcode, or its whole text without guard), its modifiers included."""
     opcode = text.split(None, 1)[0] if text.strip() else ""
-    parts = opcode.split(".")
-    found = next((TABLE[p] for p in (".".join(parts[:n]) for n in range(len(parts), 0, -1)) if p in TABLE), None)
-    if found is None:
-        found = Instruction(Needs(known=False))
-    needs = found.needs
+    ways = tuple(form.needs for form in _compiled(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
     for pattern, more in _MODIFIERS:
-        if re.search(pattern, text):
-            needs = merge(needs, more)
-    return found if needs == found.needs else attrs.evolve(found, needs=needs)
+        if pattern.search(text):
+            ways = tuple(merge(needs, more) for needs in ways)
+    starts = [start for start in _OPERANDS if f"{opcode}.".startswith(f"{start}.")]
+    varies = opcode.startswith(_VARYING)
+    return Instruction(ways, _OPERANDS[max(starts, key=len)] if starts else (), varies)
 
 
 def merge(left: Needs, right: Needs) -> Needs:
-    """What both need together."""
+    """What both need together, on a target that has both."""
     return Needs(
         max(left.arch, right.arch),
         max(left.version, right.version),
-        left.specific or right.specific,
+        left.targets + tuple(name for name in right.targets if name not in left.targets),
         left.known and right.known,
     )
 
 
-def check_target(instruction: str, needs: Needs, target: Target) -> None:
-    """Raise :class:`TargetError` when the target lacks an instruction."""
-    if target.arch < needs.arch:
-        raise TargetError(f"'{instruction}' needs sm_{needs.arch} or newer; the target is {target}")
-    if needs.specific and not target.suffix:
-        raise TargetError(f"'{instruction}' needs a target with suffix a or f; the target is {target}")
-    if instruction.startswith("tcgen05") and target.arch in (120, 121):
-        raise TargetError(f"'{instruction}' needs the sm_100, sm_103 or sm_110 family; the target is {target}")
+def needs_on(instruction: str, target: Target) -> Needs:
+    """What an instruction needs on a target.
+
+    Raises:
+        TargetError: the target lacks it.
+    """
+    found = instruction_of(instruction)
+    needs = found.needs_on(target)
+    if needs is None:
+        raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
+    return needs
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
     """The lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
 
-    A module that needs nothing specific gets the plain architecture that its instructions need, so that it runs on
-    everything from there on; one with an instruction that the table does not know keeps the requested target.
+    A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on everything
+    from there on. One with an instruction that the table does not know keeps the requested target, and has the version :data:`NEWEST`.
     """
-    target = requested if needs.specific or not needs.known else target_of(f"sm_{needs.arch}")
+    target = requested if needs.targets or not needs.known else target_of(f"sm_{needs.arch}")
     return max(needs.version, target.ptx_version), target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tilecopy import HazardError, LaunchError
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.command import emulate
 
+from tilecopy_cli.command import FileError
 CUDA = Path(__file__).parent / "cuda"
 
 
@@ -55,19 +57,20 @@ def test_negative_numbers_are_arguments():
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["1", "--block", "32"], "1 arguments for 4 parameters"), ([], "--block"), (["a.npy", "--block", "32"], "a.npy cannot be read"),
+    [(["1", "--block", "32"], "1 arguments for 4 parameters"), ([], "--block"), (["a.npy", "--block", "32"], "a.npy: there is no such file"),
      (["--block", "32", "--save", "x=y.npy"], "no parameter 'x'"), (["--entry", "other", "--block", "32"], "no entry 'other'")],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_of_our_errors(words, part):
     result = run(CUDA / "vector_add.ptx", *words)
-    assert isinstance(result.exception, (LaunchError, UnsupportedPtxError))
+    assert isinstance(result.exception, (FileError, LaunchError, UnsupportedPtxError))
     assert part in str(result.exception)
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [(["several", "--block", "32"], "'several' is no integer"), (["--block", "0"], "one to three extents"), (["zeros:float99:4", "--block", "32"], "float99"),
-     (["--block", "32", "--save", "x"], "PARAMETER=FILE.npy")],
+     (["--block", "32", "--save", "x"], "PARAMETER=FILE.npy"), (["a\0.npy", "--block", "32"], "not the name of a file"),
+     (["--block", "32", "--save", "x=a\0.npy"], "not the name of a file")],
 )  # fmt: skip
 def test_words_that_mean_nothing_are_wrong_usage(words, part):
     result = run(CUDA / "vector_add.ptx", *words)
@@ -83,3 +86,6 @@ def test_hazards_and_bad_files(tmp_path):
     assert "cannot be read" in str(run(tmp_path / "none.ptx", "--block", 1).exception)
     (tmp_path / "bytes.ptx").write_bytes(b"\xff\xfe\x00")
     assert isinstance(run(tmp_path / "bytes.ptx", "--block", 1).exception, LaunchError)
+    assert run("a\0.ptx", "--block", 1).exit_code == 2
+    os.mkfifo(tmp_path / "a.npy")  # nobody writes it: reading must not wait
+    assert "FIFO" in str(run(CUDA / "vector_add.ptx", tmp_path / "a.npy", "--block", 1).exception)

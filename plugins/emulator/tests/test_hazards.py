@@ -84,6 +84,63 @@ def test_undefined_executions_are_named(write: object, kind: str, message: str) 
     assert "PTX line" in str(caught.value) and "thread" in str(caught.value)
 
 
+COPIES = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 D, .param .u32 rows, .param .u32 bytes)
+{
+ .reg .b64 %d; .reg .b32 %r<8>; .reg .pred %p<4>; .shared .align 128 .b8 s[8192]; .shared .align 8 .b64 bar;
+ ld.param.u64 %d, [D]; mov.u32 %r6, %ctaid.x; mad.wide.u32 %d, %r6, 1024, %d; ld.param.u32 %r1, [rows]; ld.param.u32 %r2, [bytes]; mov.u32 %r0, %tid.x; mov.u32 %r3, s; mov.u32 %r5, bar;
+ setp.eq.u32 %p0, %r0, 0;
+ mad.wide.u32 %d, %r0, %r1, %d; mad.lo.u32 %r4, %r0, %r1, %r3;
+ BODY
+ ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "stride", "size", "sectors", "wavefronts"),
+    [
+        ("cp.async.ca.shared.global [%r4], [%d], 4; cp.async.wait_all;", 4, 0, 4, 1),
+        ("cp.async.ca.shared.global [%r4], [%d], 4; cp.async.wait_all;", 128, 0, 32, 32),
+        ("cp.async.ca.shared.global [%r4], [%d], 8; cp.async.wait_all;", 8, 0, 8, 2),
+        ("cp.async.cg.shared.global [%r4], [%d], 16; cp.async.wait_all;", 16, 0, 16, 4),
+        ("cp.async.cg.shared.global [%r4], [%d], 16; cp.async.wait_all;", 32, 0, 32, 8),
+        ("cp.async.cg.shared.global [%r4], [%d], 16, %r2; cp.async.wait_all;", 16, 0, 0, 4),
+        ("cp.async.cg.shared.global [%r4], [%d], 16, %r2; cp.async.wait_all;", 32, 4, 32, 8),
+        ("cp.async.cg.shared.global [%r4], [%d], 16, %p0; cp.async.wait_all;", 32, 0, 31, 8),
+        ("@%p0 cp.async.cg.shared.global [%r4], [%d], 16; cp.async.wait_all;", 32, 0, 1, 1),
+        ("@%p0 BULK.global [%r3], [%d], 512, [%r5]; WAIT;", 0, 512, 16, None),
+        ("@%p0 BULK.global [%r3], [%d+16], 48, [%r5]; WAIT;", 0, 48, 2, None),
+        ("@%p0 BULK.global [%r3], [%d+16], 64, [%r5]; WAIT;", 0, 64, 3, None),
+        ("st.shared.b32 [%r4], %r0; fence.proxy.async; bar.sync 0; @%p0 OUT [%d+16], [%r3], 96;", 4, 0, 4, None),
+    ],
+)
+def test_the_profile_counts_asynchronous_copies(
+    body: str, stride: int, size: int, sectors: int, wavefronts: int | None
+) -> None:
+    body = body.replace("BULK", "cp.async.bulk.shared::cluster").replace(", [%r5]; WAIT", ", [%r5]; LOOP: WAIT p")
+    if "LOOP" in body:
+        copy, _ = body.split(" LOOP:")
+        body = (
+            "@%p0 mbarrier.init.shared.b64 [%r5], 1; @%p0 fence.mbarrier_init.release.cluster; bar.sync 0;"
+            "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], %r2;"
+            + copy.replace(".global [", ".global.mbarrier::complete_tx::bytes [")
+            + "LOOP: mbarrier.try_wait.parity.shared.b64 %p1, [%r5], 0; @!%p1 bra LOOP;"
+        )
+    if "OUT" in body:
+        body = body.replace("OUT", "cp.async.bulk.global.shared::cta.bulk_group")
+        body += "@%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0;"
+    text = COPIES.replace("BODY", body)
+    report = run_ptx(text, [np.zeros(2048, np.uint32), stride, size], grid=3, block=32, profile=True)
+    assert report.counters["global_sectors"] == 3 * sectors
+    if wavefronts is not None:
+        assert report.counters["shared_wavefronts"] == 3 * wavefronts
+    assert report.not_counted == (() if wavefronts is not None else ("cp.async.bulk",))
+
+
 def test_the_profile_counts_sectors_and_bank_conflicts() -> None:
     def wavefronts(layout: tc.Layout) -> dict[str, int]:
         k = tc.KernelBuilder("k", threads=32)
@@ -294,6 +351,7 @@ BULK_LOAD = """
  mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r2, bar; mov.u32 %r3, x;
  setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r0, 32;
  @%p0 mbarrier.init.shared.b64 [%r2], 1;
+ @%p0 fence.mbarrier_init.release.cluster;
  bar.sync 0;
  @%p0 bra ISSUE;
  @!%p1 bra END;

@@ -141,7 +141,7 @@ def test_an_asynchronous_copy_of_a_package_completes_on_its_mbarrier(tmp_path):
     [
         ([("bad", ["bad = bad_instructions"], "raise RuntimeError('no')")], "instructions of entry point 'bad'"),
         ([("bad", ["bad = bad_instructions"], "x = 1")], "instructions of entry point 'bad'"),
-        ([("one", ["one = one_instructions"], "INSTRUCTIONS = {'acme': None}"), ("two", ["two = two_instructions"], "INSTRUCTIONS = {'acme': None}")],
+        ([("one", ["one = one_instructions"], "INSTRUCTIONS = {'acme': print}"), ("two", ["two = two_instructions"], "INSTRUCTIONS = {'acme': print}")],
          "named by two entry points"),
     ],
 )  # fmt: skip
@@ -149,10 +149,11 @@ def test_a_package_that_does_not_load_is_named(tmp_path, packages, part):
     done = outcome(
         tmp_path,
         """
-        from tilecopy import PluginError
+        from tilecopy import TilecopyError
+        run("mov.u32 %r2, 1;")
         try:
-            run("mov.u32 %r2, 1;")
-        except PluginError as error:
+            run("acme;")
+        except TilecopyError as error:
             print(error)
         """,
         *packages,
@@ -194,11 +195,11 @@ FAULTY = """
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("acme.divides;", "a step of entry point 'faulty' (faulty_instructions) raised ZeroDivisionError"),
-        ("acme.misuses;", "a step of entry point 'faulty' (faulty_instructions) raised"),
+        ("acme.divides;", "a step of entry point 'faulty' (faulty 1.0) raised ZeroDivisionError"),
+        ("acme.misuses;", "a step of entry point 'faulty' (faulty 1.0) raised"),
         ("acme.reads;", "reader: type 'u33' is not"),
-        ("acme.raises;", "the handler of entry point 'faulty' (faulty_instructions) raised AttributeError"),
-        ("acme.forgets;", "the handler of entry point 'faulty' (faulty_instructions) gave None, and a step is"),
+        ("acme.raises;", "the handler of entry point 'faulty' (faulty 1.0) raised AttributeError"),
+        ("acme.forgets;", "the handler of entry point 'faulty' (faulty 1.0) gave None, and a step is"),
     ],
 )
 def test_what_a_package_gets_wrong_is_told_as_its_own(tmp_path, body, told):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -646,3 +647,104 @@ def test_a_bulk_store_after_an_ordinary_one_needs_the_fence_still() -> None:
     text = TWO_BULK_STORES.replace("WAIT", "cp.async.bulk.wait_group 0;\n st.global.u32 [%rd1], %r2;")
     with pytest.raises(HazardError, match=r"fence\.proxy\.async"):
         run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=32)
+
+
+ONE_KERNEL = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+ .reg .b16 %h<5>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<5>;
+ .shared .align 8 .b8 bar[8];
+ ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d1, %d2;
+ BODY
+ ret;
+}
+"""
+
+
+def words(body: str, threads: int = 64) -> list[int]:
+    """What a body leaves in a word of each thread."""
+    out = np.zeros(threads, np.uint32)
+    run_ptx(ONE_KERNEL.replace("BODY", body), [out], grid=1, block=threads)
+    return out.tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("mov.b64 %d3, {%r1, %r5}; cvt.u32.u64 %r2, %d3;", lambda t: t),
+        ("add.u32 %r5, %r5, 1; prmt.b32 %r2, %r1, %r5, 0x7610; and.b32 %r2, %r2, 0xffff;", lambda t: t),
+        ("mov.b32 %r2, {%h1, %h2}; and.b32 %r2, %r2, 0; or.b32 %r2, %r2, %r1;", lambda t: t),
+        ("xor.b32 %r2, %r5, %r5; add.u32 %r2, %r2, 7;", lambda t: 7),
+        (
+            "setp.lt.u32 %p1, %r5, 3; setp.gt.u32 %p2, %r1, 99; and.pred %p3, %p1, %p2; selp.b32 %r2, 1, 2, %p3;",
+            lambda t: 2,
+        ),
+        ("setp.lt.u32 %p1, %r1, 9; @!%p1 mov.u32 %r5, 6; mul.lo.u32 %r5, %r5, 2; selp.b32 %r2, 1, %r5, %p1;", lambda t: 1 if t < 9 else 12),
+    ],
+)  # fmt: skip
+def test_what_nobody_uses_of_a_register_may_be_nothing(body: str, value: Callable[[int], int]) -> None:
+    assert words(f"{body} st.global.u32 [%d2], %r2;") == [value(t) for t in range(64)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.b64 %d3, {%r1, %r5};\n shr.u64 %d3, %d3, 31; cvt.u32.u64 %r2, %d3; st.global.u32 [%d2], %r2;",
+        "xor.b32 %r2, %r1, %r5;\n st.global.u32 [%d2], %r2;",
+        "setp.lt.u32 %p1, %r5, 3;\n @%p1 bra L; L:",
+        "mad.lo.u32 %r2, %r5, 0, %r1;\n st.global.u32 [%d2], %r2;",
+        "mov.b64 %d3, {%r1, %r5};\n",
+    ],
+)
+def test_who_uses_what_came_from_nothing_is_told_where(body: str) -> None:
+    with pytest.raises(HazardError, match=r"register %r5 is read and was never written") as error:
+        words(body)
+    assert (error.value.kind, error.value.line) == ("poison", 10)
+
+
+def test_a_failed_assertion_is_a_trap() -> None:
+    text = ONE_KERNEL.replace(".visible", ".extern .func __assertfail (.param .b64 why);\n.visible").replace(
+        "BODY",
+        "setp.ge.u32 %p1, %r1, LIMIT; @!%p1 bra DONE;\n"
+        "{ .param .b64 why; st.param.b64 [why], %d1; call.uni __assertfail, (why); } DONE:",
+    )
+    run_ptx(text.replace("LIMIT", "64"), [np.zeros(64, np.uint32)], grid=1, block=64)
+    with pytest.raises(HazardError, match="thread 9 of") as error:
+        run_ptx(text.replace("LIMIT", "9"), [np.zeros(64, np.uint32)], grid=1, block=64)
+    assert error.value.kind == "trap"
+
+
+@pytest.mark.parametrize("together", ["match.any.sync.b64 %r6, %d1, -1;", "bar.warp.sync -1;", "", "vote.sync.ballot.b32 %r6, %p4, -1;"])  # fmt: skip
+def test_the_last_of_some_warps_ends_an_mbarrier_that_all_lanes_used(together: str) -> None:
+    """As libcu++'s pipeline does: one lane a warp counts it off, after the lanes have met."""
+    body = f"""
+ mov.u32 %r2, bar; setp.ne.u32 %p1, %r1, 0; setp.eq.u32 %p4, %r1, %r1; @%p1 bra A;
+ mbarrier.init.shared.b64 [%r2], 64; st.global.u32 [%d1], 2;
+A: bar.sync 0;
+ mbarrier.arrive.shared.b64 %d3, [%r2];
+ {together}
+ and.b32 %r3, %r1, 31; setp.ne.u32 %p2, %r3, 0; @%p2 bra B;
+ atom.add.acq_rel.cta.global.u32 %r4, [%d1], -1; setp.ne.u32 %p3, %r4, 1; @%p3 bra B;
+ mbarrier.inval.shared.b64 [%r2];
+B:"""
+    if together:
+        assert words(body)[0] == 0
+    else:
+        with pytest.raises(HazardError, match="is invalidated with no barrier since"):
+            words(body)
+
+
+def test_reserved_shared_memory_holds_something_and_is_ordered_by_its_owner() -> None:
+    body = """
+ mov.u32 %r2, %reserved_smem_offset_1; shr.u32 %r3, %r1, 5; setp.ne.u32 %p1, %r1, 32;
+ @%p1 bra A; red.shared.and.b32 [%r2+4], -3; st.shared.u32 [%r2+32], 5;
+A: bar.sync 0; ld.shared.u32 %r4, [%r2+32]; st.global.u32 [%d2], %r4;"""
+    assert words(body) == [5] * 64
+
+
+def test_votes_are_spelt_in_two_orders() -> None:
+    body = "setp.lt.u32 %p1, %r1, 5; vote.ballot.sync.b32 %r2, %p1, -1; vote.any.sync.pred %p2, %p1, -1; @%p2 add.u32 %r2, %r2, 1;"
+    assert words(f"{body} st.global.u32 [%d2], %r2;") == [32] * 32 + [0] * 32

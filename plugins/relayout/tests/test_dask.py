@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,32 @@ def test_splits_and_merges(chunks: tuple[int, ...]) -> None:
     y = relayout(da.from_array(X, chunks=chunks), "a (b c) d -> (d a) c b", b=2, executor="emulator")
     expected = X.reshape(6, 2, 4, 10).transpose(3, 0, 2, 1).reshape(60, 4, 2)
     assert (y.compute(scheduler="synchronous") == expected).all()
+
+
+def test_any_chunks_and_extents_against_numpy() -> None:
+    """Extents 0 and 1, chunks that hold nothing, splits and merges of them."""
+    rng = random.Random(13)
+    for _ in range(60):
+        groups = [
+            [rng.choice((0, 1, 1, 2, 3)) for _ in range(rng.choice((0, 1, 1, 2)))] for _ in range(rng.randint(0, 4))
+        ]
+        names = [[f"d{dim}_{part}" for part in range(len(group))] for dim, group in enumerate(groups)]
+        sizes = {name: extent for row, group in zip(names, groups) for name, extent in zip(row, group)}
+        order = rng.sample(list(sizes), len(sizes))
+        cut = sorted(rng.randint(0, len(order)) for _ in range(rng.randint(0, 3)))
+        right = [order[start:end] for start, end in zip([0, *cut], [*cut, len(order)])]
+        pattern = " -> ".join(" ".join(f"({' '.join(group)})" for group in side) for side in (names, right))
+        x = np.arange(math.prod(sizes.values()), dtype=np.int16).reshape([math.prod(group) for group in groups])
+        chunks = [
+            sorted([0, *(rng.randint(0, extent) for _ in range(rng.randint(0, 2))), extent]) for extent in x.shape
+        ]
+        lazy = da.from_array(x, chunks=tuple(tuple(b - a for a, b in itertools.pairwise(ends)) for ends in chunks))
+        split = x.reshape(list(sizes.values())).transpose([list(sizes).index(name) for name in order])
+        expected = split.reshape([math.prod(sizes[name] for name in group) for group in right])
+        y = relayout(lazy, pattern, executor="emulator", **sizes)
+        found = y.compute(scheduler="synchronous")
+        assert y.shape == found.shape == expected.shape and found.dtype == x.dtype, (pattern, chunks)
+        assert (found == expected).all(), (pattern, chunks)
 
 
 def test_what_is_refused() -> None:

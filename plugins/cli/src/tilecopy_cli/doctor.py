@@ -10,6 +10,7 @@ from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
 
 from tilecopy_core.errors import AssemblerError, TilecopyError
+from tilecopy_core.loading import said
 from tilecopy_core.registry import default_registry
 
 
@@ -36,7 +37,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
-    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_variants()]
+    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_extensions(usable), *_variants()]
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
@@ -53,8 +54,10 @@ def _why_not(executor: str) -> str | None:
     """Why an installed executor cannot run here, or None."""
     try:
         return why_unavailable(executor)
-    except TilecopyError as error:
-        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {said(error)}"
 
 
 def _assemblers() -> list[Finding]:
@@ -92,6 +95,20 @@ def _executors() -> list[Finding]:
             state = "found" if why is None else "unusable"
             detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
         found.append(Finding(f"executor {name}", state, detail))
+    return found
+
+
+def _extensions(usable: list[Finding]) -> list[Finding]:
+    """What extends the executors, as they tell it."""
+    found = []
+    for name in (each.what.removeprefix("executor ") for each in usable if each.found):
+        try:
+            told: Any = getattr(executor_named(name), "extensions", tuple)()
+            found += [Finding(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            found.append(Finding(f"executor {name}", "unusable", f"extensions() raised {said(error)}"))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TextIO
 from .errors import FileError
 
 
-class Stopped(BaseException):
+class Stopped(KeyboardInterrupt):  # which goes through what guards us from plugins
     """A signal asked the program to end; what is open is closed on the way out."""
 
     def __init__(self, number: int) -> None:

@@ -172,7 +172,11 @@ class ModuleCache:
         if not self.on:
             return None
         try:
+            assert self._settings.folder is not None  # or it would be off
+            _trusted_entry(self._settings.folder, self._reader._path_for_key(key))
             value = self._reader.get(key)
+        except FileNotFoundError:
+            return None
         except Exception as error:
             self._warn(f"cannot be read: {error}")
             return None
@@ -279,23 +283,45 @@ def _write(files: Any, key: bytes, value: bytes) -> None:
         try:
             files[key] = value
             return
-        except FileNotFoundError:  # somebody is clearing the cache; this entry may be lost, and is made again
+        except (FileNotFoundError, FileExistsError):  # somebody is clearing the cache; this entry is made again
             continue
 
 
-def _trusted(folder: Path) -> None:
-    """Refuse a folder in which others may put machine code for this user to run.
+def _trusted(path: Path, *, reached: bool = True) -> None:
+    """Refuse what others may have written, or put there, for this user to run.
+
+    Args:
+        path: a folder, or a file.
+        reached: whether others get at it, so that they may write it where its mode lets them.
 
     Raises:
-        CacheError: it belongs to another user, or everybody may write there.
+        CacheError: it belongs to another user, or others may write it.
     """
     if not hasattr(os, "geteuid"):  # Windows: the folder of the user's own profile
         return
-    found = folder.stat()
+    found = path.stat()
     if found.st_uid not in (0, os.geteuid()):
         raise CacheError(f"it belongs to another user (uid {found.st_uid})")
-    if found.st_mode & stat.S_IWOTH:
-        raise CacheError(f"everybody may write there (mode {stat.S_IMODE(found.st_mode):o}); chmod o-w")
+    for bit, who, letter in ((stat.S_IWOTH, "everybody", "o"), (stat.S_IWGRP, "its group", "g")):
+        if reached and found.st_mode & bit:
+            raise CacheError(f"{who} may write there (mode {stat.S_IMODE(found.st_mode):o}); chmod {letter}-w")
+
+
+def _trusted_entry(folder: Path, path: Path) -> None:
+    """Refuse an entry of a trusted folder that others may have written; cuda.core's folders have the modes of the umask.
+
+    Raises:
+        CacheError: it is no regular file, or it or a folder above is not trusted.
+        FileNotFoundError: there is none.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise CacheError(f"{path} is no regular file")
+    reached = bool(folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH))
+    for each in (path, path.parent, path.parent.parent):
+        try:
+            _trusted(each, reached=reached)
+        except CacheError as error:
+            raise CacheError(f"{each}: {error}") from None
 
 
 def _sizes(folder: Path | None) -> Iterator[tuple[bool, int]]:

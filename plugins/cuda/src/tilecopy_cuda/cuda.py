@@ -7,7 +7,6 @@ reads, a look-up, a mask an address and the driver's call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -22,6 +21,7 @@ from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
 from tilecopy_core.errors import LaunchError
+from tilecopy_core.once import LOCK
 
 from .cache import ModuleCache
 from .driver import Device, Driver
@@ -61,7 +61,6 @@ class CudaExecutor:
         self.modules = ModuleLoader(
             self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
         )
-        self._lock = threading.RLock()
         self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
         self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
@@ -98,7 +97,7 @@ class CudaExecutor:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
         """
         key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
-        with self._lock:
+        with LOCK:
             loaded = self._loaded.get(key)
             if loaded is None:
                 self._modules.unload_unused(all=False)
@@ -115,7 +114,7 @@ class CudaExecutor:
         Raises:
             LaunchError: a device's context cannot be had.
         """
-        with self._lock:
+        with LOCK:
             self._modules.unload_unused(all=True)
 
     def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
@@ -248,9 +247,8 @@ class CudaExecutor:
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
-        where = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
-        if len(set(where.values())) > 1:
-            found = ", ".join(f"{name} on GPU {device}" for name, device in where.items())
+        if len(set(binding.devices.values())) > 1:
+            found = ", ".join(f"{name} on GPU {device}" for name, device in binding.devices.items())
             raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -130,14 +131,19 @@ def time_on_device(
         work()
     times: list[float] = []
     call = executor.driver.call
-    with executor.driver.active(device):
-        start, stop = call("cuEventCreate", 0), call("cuEventCreate", 0)
+    with executor.driver.active(device), ExitStack() as events:
+        start, stop = (_event(executor, events) for _ in range(2))
         for _ in range(runs):
             call("cuEventRecord", start, 0)
             work()
             call("cuEventRecord", stop, 0)
             call("cuEventSynchronize", stop)
             times.append(call("cuEventElapsedTime", start, stop) * 1e-3)
-        for event in (start, stop):
-            call("cuEventDestroy", event)
     return statistics.median(times)
+
+
+def _event(executor: CudaExecutor, events: ExitStack) -> Any:
+    """A new event; it goes with the stack, however that ends, and a driver that refuses then hides no error before it."""
+    event = executor.driver.call("cuEventCreate", 0)
+    events.callback(executor.driver.api.cuEventDestroy, event)
+    return event

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import attrs
 
 from tilecopy_core.errors import LaunchError
+from tilecopy_core.once import LOCK, once
 
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
@@ -30,6 +32,14 @@ NOT_CURRENT = frozenset({201, 400, 709})
 function's context (or the stream's) is not the current one."""
 
 
+_FORKED = (
+    "it was forked from a process that had started CUDA, and the driver works in no fork (use multiprocessing's method "
+    "'spawn', or fork before the first use of the GPU)"
+)
+_IN_A_FORK = {3: f": {_FORKED}"}
+"""By what cuInit gives in a fork (CUDA_ERROR_NOT_INITIALIZED), what to do."""
+
+
 @attrs.frozen
 class Device:
     """A GPU: its number, compute capability and name."""
@@ -40,6 +50,17 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.capability[0]}{self.capability[1]})"
+
+
+def _why_no_driver(error: Exception) -> str:
+    """Whether the driver's library is missing or cannot be used, of which the bindings say the same."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as found:
+        if "No such file" in f"{found}" or "Could not find" in f"{found}":  # of Linux and Windows
+            return "no NVIDIA driver is installed (libcuda is not found)"
+        error = found
+    return f"the NVIDIA driver's library (libcuda) cannot be used: {error}"
 
 
 class Driver:
@@ -53,12 +74,11 @@ class Driver:
     """
 
     def __init__(self, bindings: Any = None) -> None:
-        self._lock = threading.RLock()
         self._given = bindings
         self._contexts: dict[int, Any] = {}
         self.ended: str | None = None
 
-    @cached_property
+    @once
     def api(self) -> Any:
         """The bindings, once ``cuInit`` has succeeded.
 
@@ -71,12 +91,16 @@ class Driver:
         except ImportError as error:
             raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
         except RuntimeError as error:
-            raise LaunchError("no NVIDIA driver is installed (libcuda is not found)") from error
+            raise LaunchError(_why_no_driver(error)) from error
         if int(result):
-            raise LaunchError(f"the NVIDIA driver does not start: {result.name} ({int(result)})")
+            raise LaunchError(
+                f"the NVIDIA driver does not start: {result.name} ({int(result)}){_IN_A_FORK.get(int(result), '')}"
+            )
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
         return api
 
-    @cached_property
+    @once
     def legacy_stream(self) -> Any:
         """The handle of the legacy default stream, on which nothing is ever captured."""
         return self.api.CUstream(0)
@@ -103,7 +127,7 @@ class Driver:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
         found, text = self.api.cuGetErrorString(code)
         said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
-        if int(code) in _CONTEXT_ENDED:
+        if int(code) in _CONTEXT_ENDED or self.ended is not None:
             if self.ended is None:
                 self.ended = f"{said}, reported by {what}"
                 return LaunchError(
@@ -125,7 +149,7 @@ class Driver:
 
     # -------------------------------------------------------------------------------------------- devices
 
-    @cached_property
+    @once
     def devices(self) -> list[Device]:
         """The GPUs of this machine, asked for once.
 
@@ -152,7 +176,7 @@ class Driver:
         """
         if self.ended is not None:
             raise self.gone(f"device {ordinal}")
-        with self._lock:
+        with LOCK:
             if ordinal not in self._contexts:
                 device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
                 self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
@@ -174,7 +198,7 @@ class Driver:
             raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
         return ordinal.value
 
-    @cached_property
+    @once
     def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
         """The driver's own cuPointerGetAttribute.
 
@@ -196,3 +220,10 @@ class Driver:
             yield
         finally:
             self.api.cuThreadExchangeStreamCaptureMode(before)
+
+
+def _forked(parent: weakref.ref[Driver]) -> None:
+    """In a fork: let the driver that the parent had started refuse what is asked of it."""
+    driver = parent()
+    if driver is not None and driver.ended is None:
+        driver.ended = _FORKED

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 from tilecopy.kernel.built import BuiltKernel
-from tilecopy.kernel.saved import unpacked
-from tilecopy.kernel.saving import packed
 
-from tilecopy_core.errors import Kind, LaunchError, TilecopyError, a, checked, maybe, shown
+from tilecopy_core.errors import Kind, LaunchError, a, checked, maybe, shown
 
 from .cache import ModuleCache
 
@@ -44,10 +42,12 @@ class KernelCache:
         found = self._cache.get(key)
         if found is None:
             return None
-        note, _, kernel = found.partition(b"\n")
+        from ..kernel.saved import kernel_of
+
         try:
-            return json.loads(note), unpacked(kernel)
-        except (ValueError, RecursionError, TilecopyError):
+            note, record, text = json.loads(found)
+            return note, kernel_of(record, text, "the cache")
+        except (TypeError, ValueError, RecursionError, LaunchError):
             self._cache.discard(key)
             return None
 
@@ -65,8 +65,10 @@ class KernelCache:
             RequestError: a parameter of the kernel is of a kind that only this package's launch can fill.
         """
         try:
-            text = json.dumps(note)
+            json.dumps(note)
         except (TypeError, ValueError, RecursionError) as error:
             raise LaunchError(f"KernelCache.put: note {shown(note)} cannot be written as JSON: {error}") from error
         if self.on:
-            self._cache.put(key, text.encode() + b"\n" + packed(kernel))
+            from ..kernel.saving import record_of
+
+            self._cache.put(key, json.dumps([note, record_of(kernel), kernel.ptx], separators=(",", ":")).encode())

@@ -24,22 +24,24 @@ _BATCH = 32
 _NEWEST = 64
 """Kernels that stay loaded although nothing else holds them."""
 
+_ADDRESS = ctypes.c_void_p
 _SEMAPHORE_BYTES = 64
 """More than a sem_t has."""
 
 
 @attrs.frozen(eq=False)
 class _Module:
-    """A module, and semaphores that graphs post when they go."""
+    """A module, and the semaphores (by address) that graphs post when they go."""
 
     ordinal: int
     handle: Any
-    graphs: list[Any] = attrs.field(factory=list)
+    graphs: list[int] = attrs.field(factory=list)
 
     @property
     def unused(self) -> bool:
         """Whether the graphs that had captured it are gone."""
-        return all(map(_is_posted, self.graphs))
+        self.graphs[:] = [semaphore for semaphore in self.graphs if not _is_posted(semaphore)]
+        return not self.graphs
 
 
 @attrs.frozen(eq=False)
@@ -56,14 +58,15 @@ class LoadedKernel:
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch itself says what is wrong with the stream
             return
-        semaphore = ctypes.create_string_buffer(_SEMAPHORE_BYTES)
+        library = _library()
+        semaphore = library.calloc(1, _SEMAPHORE_BYTES) if library else 0
         self.module.graphs.append(semaphore)
-        post = _semaphores()
-        if post is None:
+        if not library:
             return
+        post = ctypes.cast(library.sem_post, ctypes.c_void_p).value
         _, _, graph, *_ = call("cuStreamGetCaptureInfo", stream)
         flags = api.CUuserObject_flags.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
-        mine = call("cuUserObjectCreate", ctypes.addressof(semaphore), api.CUhostFn(post), 1, flags)
+        mine = call("cuUserObjectCreate", semaphore, api.CUhostFn(post), 1, flags)
         call("cuGraphRetainUserObject", graph, mine, 1, api.CUuserObjectRetain_flags.CU_GRAPH_USER_OBJECT_MOVE)
 
 
@@ -101,19 +104,25 @@ class Modules:
 
 
 @cache
-def _semaphores() -> int | None:
-    """The address of sem_post, which a graph calls when it goes; None where the C library has no semaphores.
+def _library() -> Any:
+    """The C library, whose sem_post a graph calls when it goes; None where it has no semaphores.
 
     The driver calls it from a thread of its own, where Python must not run. Without it a captured kernel stays loaded.
     """
     try:
-        return ctypes.cast(ctypes.CDLL(None).sem_post, ctypes.c_void_p).value
+        library: Any = ctypes.CDLL(None)
+        library.sem_post.argtypes, library.sem_getvalue.argtypes = (_ADDRESS,), (_ADDRESS, _ADDRESS)
+        library.calloc.restype, library.calloc.argtypes = _ADDRESS, (ctypes.c_size_t, ctypes.c_size_t)
+        library.free.argtypes = (_ADDRESS,)
     except (AttributeError, OSError, TypeError):
         return None
+    return library
 
 
-def _is_posted(semaphore: Any) -> bool:
-    value = ctypes.c_int()
-    if _semaphores() is None or ctypes.CDLL(None).sem_getvalue(semaphore, ctypes.byref(value)):
+def _is_posted(semaphore: int) -> bool:
+    """Whether a graph has posted a semaphore, which is freed then. It is the C library's memory: a graph may outlive all of this."""
+    value, library = ctypes.c_int(), _library()
+    if not semaphore or library.sem_getvalue(semaphore, ctypes.byref(value)) or not value.value:
         return False
-    return value.value > 0
+    library.free(semaphore)
+    return True

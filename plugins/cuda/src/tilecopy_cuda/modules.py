@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tilecopy.assemblers import INSTALL, assemble, version_of
 from tilecopy.kernel.built import BuiltKernel
 
 from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
+from tilecopy_core.once import once
 from tilecopy_core.target import Target
 
 from .cache import ModuleCache, module_key
@@ -72,7 +72,7 @@ class ModuleLoader:
             f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)})\n{log.strip()}"
         )
 
-    @cached_property
+    @once
     def driver_version(self) -> str:
         """The driver as far as machine code may depend on it.
 

@@ -4,6 +4,7 @@ Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`
 races, misaligned or outside accesses, missing waits, fences and barriers.
 """
 
+from . import parser  # noqa: F401 (with the package: no fork shall meet it half imported)
 from .api import run_ptx
 from .executor import EmulatorExecutor, executor
 from .program import Program, UnsupportedPtxError, parse

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from . import spaces
 from .access import SCOPES, Access
 from .alu.atomic import atomic_operation
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
@@ -148,10 +149,12 @@ def _load(instruction: Instruction, program: Program) -> Step:
     access, dtype = parts.access, f"u{parts.element}"
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        raw = machine.load(lanes, access, address(machine, lanes))
+        raw = spaces.load(machine, lanes, access, address(machine, lanes))
         elements = np.ascontiguousarray(raw).view(dtype)
         for position, write in enumerate(writers):
             write(machine, lanes, elements[:, :, position])
+        if machine.unwritten:
+            machine.poison_loaded(names, parts.element)
 
     return step
 
@@ -229,14 +232,15 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             both.one_by_one(machine, lanes)
             return
         many, addresses = both.addresses(machine, lanes)
-        raw = np.ascontiguousarray(machine.load(many, parts.access, addresses))
+        raw = np.ascontiguousarray(spaces.load(machine, many, parts.access, addresses))
         machine.many = None
         elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
-        if direct and machine.write_many(flat, lanes, elements):
-            return
-        for number, group in enumerate(writers):
-            for position, write in enumerate(group):
-                write(machine, lanes, elements[number, :, :, position])
+        if not (direct and machine.write_many(flat, lanes, elements)):
+            for number, group in enumerate(writers):
+                for position, write in enumerate(group):
+                    write(machine, lanes, elements[number, :, :, position])
+        if machine.unwritten:
+            machine.poison_loaded(flat, parts.element, machine.size(lanes))
 
     def store(machine: Machine, lanes: Lanes) -> None:
         if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:

@@ -18,7 +18,7 @@ from tilecopy_core import LaunchError
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory import GlobalMemory
 from .program import Parameter, Program, parse
-from .run import MOST_CTAS, Report, lay_out_shared, run_grid
+from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 
 Dim3 = tuple[int, int, int]
 BASE_ALIGN_BYTES = 256
@@ -39,6 +39,7 @@ def run_ptx(
     cluster: Sequence[int] | int | None = None,
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
+    allow: Sequence[str] = (),
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -53,6 +54,9 @@ def run_ptx(
         cluster: CTAs of a cluster; by default what ``.reqnctapercluster`` says, else one.
         dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
         profile: count memory sectors and bank conflicts too (slower).
+        allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
+            no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
+            an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
 
     Returns:
         What the run did.
@@ -66,6 +70,9 @@ def run_ptx(
         raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
     demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
+    names = items_of(allow)
+    fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
+    demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
     program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
@@ -87,6 +94,7 @@ def run_ptx(
         memory=memory,
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
+        allow=tuple(names or ()),
     )
 
 
@@ -210,7 +218,7 @@ def _span(array: Any, place: str) -> tuple[int, int]:
     """Addresses of an array's first byte and of the one after its last."""
     if array.dtype.hasobject:
         raise LaunchError(f"{place}: an array of Python objects: {shown(array)}")
-    if isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
         raise LaunchError(f"{place}: {shown(array)}, whose mask a kernel does not see; pass a.filled(value)")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
@@ -227,7 +235,11 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
         if group and (each is None or each.first >= end):
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
-            data = np.ctypeslib.as_array((ctypes.c_uint8 * (end - start)).from_address(start)) if end > start else None
+            data = (
+                np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8)
+                if end > start
+                else None
+            )
             name = " or ".join(other.parameter.name for other in group)
             base = memory.add(
                 name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable

@@ -55,12 +55,15 @@ class Barriers:
         self.clusters: dict[int, _Cluster] = {}
         self.arrived = np.full(machine.units, -1, np.int64)
         self.passed = np.zeros(machine.units, np.int64)
+        self.resized: dict[int, list[int]] = {}
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
         """See :meth:`Machine.expand`."""
         order, first = self.machine.order, self.machine.first
         named, clusters = self.named, self.clusters
         self.named, self.clusters = {}, {}
+        warps = ctas * self.machine.warps_per_cta
+        self.resized = {w + copy * warps: list(x) for w, x in self.resized.items() for copy in range(copies)}
         self.arrived, self.passed = np.tile(self.arrived, copies), np.tile(self.passed, copies)
         for copy in range(copies):
             shift = first + copy * ctas
@@ -285,6 +288,34 @@ class Barriers:
                 self._complete(cta, number, state, aligned=True)
         for cluster in {cta // machine.cluster_size for cta in ctas}:
             self._cluster_complete(cluster)
+        if self.resized:
+            self._compare_warpgroups(np.unique(machine.warp_of[ending]))
+
+    def set_registers(self, lanes: Lanes) -> None:
+        """``setmaxnreg`` by whole warps."""
+        for warp in np.unique(self.machine.warp_of[self.machine.index(lanes)]).tolist():
+            self.resized.setdefault(warp, []).append(self.machine.at)
+
+    def _compare_warpgroups(self, ended: Any) -> None:
+        """Of a warpgroup that has ended, every warp must have executed the same ``setmaxnreg``."""
+        machine, per_cta = self.machine, self.machine.warps_per_cta
+        text = [instruction.text for instruction in machine.program.instructions]
+        for first in {int(w) - int(w) % per_cta % 4 for w in ended}:
+            warps = [w for w in range(first, first + 4) if w // per_cta == first // per_cta]
+            if (machine.status[np.isin(machine.warp_of, warps)] != DONE).any():
+                continue
+            most = max(warps, key=lambda w: len(self.resized.get(w, [])))
+            wanted = self.resized.get(most, [])
+            for warp in warps:
+                found = [text[at] for at in self.resized.get(warp, [])]
+                for number, at in enumerate(wanted):
+                    if found[number : number + 1] != [text[at]]:
+                        other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
+                        machine.hazard(
+                            "aligned",
+                            f"all warps of a warpgroup must execute this; the warp of {other} does not",
+                            machine.ids[machine.warp_of == most], at=at, threads=(other,),
+                        )  # fmt: skip
 
     def accuse(self, waiting: Any) -> NoReturn:
         """A barrier that nobody completes."""

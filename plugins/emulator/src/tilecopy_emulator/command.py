@@ -12,10 +12,12 @@ import click
 import numpy as np
 
 from tilecopy_core import LaunchError
+from tilecopy_core.command import FilePath, read_npy
 
 from .api import run_ptx
 from .demands import shown
 from .program import parse
+from .run import ALLOWABLE
 
 _EXTENT = "[0-9]{1,19}"
 _MADE = ("zeros", "ones", "arange", "random")
@@ -68,15 +70,12 @@ def argument_of(text: str) -> Any:
 
     Raises:
         click.BadParameter: it is no integer, number, ``FILE.npy`` or ``zeros:float32:64x64``.
-        LaunchError: a file cannot be read.
+        FileError: a file cannot be read.
     """
     if re.fullmatch(r"[+-]?([0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})", text):
         return int(text, 0 if "x" in text.lower() else 10)
     if text.endswith(".npy"):
-        try:
-            return np.load(text, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise LaunchError(f"{text} cannot be read: {error}") from error
+        return read_npy(FilePath().convert(text, None, None)).array
     match = re.fullmatch(rf"(\w+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)", text)
     if match and match[1] in _MADE:
         dtype, shape = _dtype(match[2]), tuple(int(part) for part in re.split("[,x]", match[3]))
@@ -101,12 +100,12 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise click.BadParameter(f"{text!r} is not PARAMETER=FILE.npy")
-        found.append((name, Path(path)))
+        found.append((name, FilePath().convert(path, None, None)))
     return found
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
 @click.option("--entry", help="The kernel, where the file has several.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")
@@ -117,6 +116,12 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     "--save", "saves", callback=_saves, multiple=True, help="PARAMETER=FILE.npy: write an array after the run."
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(ALLOWABLE),
+    help="What is no hazard: threads that write the same value; an mbarrier's init that was not fenced.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def emulate(
     file: Path,
@@ -128,6 +133,7 @@ def emulate(
     dynamic_shared: int,
     saves: list[tuple[str, Path]],
     profile: bool,
+    allow: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run a kernel of a PTX FILE with no GPU, strictly.
@@ -158,6 +164,7 @@ def emulate(
         cluster=cluster,
         dynamic_shared_bytes=dynamic_shared,
         profile=profile,
+        allow=allow,
     )
     for name, path in saves:
         value = values[names.index(name)]
@@ -175,6 +182,7 @@ def emulate(
             "instructions": report.instructions,
             "counters": report.counters,
             "approximate": report.approximate,
+            "not_counted": report.not_counted,
         }
         click.echo(json.dumps(data, indent=2))
         return
@@ -184,3 +192,5 @@ def emulate(
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):
         click.echo(f"  {name}: {count}")
+    if report.not_counted:
+        click.echo(f"  shared memory is not counted for: {', '.join(report.not_counted)}")

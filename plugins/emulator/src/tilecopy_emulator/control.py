@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .access import SCOPES, SHARED_WINDOW
-from .accesses import address_reader, demand_parts
+from .accesses import address_reader
 from .engines import ASYNC_GLOBAL, ASYNC_SHARED
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse, writer
 from .program import Instruction, Memory, Pair, Program
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 
 def _exit(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"uni"})
     return lambda machine, lanes: machine.exit(lanes)
 
 
 def _branch(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"uni"})
     if len(instruction.operands) != 1 or instruction.operands[0] not in program.labels:
         raise refuse(instruction, "a label of the function is wanted")
     target = program.labels[str(instruction.operands[0])]
@@ -42,9 +40,6 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     if len(kinds) != 1:
         raise refuse(instruction, "it is .sync, .arrive or .red")
     kind = kinds[0]
-    known = {"cta", kind} | ({"aligned"} if opcode[0] == "barrier" else set())
-    known |= {"popc", "and", "or", "u32", "pred"} if kind == "red" else set()
-    demand_parts(instruction, known)
     aligned = opcode[0] == "bar" or "aligned" in opcode
     operands = list(instruction.operands)
     vote, write, reduce = None, None, ""
@@ -93,7 +88,6 @@ def _bar_warp(instruction: Instruction, program: Program) -> Step:
 def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
     arrives = "arrive" in opcode
-    demand_parts(instruction, {"cluster", "arrive", "release", "relaxed", "aligned"} if arrives else {"cluster", "wait", "acquire", "aligned"})  # fmt: skip
     if arrives == ("wait" in opcode) or instruction.operands:
         raise refuse(instruction, "it is .arrive or .wait, and has no operands")
     relaxed, aligned = "relaxed" in opcode, "aligned" in opcode
@@ -107,6 +101,25 @@ def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
             machine.barriers.cluster_arrive(lanes, relaxed=relaxed)
         else:
             machine.barriers.cluster_wait(lanes)
+
+    return step
+
+
+def _set_registers(instruction: Instruction, program: Program) -> Step:
+    """``setmaxnreg``: no value changes, but all warps of a warpgroup must execute it."""
+    opcode = instruction.opcode
+    if (
+        opcode[1:2] not in (("inc",), ("dec",))
+        or opcode[2:] != ("sync", "aligned", "u32")
+        or len(instruction.operands) != 1
+    ):
+        raise refuse(instruction, "this form of setmaxnreg is not known")
+    reader(instruction.operands[0], "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        lanes = machine.whole_warps(lanes)
+        if machine.size(lanes):
+            machine.barriers.set_registers(lanes)
 
     return step
 
@@ -199,7 +212,6 @@ def generic_shared(machine: Machine, lanes: Lanes, addresses: Any, *, generic: b
 
 
 def _init(instruction: Instruction, program: Program, kind: str) -> Step:
-    demand_parts(instruction, {kind, "shared", "shared::cta", "b64"})
     operands = instruction.operands
     if len(operands) != (2 if kind == "init" else 1):
         raise refuse(instruction, "an address (and a count) are wanted")
@@ -219,10 +231,7 @@ def _init(instruction: Instruction, program: Program, kind: str) -> Step:
 
 def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
     opcode = set(instruction.opcode)
-    known = {kind, "shared", "shared::cta", "shared::cluster", "b64", "release", "relaxed", "cta", "cluster"}
     arrives = kind in ("arrive", "arrive_drop")
-    known |= {"expect_tx", "noComplete"} if arrives else set()
-    demand_parts(instruction, known)
     remote = "shared::cluster" in opcode
     generic = not remote and not {"shared", "shared::cta"} & opcode
     expects = "expect_tx" in opcode
@@ -264,7 +273,6 @@ def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
 
 def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
     opcode = set(instruction.opcode)
-    demand_parts(instruction, {kind, "parity", "acquire", "relaxed", "cta", "cluster", "shared", "shared::cta", "b64"})
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
         raise refuse(instruction, "its operands are a predicate, an address, and a state or parity")
@@ -310,5 +318,6 @@ INSTRUCTIONS: dict[str, Handler] = {
     "barrier": _bar,
     "fence": _fence,
     "membar": _fence,
+    "setmaxnreg": _set_registers,
     "mbarrier": _mbarrier,
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import profile
 from .access import Access
 from .accesses import address_reader, demand_parts, gather, immediate, is_hint
 from .alu.atomic import atomic_operation
@@ -46,7 +47,6 @@ def _cp(instruction: Instruction, program: Program) -> Step:
 
 def _cp_async(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
-    demand_parts(instruction, {"async", "ca", "cg", "shared", "shared::cta", "global"})
     if "global" not in opcode or not {"shared", "shared::cta"} & set(opcode):
         raise refuse(instruction, "it copies from .global to .shared")
     operands = list(instruction.operands)
@@ -75,8 +75,12 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         if machine.shared.has_objects:
             machine.shared.refuse_objects(lanes, places, size)
         addresses = np.asarray(source(machine, lanes)).astype(np.uint64)
-        fetch = _source(machine, lanes, addresses, size, None if part is None else part(machine, lanes))
+        keep = None if part is None else part(machine, lanes)
+        fetch = _source(machine, lanes, addresses, size, keep)
         machine.engines.copy(lanes, places, size, fetch)
+        if machine.launch.profile:
+            profile.count_global(machine, lanes, addresses, size if keep is None else keep)
+            profile.count_shared(machine, lanes, places, size)
 
     return step
 
@@ -136,7 +140,6 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
 
 def _track(instruction: Instruction, program: Program) -> Step:
     opcode = set(instruction.opcode)
-    demand_parts(instruction, {"async", "mbarrier", "arrive", "noinc", "shared", "shared::cta", "b64"})
     if "arrive" not in opcode or len(instruction.operands) != 1:
         raise refuse(instruction, "this form of cp.async.mbarrier is not known")
     address = address_reader(instruction.operands[0], instruction, program)
@@ -154,7 +157,7 @@ def _track(instruction: Instruction, program: Program) -> Step:
 
 
 def bulk(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk``: copies, their groups, prefetches."""
+    """``cp.async.bulk``: copies and their groups."""
     opcode = instruction.opcode
     rest = [part for part in opcode[3:] if not is_hint(part)]
     operands = list(instruction.operands)
@@ -163,8 +166,6 @@ def bulk(instruction: Instruction, program: Program) -> Step:
     if rest[:1] == ["wait_group"] and rest[1:] in ([], ["read"]) and len(operands) == 1:
         newest = immediate(operands[0], instruction, "the number of groups")
         return lambda machine, lanes: machine.engines.bulk_wait(lanes, newest, read=rest[1:] == ["read"])
-    if rest[:1] == ["prefetch"]:
-        return lambda machine, lanes: None
     if "L2::cache_hint" in opcode and operands:
         operands.pop()
     return _bulk_copy(instruction, program, rest, operands, None, 1)
@@ -242,6 +243,8 @@ def _bulk_copy(
                     )
             for rank in ranks:
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
+            if machine.launch.profile and "global" in (to_space, from_space):
+                profile.count_bulk(machine, where if to_space == "global" else origin, count)
 
     return step
 
@@ -270,7 +273,8 @@ def issue_copy(
     barrier = -1
     if phase is not None:
         barrier = int(shared.place(one, _at_rank(phase, rank), 8, remote=True)[0])
-        machine.mbarriers.use(one, np.array([0]), barrier)
+        if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
+            machine.engines.check_init(lane, barrier)
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
         reads, _ = shared.cells(place, size)

@@ -241,7 +241,16 @@ class Engines:
         for operation in self.pending:
             self._lifetime(operation)
 
-    def check_proxy(self, lane: int, cells: Any, action: str, *, stamps: Any = None) -> None:
+    def check_init(self, lane: int, place: int) -> None:
+        """The init of an mbarrier that a bulk copy uses needs ``fence.mbarrier_init`` or ``fence.proxy.async`` on its way here."""
+        if not self.machine.launch.allows_unfenced_init:
+            cells, _ = self.machine.shared.cells(np.array([place]), 8)
+            other, more = "fence.mbarrier_init or ", ' (run_ptx(..., allow=("unfenced-init",)) lets it pass)'
+            self.check_proxy(lane, cells, "used as the mbarrier of a bulk copy", other=other, more=more)
+
+    def check_proxy(
+        self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "", more: str = ""
+    ) -> None:
         """Bytes that the async proxy touches: an ordinary write needs ``fence.proxy.async`` on its way here.
 
         Args:
@@ -249,6 +258,8 @@ class Engines:
             cells: of shared memory.
             action: what is done to them, in words.
             stamps: of their last writers, where they have been overwritten since.
+            other: another fence that would do, in words.
+            more: the end of the message.
         """
         machine = self.machine
         order = machine.order
@@ -268,7 +279,7 @@ class Engines:
             machine.hazard(
                 "proxy",
                 f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy; {who} wrote "
-                "it with no fence.proxy.async of shared memory since",
+                f"it with no {other}fence.proxy.async of shared memory since{more}",
                 np.array([lane]), threads=(who,),
             )  # fmt: skip
 

@@ -10,6 +10,7 @@ from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
+from .instructions import packages
 from .memory import GlobalMemory
 from .program import Program, UnsupportedPtxError, parse
 from .run import MOST_CTAS, Report, run_grid
@@ -34,6 +35,10 @@ class EmulatorExecutor:
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
         return None
+
+    def extensions(self) -> list[tuple[str, str, str]]:
+        """What other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
+        return [(f"instructions {each.name}", each.owner, each.reason) for each in packages()]
 
     def launch(
         self,
@@ -74,12 +79,14 @@ class EmulatorExecutor:
             {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
         )
         checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
-        before = [(a.data, a.data.copy()) for a in host.arrays if checks and a.name in kernel.written and a.writable]
+        journal: list[tuple[Any, Any]] = []
+        for array in memory.arrays if checks else ():
+            array.remember(journal)
         try:
             return self._run(kernel, host, program, memory, encoded, checks)
         except HazardError:
-            for data, saved in before:  # an index out of its bounds is bad input: nothing is written
-                data[:] = saved
+            for there, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
+                there[:] = before
             raise
 
     def _run(

@@ -277,7 +277,8 @@ class Expansion:
 
     def _instruction(self, scope: _Scope, guard: str, *, unless: bool, start: Token) -> None:
         c = self.c
-        opcode = tuple(c.advance().text.split("."))
+        spelled = c.advance().text
+        opcode = tuple(spelled.split("."))
         if opcode[0] == "call":
             self._call(scope, opcode, guard, unless=unless, start=start)
             return
@@ -301,7 +302,7 @@ class Expansion:
         if opcode[0] == "ret" and self.ends:
             opcode, operands, is_branch = ("bra", *opcode[1:]), [self.ends[-1]], True
         opcode = self._in_local_memory(opcode, operands)
-        instruction = Instruction(start.line, text, opcode, tuple(operands), guard, unless, self.source)
+        instruction = Instruction(start.line, text, opcode, tuple(operands), guard, unless, self.source, spelled)
         self.drafts.append(_Draft(instruction, scope, is_branch))
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
@@ -426,6 +427,10 @@ class Expansion:
         if set(opcode[1:]) - {"uni"}:
             c.fail(f"'{text}' is not known", start.line)
         function = self.module.functions.get(name)
+        if function is None and name == "__assertfail":  # what `assert` of CUDA C++ calls, the driver's own
+            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source)
+            self.drafts.append(_Draft(draft, scope, False))
+            return
         if function is None:
             why = (
                 "calls through a register are not known"

@@ -83,8 +83,9 @@ def blame(
     span: tuple[int, int],
     *,
     whole_grid: bool = False,
+    same: bool = False,
 ) -> NoReturn:
-    """The hazard for two accesses that nothing orders."""
+    """The hazard for two accesses that nothing orders; ``same``: two writes, and of the same value."""
     actor = int(conflict.stamp & int(ACTOR_MASK))
     before = "written" if conflict.wrote else "read"
     if actor >= FLIGHT_ACTOR:
@@ -96,7 +97,10 @@ def blame(
         text = f"{where} is {action} with no barrier since it was {before} by {who}"
     earlier = int(strength_of(np.int64(conflict.stamp)))
     cause = ""
-    if strength and earlier and not alike(strength, earlier):
+    if same:
+        cause = "same-value"
+        text += '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
+    elif strength and earlier and not alike(strength, earlier):
         text += "; both accesses are strong, but not of the same bytes"
     elif strength and earlier:
         cause = "scope"

@@ -115,6 +115,8 @@ class Launch:
             histories: the values that strong writes have left there.
         targets: where each branch goes; in_loop: whether an instruction is in a loop.
         executed: thread instructions by place in the program.
+        allows_same_value: threads may write the same value to the same place though nothing orders them.
+        allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
     """
 
     program: Program
@@ -148,6 +150,8 @@ class Launch:
     dynamic_shared_bytes: int = 0
     total_shared_bytes: int = 0
     explicit_cluster: bool = False
+    allows_same_value: bool = False
+    allows_unfenced_init: bool = False
 
     def __attrs_post_init__(self) -> None:
         labels = self.program.labels

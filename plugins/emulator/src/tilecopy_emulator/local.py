@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .access import Unwritten
+
 if TYPE_CHECKING:
     from .access import Access
     from .machine import Lanes, Machine
@@ -19,6 +21,7 @@ class LocalMemory:
         self.size = len(machine.launch.local_owner)
         self.data: Any = None
         self.written: Any = None
+        self.changes = 0
 
     def expand(self, copies: int) -> None:
         """See :meth:`Machine.expand`."""
@@ -67,10 +70,9 @@ class LocalMemory:
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
-        known = self.written[index[:, None], places].all(axis=1)
+        known = self.written[index[:, None], places]
         if not known.all():
-            at = int(np.argmin(known))
-            self.machine.hazard("poison", f"{self.where(int(places[at, 0]))} is read and was never written", lanes, at)
+            self.machine.unwritten.append(Unwritten(lanes, ~known, places[:, 0], self.where))
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
@@ -78,4 +80,7 @@ class LocalMemory:
         places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
         shape = (len(index), self.machine.copies, access.bytes)
-        self.data[index[:, None], :, places] = np.broadcast_to(raw, shape).transpose(0, 2, 1)
+        new = np.broadcast_to(raw, shape).transpose(0, 2, 1)
+        if self.machine.watch.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):
+            self.changes += 1
+        self.data[index[:, None], :, places] = new

@@ -10,7 +10,7 @@ the batch a unit lane of the single copy, and runs the instruction again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import attrs
@@ -19,16 +19,18 @@ import numpy as np
 from tilecopy_core import HazardError
 
 from . import spaces
-from .access import Access
+from .access import Access, Unwritten
+from .alu import FORMS
 from .barriers import Barriers
 from .engines import Engines
+from .expansion import CARRY
 from .launch import Dim3, Launch
 from .local import LocalMemory
 from .locations import Flags
 from .mbarrier import Mbarriers
 from .order import Order
-from .program import UnsupportedPtxError
-from .progress import Watch
+from .program import Pair, UnsupportedPtxError, Vector
+from .progress import Watch, read_somewhere
 from .shadow import BARRIER_ACTOR
 from .shared import SharedMemory
 
@@ -36,6 +38,15 @@ RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 FULL = slice(None)
 Lanes = Any
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+PASSIVE = frozenset((*FORMS, "mov"))
+"""Instructions that read and write registers alone."""
+BITWISE = frozenset(
+    ("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev", "selp", "szext")
+)
+"""Those in which each bit of the result comes from few bits of the sources."""
+ALL_BITS = np.uint64(2**64 - 1)
+TRIALS = 10
+"""Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
 PATIENCE_BITS = 6
 """A group that has branched back 2**6 times while others could run lets them go first."""
 
@@ -97,6 +108,13 @@ class Machine:
         self.converging: dict[Any, dict[int, int]] = {}
         self.joined: Any = None
         self.loading: set[str] = set()
+        self.origins: dict[str, HazardError] = {}
+        self.holes: dict[str, Any] = {}
+        self.known: Any = None
+        self.trial = -1
+        self.unwritten: list[Unwritten] = []
+        self.poison: dict[str, dict[int, tuple[int, str]]] = {}
+        self.lenient: Any = None
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -148,6 +166,7 @@ class Machine:
     @property
     def clock(self) -> int:
         """Instructions executed so far, by however many threads at once."""
+        self.watch.read_time()
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
@@ -264,18 +283,24 @@ class Machine:
             if name not in self.program.register_bits:
                 line = self.program.instructions[self.at].line
                 raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
-            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes)
+            return self._nothing_there(name, lanes, np.zeros(self.size(lanes), bool))
         defined = self.defined[name]
         if defined is not None:
             known = defined[lanes]
             if not known.all():
+                if self.lenient is not None:
+                    self.lenient.append((name, ~known))
+                    return values if values.shape[0] == 1 else values[lanes]
                 at = int(np.argmin(known))
+                loaded = self.poison.get(name, {}).get(int(self.index(lanes)[at]))
+                if loaded is not None:
+                    self.hazard("poison", loaded[1], lanes, at, at=loaded[0])
                 if name in self.loading:
                     self.hazard(
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
                         "(tcgen05.wait::ld is missing)", lanes, at,
                     )  # fmt: skip
-                self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
+                return self._nothing_there(name, lanes, known)
         if lanes is FULL or values.shape[0] == 1:
             self.owned[name] = False  # who got it may keep it, under another register's name too
             return values
@@ -283,6 +308,79 @@ class Machine:
         if group:
             self.recent[name] = values
         return values
+
+    def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
+        """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
+        if self.trial >= 0:
+            self.known &= known
+            type = REGISTER_TYPES[self.program.register_bits[name]]
+            bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
+            guess = (np.uint64(0), ALL_BITS, bits)[min(self.trial, 2)]
+            values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+            holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)[:, None]
+            return (values & ~holes | guess & holes).astype(type)
+        if name not in self.origins:
+            at = int(np.argmin(known))
+            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
+        raise self.origins[name]
+
+    def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
+        """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.
+
+        Compilers move and compute what nobody uses; only who uses it is told. Where each bit of a result comes from few
+        bits of the sources, the instruction is tried with several guesses: those that change are nothing, the others count.
+        """
+        instruction = self.program.instructions[self.at]
+        opcode = instruction.opcode
+        if nothing.kind != "poison" or opcode[0] not in PASSIVE:
+            raise nothing
+        exact = opcode[0] in BITWISE or (
+            opcode[0] == "cvt" and all(part[0] in "su" and part != "sat" for part in opcode[1:])
+        )
+        result: Any = instruction.operands[0]
+        pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
+        names = [name for name in (result.items if isinstance(result, Vector) else pair) if name != "_"]
+        names += [CARRY] if "cc" in opcode else []
+        if nothing not in self.origins.values() and not any(name in read_somewhere(self.program) for name in names):
+            raise nothing  # nobody reads it: whoever wrote this meant something else
+        index = np.array(self.index(lanes))
+        found: list[Any] = []
+        self.known = np.ones(len(index), bool)
+        for name in names:
+            self._let_go(name)
+        before = [(self.registers.get(name), self.defined.get(name)) for name in names]
+        try:
+            for self.trial in range(TRIALS if exact else 1):
+                for name, (values, defined) in zip(names, before, strict=True):
+                    self._restore(name, values, defined)
+                self.launch.steps[self.at](self, index)
+                found.append(
+                    [np.broadcast_to(self.registers[name], (self.units, self.copies))[index] for name in names]
+                )
+        except HazardError:  # a divisor of nothing, say
+            raise nothing from None
+        finally:
+            self.trial = -1
+            for name, (values, defined) in zip(names, before, strict=True):
+                self._restore(name, values, defined)
+        for number, name in enumerate(names):
+            first = found[0][number]
+            self.write(name, index, first)
+            bits = np.where(self.known, np.uint64(0), ALL_BITS)
+            if exact:
+                changed = [np.bitwise_or.reduce(each[number] ^ first, axis=1) for each in found]
+                bits = np.bitwise_or.reduce(changed).astype(np.uint64)
+            if bits.any():
+                self.undefine(name, index[bits != 0], nothing, bits[bits != 0])
+
+    def _restore(self, name: str, values: Any, defined: Any) -> None:
+        """Put a register back as it was."""
+        if values is None:
+            self.registers.pop(name, None)
+            self.defined.pop(name, None)
+            return
+        self.registers[name], self.owned[name] = values, False
+        self.defined[name] = None if defined is None else defined.copy()
 
     def spill(self, name: str) -> None:
         """Put what the running group holds of a register where the other lanes' values are."""
@@ -363,11 +461,14 @@ class Machine:
             return None
         return np.stack(found)
 
-    def undefine(self, name: str, lanes: Lanes) -> None:
-        """Poison a register."""
+    def undefine(self, name: str, lanes: Lanes, why: HazardError | None = None, bits: Any = ALL_BITS) -> None:
+        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``why``."""
         if name == "_":
             return
         self._let_go(name)
+        self.origins.pop(name, None)
+        if why is not None:
+            self.origins[name] = why
         if name not in self.registers:
             type = REGISTER_TYPES[self.program.register_bits[name]]
             self.registers[name], self.owned[name] = np.zeros((1, 1), type), False
@@ -375,12 +476,95 @@ class Machine:
         if defined is None:
             defined = self.defined[name] = np.full(self.units, name in self.defined)
         defined[lanes] = False
+        self.holes.setdefault(name, np.full(self.units, ALL_BITS))[lanes] = bits
+        if name in self.poison:
+            for lane in self.index(lanes).tolist():
+                self.poison[name].pop(lane, None)
 
     # ------------------------------------------------------------------------------------------- memory
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
-        return spaces.load(self, lanes, access, addresses)
+        raw = spaces.load(self, lanes, access, addresses)
+        if self.unwritten:
+            found, self.unwritten = self.unwritten[0], []
+            at, said = found.first()
+            self.hazard("poison", said, found.lanes, at)
+        return raw
+
+    def poison_loaded(self, names: Sequence[str], element: int, each: int = 0) -> None:
+        """What the load that has just been done found never written: its registers are poison, and say where it is from.
+
+        Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
+        registers, it is no look-ahead that may be in vain: the load itself is at fault.
+
+        Args:
+            names: the registers, one after another.
+            element: bytes of each.
+            each: lanes of one instruction, where several in a row have been done as one (with all their registers).
+        """
+        taken, self.unwritten = self.unwritten, []
+        for found in taken:
+            count = found.mask.shape[1] // element
+            for at in np.nonzero(found.mask.any(axis=1))[0].tolist():
+                lane, number = int(self.index(found.lanes)[at]), at // each if each else 0
+                for part in range(count):
+                    if found.mask[at, part * element : (part + 1) * element].any():
+                        name, said = names[number * count + part], found.said(at, part * element)
+                        if read_somewhere(self.program).isdisjoint(names[number * count : (number + 1) * count]):
+                            self.hazard("poison", said, found.lanes, at, at=self.at + number)
+                        self.undefine(name, np.array([lane]))
+                        self.poison.setdefault(name, {})[lane] = (self.at + number, said)
+
+    def spread_poison(
+        self, lanes: Lanes, readers: Sequence[Any], names: Sequence[Any], go: Any, choose: Any = None
+    ) -> bool:
+        """An instruction on registers alone has met poison: what it makes of values that were loaded is poison in turn.
+
+        Args:
+            lanes: those that execute it.
+            readers: of its sources.
+            names: of its results.
+            go: the instruction; it has written nothing yet.
+            choose: for one whose result may not depend on the poison: from the sources' values, and where each is poison, to
+                the results' values and where those are poison.
+
+        Returns:
+            Whether all of it was loaded; a register that was never written is an error at once.
+        """
+        index = self.index(lanes)
+        values, unknown = [], []
+        found: dict[int, tuple[int, str]] = {}
+        for read in readers:
+            self.lenient = []
+            try:
+                values.append(self.rows(read(self, index), index))
+            finally:
+                met, self.lenient = self.lenient, None
+            unknown.append(np.zeros(len(index), bool))
+            for name, missing in met:
+                loaded = self.poison.get(name, {})
+                for at in np.nonzero(missing)[0].tolist():
+                    if int(index[at]) not in loaded:
+                        return False
+                    found.setdefault(int(index[at]), loaded[int(index[at])])
+                unknown[-1] |= missing
+        bad = np.logical_or.reduce(unknown)
+        if not bad.all():
+            go(self, index[~bad])
+        results: Any = [(None, np.ones(int(bad.sum()), bool)) for _ in names]
+        if choose is not None:
+            results = choose([value[bad] for value in values], [each[bad] for each in unknown])
+        for name, (result, poisoned) in zip(names, results, strict=True):
+            if name == "_":
+                continue
+            if result is not None and not poisoned.all():
+                self.write(name, index[bad][~poisoned], result[~poisoned])
+            if poisoned.any():
+                hit = index[bad][poisoned]
+                self.undefine(name, hit)
+                self.poison.setdefault(name, {}).update({lane: found[lane] for lane in hit.tolist()})
+        return True
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
         """Write bytes, as :meth:`load`."""
@@ -425,7 +609,10 @@ class Machine:
                         if branches:
                             self.branch(active, self.launch.targets[at])
                         else:
-                            steps[at](self, active)
+                            try:
+                                steps[at](self, active)
+                            except HazardError as error:
+                                self._pass_on(active, error)
                         executed[at : at + lengths[at]] += size * self.copies
             except Diverged:
                 self.expand()
@@ -686,6 +873,11 @@ class Machine:
         if copies == 1:
             raise AssertionError("one copy cannot differ from itself")
         self.spill_all()
+        self.unwritten, self.lenient = [], None
+        self.poison = {
+            name: {lane + copy * unit: said for copy in range(copies) for lane, said in lanes.items()}
+            for name, lanes in self.poison.items()
+        }
         if self.lanes is not None and self.lanes is not FULL:
             self.lanes = (np.arange(copies)[:, None] * unit + self.lanes).ravel()
         for name, values in self.registers.items():
@@ -697,6 +889,7 @@ class Machine:
             self.registers[name], self.owned[name] = new, False
             if self.defined[name] is not None:
                 self.defined[name] = np.tile(self.defined[name], copies)
+        self.holes = {name: np.tile(holes, copies) for name, holes in self.holes.items()}
         self.pc, self.status = np.tile(self.pc, copies), np.tile(self.status, copies)
         self.turn = np.tile(self.turn, copies)
         self.converging = {

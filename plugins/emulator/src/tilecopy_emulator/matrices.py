@@ -23,14 +23,10 @@ _ROW = Access("shared", 16)
 
 def _parts(instruction: Instruction) -> tuple[int, bool]:
     """The number of tiles and whether they are transposed."""
-    parts = list(instruction.opcode[1:])
-    if parts[:3] != ["sync", "aligned", "m8n8"] or parts[-1] != "b16" or parts[-2] not in ("shared", "shared::cta"):
+    parts = set(instruction.opcode)
+    if not {"m8n8", "b16"} < parts or not parts & {"shared", "shared::cta"}:
         raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
-    middle = parts[3:-2]
-    trans = middle[1:] == ["trans"]
-    if not middle or middle[0] not in ("x1", "x2", "x4") or (middle[1:] and not trans):
-        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
-    return int(middle[0][1:]), trans
+    return next(count for count in (1, 2, 4) if f"x{count}" in parts), "trans" in parts
 
 
 def _items(instruction: Instruction, operand: Any, count: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from .judgement import judge_shared
-from .order import BARRIER_COLUMNS, NOTHING, Clock, join
+from .order import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
 from .shadow import BARRIER_ACTOR
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Mbarrier:
         done_at: when that completed; times: when each phase did.
         used: when each lane last used the object.
         waiters: lane -> the phase it waits for.
-        completers: lanes whose arrival completed the phase before.
+        completers: the lane whose arrival completed the phase before, where it is one.
         narrow: an arrival whose scope does not reach the barrier's CTA.
     """
 
@@ -166,12 +166,14 @@ class Mbarriers:
             if len(users):
                 keys = users // machine.threads + machine.order.first
                 times = barrier.used[users]
-                known = machine.order.ordered(np.full(len(users), lane), keys, users % machine.threads, times)
+                order, who, columns = machine.order, np.full(len(users), lane), users % machine.threads
+                known = order.ordered(who, keys, columns, times)
+                known |= order.ordered(who, keys, columns + order.section_at[ISSUED], times)
                 if not known.all():
-                    who = machine.name_of(int(users[np.argmin(known)]))
+                    user = machine.name_of(int(users[np.argmin(known)]))
                     machine.hazard(
-                        "race", f"{barrier.name} is invalidated with no barrier since {who} used it", lanes, position,
-                        threads=(who,),
+                        "race", f"{barrier.name} is invalidated with no barrier since {user} used it", lanes, position,
+                        threads=(user,),
                     )  # fmt: skip
             if barrier.waiters:
                 machine.hazard("mbarrier", f"{barrier.name} is invalidated while threads wait on it", lanes, position)
@@ -268,8 +270,8 @@ class Mbarriers:
                     barrier.expected -= total
                 barrier.pending -= total
                 completed = self.test(barrier)
-                if completed:
-                    barrier.completers = members
+                if completed:  # of several that arrive at once any may be the first, and only the last one knows
+                    barrier.completers = members if len(members) == 1 else ()
                 if completed and no_complete:
                     machine.hazard("mbarrier", f"{barrier.name}: .noComplete completes the phase", lanes, position)
         machine.launch.version += 1

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
 """Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
+PAGE_BITS = 12
+"""Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
 
 
 class GlobalArray:
@@ -32,6 +34,23 @@ class GlobalArray:
         self.flying: dict[int, Any] = {}
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
+        self.journal: list[tuple[Any, Any]] | None = None
+
+    def remember(self, journal: list[tuple[Any, Any]]) -> None:
+        """From now on note pages in a journal before they are written: each as it is there, and as it was."""
+        self.journal = journal
+        self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
+
+    def note(self, offsets: Any, size: int) -> None:
+        """Some bytes are about to be written."""
+        if self.journal is None:
+            return
+        first = offsets.ravel()
+        pages = np.concatenate([first >> PAGE_BITS, (first + (size - 1)) >> PAGE_BITS])
+        for page in np.unique(pages[~self._noted[pages]]).tolist():
+            there = self.data[page << PAGE_BITS : (page + 1) << PAGE_BITS]
+            self.journal.append((there, there.copy()))
+        self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
         """Bytes in words."""
@@ -207,21 +226,23 @@ class GlobalMemory:
         strength: int,
         chosen: Any,
         *,
-        forgiving: bool = False,
+        raw: Any = None,
     ) -> None:
-        """Order of a write; ``forgiving``: lanes of one warp may write the same bytes if they write the same values.
+        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place.
 
         Raises:
-            Together: they do, and the values decide.
+            Together: they write there, and the values decide.
         """
         shadow = self.shadow_of(machine, array)
         if array.constant or array.constant_cells is not None:
             self._check_constant_write(machine, array, lanes, offsets, size, chosen)
         if array.flying:
             self._check_flying(machine, array, lanes, offsets, size, chosen)
-        self._judge(
-            machine, array, lanes, offsets, size, strength, chosen, shadow.write, "written", forgiving=forgiving
-        )
+        act: Any = shadow.write
+        if raw is not None and machine.launch.allows_same_value:
+            equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
+            act = partial(shadow.write, equal=np.repeat(equal, max(1, size // self.cell)))
+        self._judge(machine, array, lanes, offsets, size, strength, chosen, act, "written", raw=raw)
 
     def _fold_constant(self, array: GlobalArray) -> None:
         if array.constant_cells is None:
@@ -295,7 +316,7 @@ class GlobalMemory:
         act: Any,
         action: str,
         *,
-        forgiving: bool = False,
+        raw: Any = None,
     ) -> None:
         cells, count = self.cells(array, offsets, size)
         threads = machine.grid_thread[lanes]
@@ -311,17 +332,25 @@ class GlobalMemory:
         try:
             act(cells, threads | np.int64(base), judge)
         except Conflict as conflict:
+            if conflict.together and array.shadow is not None:
+                conflict = array.shadow.farthest(conflict, cells, threads // 32, lambda actor: actor // 32)
             at = conflict.position // count
             position, copy = position_of(chosen, offsets, at)
             first = int(conflict.cell) * self.cell - array.skew
             low = int(offsets.ravel()[at])
             first, last = max(first, low), min(first + self.cell, low + size) - 1
+            same = False
+            if raw is not None and conflict.wrote and actor_of(conflict.stamp) < BARRIER_ACTOR:
+                rows = raw.reshape(-1, size)
+                there = rows[offsets.ravel() == low] if conflict.together else fetch(array, np.array([low]), size)
+                same = bool((there == rows[at]).all())
             accuse = partial(
                 blame, machine, conflict, array.where(first), action, strength, lanes, position, copy, (first, last),
-                whole_grid=True,
+                whole_grid=True, same=same,
             )  # fmt: skip
-            same = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
-            if conflict.together and forgiving and same and not machine.threads % 32:
+            near = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
+            near = (near and not machine.threads % 32) or machine.launch.allows_same_value
+            if conflict.together and raw is not None and near:
                 raise Together(accuse) from None
             accuse()
 
@@ -364,6 +393,7 @@ def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
         for part in range(0, size, 16):
             put(array, offsets + part, raw[..., part : part + 16])
         return
+    array.note(offsets, size)
     data, word = array.data, WORDS[size]
     if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
         data.view(word)[offsets // size if size > 1 else offsets] = np.ascontiguousarray(raw).view(word)[..., 0]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilecopy_core import HazardError
+
 from .access import LOCAL_WINDOW, SHARED_WINDOW
 from .operands import Handler, Lanes, Step, reader, refuse, width_of, writer
 from .program import Instruction, Memory, Program, Vector
@@ -41,7 +43,17 @@ def _move(instruction: Instruction, program: Program) -> Step:
         return _unpack(instruction, program, type, destination)
     write = writer(destination, type, instruction, program)
     read = reader(source, type, instruction, program)
-    return lambda machine, lanes: write(machine, lanes, read(machine, lanes))
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        try:
+            value = read(machine, lanes)
+        except HazardError:
+            if machine.spread_poison(lanes, [read], [destination], step):
+                return
+            raise
+        write(machine, lanes, value)
+
+    return step
 
 
 def _part(instruction: Instruction, type: str, vector: Vector) -> int:
@@ -61,8 +73,13 @@ def _pack(instruction: Instruction, program: Program, type: str, source: Vector)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         total: Any = np.zeros((1, 1), dtype)
-        for position, read in enumerate(readers):
-            total = total | (read(machine, lanes).astype(dtype) << dtype.type(position * part))
+        try:
+            for position, read in enumerate(readers):
+                total = total | (read(machine, lanes).astype(dtype) << dtype.type(position * part))
+        except HazardError:
+            if machine.spread_poison(lanes, readers, instruction.operands[:1], step):
+                return
+            raise
         write(machine, lanes, total)
 
     return step
@@ -75,7 +92,12 @@ def _unpack(instruction: Instruction, program: Program, type: str, destination: 
     narrow = np.dtype(f"u{part // 8}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        whole = read(machine, lanes)
+        try:
+            whole = read(machine, lanes)
+        except HazardError:
+            if machine.spread_poison(lanes, [read], destination.items, step):
+                return
+            raise
         for position, write in enumerate(writers):
             write(machine, lanes, (whole >> whole.dtype.type(position * part)).astype(narrow))
 
@@ -215,7 +237,6 @@ _EVICT = r"L2::evict_(last|normal|first|unchanged)"
 _HINTS = {
     "nanosleep": r"u32",
     "griddepcontrol": r"launch_dependents|wait",
-    "setmaxnreg": r"(inc|dec)\.sync\.aligned\.u32",
     "pmevent": r"|mask",
     "prefetch": rf"((global|local)\.)?(L1|L2)|global\.{_EVICT}|((param|const)\.)?tensormap",
     "prefetchu": r"L1",

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilecopy_core.instructions import Instruction as Needed
+from tilecopy_core.instructions import instruction_of
+
 from .expansion import CARRY
 from .program import REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, UnsupportedPtxError
 from .special import SPECIAL_REGISTERS
@@ -41,6 +44,30 @@ def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
     return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)
 
 
+def hold(instruction: Instruction, program: Program) -> Needed:
+    """What PTX says of an instruction, held against the program's target and version.
+
+    Raises:
+        UnsupportedPtxError: the target or the version lacks it.
+    """
+    spelled = instruction.spelled
+    found = instruction_of(spelled)
+    if found.varies:
+        found = instruction_of(instruction.text[instruction.text.index(spelled) :])
+    if found.needs.known:
+        _demand(found, instruction, program)
+    return found
+
+
+def _demand(found: Needed, instruction: Instruction, program: Program) -> None:
+    ways = [needs.version for needs in found.ways if needs.met_by(program.target)]
+    if not ways:
+        raise refuse(instruction, f"it needs {found.needs}; the target is {program.target}")
+    if min(ways) > program.version:
+        wanted, have = ("{}.{}".format(*version) for version in (min(ways), program.version))
+        raise refuse(instruction, f"it needs PTX ISA {wanted}; the text has .version {have}")
+
+
 def is_constant(operand: Operand) -> bool:
     """Whether an operand is a constant in the text."""
     return isinstance(operand, str) and (operand[0] == "-" or operand[0].isdigit())
@@ -68,9 +95,9 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
         raise refuse(instruction, f"the floating-point constant {text} stands where .{type} is wanted")
     value = int(text)
     if type == "pred":
-        if value not in (0, 1):
+        if value not in (-1, 0, 1):
             raise refuse(instruction, f"{text} stands where a predicate is wanted")
-        return value
+        return abs(value)
     if type in ("f32", "f64"):
         raise refuse(instruction, f"the whole number {text} stands where .{type} is wanted")
     if not -(1 << (width - 1)) <= value < 1 << width:
@@ -118,6 +145,7 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
     if operand in SPECIAL_REGISTERS:
         if (type == "pred") != (operand == "%is_explicit_cluster"):
             raise refuse(instruction, f"{operand} stands where .{type} is wanted")
+        _demand(instruction_of(f"mov.b32 {operand}"), instruction, program)
         read = SPECIAL_REGISTERS[operand]
         return lambda machine, lanes: read(machine, lanes).astype(dtype)
     if operand in program.labels:

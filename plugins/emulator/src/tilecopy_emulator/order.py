@@ -21,6 +21,8 @@ import numpy as np
 
 BARRIER_COLUMNS = 64
 """Columns for the mbarriers of a CTA; those past it share the last."""
+ISSUED = "issued"
+"""The section of what comes before by the order of execution alone (``match.sync``, shuffles, votes): enough to end an mbarrier's life."""
 FOREVER = (1 << 26) - 1
 """A time that nobody knows: of an operation in flight."""
 
@@ -276,6 +278,15 @@ class Order:
             self.time.now += 1
         else:
             self.acquire(lanes, self.release(lanes))
+
+    def meet(self, lanes: Any) -> None:
+        """Lanes of one warp have come together and did not synchronise: what they issued before is :data:`ISSUED`."""
+        row, at = self.row(lanes), self.section_at[ISSUED]
+        issued = np.zeros(self.width, np.int32)
+        issued[at : at + self.threads] = np.maximum(row[: self.threads], row[at : at + self.threads])
+        cta = int(lanes[0]) // self.threads
+        self.learn(cta, lanes - cta * self.threads, issued)
+        self.time.now += 1
 
     def fence(self, lanes: Any, sections: Iterable[str]) -> None:
         """All that these lanes know happened is fenced for other proxies from here on."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from math import prod
 
+from tilecopy_core import TARGETS, Target, target_of
+
 from .cursor import Cursor
 from .expansion import LINE_DIRECTIVES, LINKAGE, Expansion, Formal, Function
 from .lexer import UnsupportedPtxError, tokens
 from .program import REGISTER_BITS, Parameter, Program, Variable
 from .variables import variable_declarations
 
+_OF_CLUSTERS = (".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters")
 _IGNORED_ATTRIBUTES = (".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".abi_preserve")
 
 
@@ -28,6 +31,8 @@ class ModuleParser:
         self.functions: dict[str, Function] = {}
         self.entries: dict[str, Function] = {}
         self.arch = 0
+        self.target: Target | None = None
+        self.version = (0, 0)
         self._read()
 
     # ----------------------------------------------------------------------------------------- the module
@@ -45,8 +50,17 @@ class ModuleParser:
                 self._module_statement(c.word("a directive"))
         if not self.entries:
             raise UnsupportedPtxError("the text has no .entry")
-        if not self.arch:
+        if self.target is None:
             raise UnsupportedPtxError("the text has no .target")
+        least = self.target.ptx_version
+        if self.arch < self.target.arch:  # older than what the table of instructions begins with
+            self.version = max(self.version, least)
+        if self.version < least:
+            found = "{}.{}".format(*self.version) if any(self.version) else "none"
+            wanted = "{}.{}".format(*least)
+            raise UnsupportedPtxError(
+                f"the target {self.target} needs .version {wanted} or newer; the text has {found}"
+            )
 
     def _module_statement(self, word: str) -> None:
         c = self._cursor
@@ -59,6 +73,8 @@ class ModuleParser:
             version = c.expect("number", "a version").text
             if not re.fullmatch(r"\d+\.\d+", version):
                 c.fail(f"{version} is not a version of PTX", line)
+            major, minor = version.split(".")
+            self.version = int(major), int(minor)
         elif word == ".target":
             self._target(line)
         elif word == ".address_size":
@@ -92,9 +108,16 @@ class ModuleParser:
         while c.accept(","):
             names.append(c.word("a target"))
         for name in names:
-            match = re.fullmatch(r"sm_(\d+)[af]?", name)
+            match = re.fullmatch(r"sm_(\d+)([af]?)", name)
             if match:
                 self.arch = int(match[1])
+                older = [
+                    TARGETS[0],
+                    *(known for known in TARGETS if known[3:].isdigit() and int(known[3:]) <= self.arch),
+                ]
+                if match[2] and name not in TARGETS:
+                    c.fail(f"the target '{name}' is not known", line)
+                self.target = target_of(name if name in TARGETS else older[-1])
             elif name not in ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"):
                 c.fail(f"the target '{name}' is not known", line)
 
@@ -112,6 +135,9 @@ class ModuleParser:
         attributes: dict[str, tuple[int, ...]] = {}
         while c.token.kind not in ("{", ";"):
             attribute = c.word("'{' or a directive of the function")
+            if attribute in _OF_CLUSTERS and (self.arch < 90 or self.version < (7, 8)):
+                have = "{}.{}".format(*self.version)
+                c.fail(f"'{attribute}' needs sm_90 and .version 7.8; the text is for sm_{self.arch}, .version {have}")
             if attribute == ".pragma":
                 c.skip_past(";")
             elif attribute in (".reqntid", ".maxntid", ".reqnctapercluster"):
@@ -185,6 +211,7 @@ class ModuleParser:
             entry = next(iter(self.entries))
         if entry not in self.entries:
             raise UnsupportedPtxError(f"the text has no entry '{entry}'; it has: {', '.join(self.entries)}")
+        assert self.target is not None
         chosen = self.entries[entry]
         parameters, offset = [], 0
         for formal in chosen.parameters:
@@ -207,4 +234,6 @@ class ModuleParser:
             (block[0], block[1], block[2]) if block else None,
             prod(most) if most else 0,
             (cluster[0], cluster[1], cluster[2]) if cluster else None,
+            self.target,
+            self.version,
         )

@@ -10,18 +10,38 @@ if TYPE_CHECKING:
     from .machine import Lanes, Machine
 
 
-def count_global(machine: Machine, lanes: Lanes, addresses: Any, size: int) -> None:
-    """Requests and 32-byte sectors of one access to global memory."""
+def count_global(machine: Machine, lanes: Lanes, addresses: Any, sizes: Any) -> None:
+    """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes a thread; who moves 0 bytes has no part."""
     shape = (machine.size(lanes), machine.copies)
     index = machine.index(lanes)
     warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta
-    found = np.broadcast_to(machine.launch.memory.unskewed(addresses), shape)
-    first, last = found >> np.uint64(5), (found + np.uint64(size - 1)) >> np.uint64(5)
-    reached = np.stack([first, last]).reshape(2, -1) if size <= 32 else first.reshape(1, -1)
-    pairs = np.stack([np.broadcast_to(warps.reshape(1, -1), reached.shape).ravel().astype(np.uint64), reached.ravel()])
+    sizes = np.broadcast_to(sizes, shape)
+    moves = sizes > 0
+    warps, sizes = warps[moves].astype(np.uint64), sizes[moves].astype(np.uint64)
+    found = machine.launch.memory.unskewed(np.broadcast_to(addresses, shape)[moves])
+    reached = np.concatenate([found >> np.uint64(5), (found + sizes - np.uint64(1)) >> np.uint64(5)])
     counters = machine.launch.counters
     counters["global_requests"] += len(np.unique(warps))
-    counters["global_sectors"] += np.unique(pairs, axis=1).shape[1]
+    counters["global_sectors"] += np.unique(np.stack([np.tile(warps, 2), reached]), axis=1).shape[1]
+
+
+def count_bulk(machine: Machine, addresses: Any, size: int) -> None:
+    """Requests and 32-byte sectors of a bulk copy's side in global memory, in every copy of the thread."""
+    first = machine.launch.memory.unskewed(np.broadcast_to(addresses, (1, machine.copies)).astype(np.uint64))
+    sectors = ((first + np.uint64(size - 1)) >> np.uint64(5)) - (first >> np.uint64(5)) + np.uint64(1)
+    counters = machine.launch.counters
+    counters["global_requests"] += machine.copies
+    counters["global_sectors"] += int(sectors.sum())
+
+
+def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
+    """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
+    if not any(part.startswith("shared") for part in opcode) and opcode[:2] != ("tcgen05", "cp"):
+        return ""
+    for name in ("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async", "tcgen05.cp"):
+        if opcode[: name.count(".") + 1] == tuple(name.split(".")):
+            return name
+    return ""
 
 
 def count_shared(machine: Machine, lanes: Lanes, places: Any, size: int) -> None:

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import attrs
 
+from tilecopy_core import Target
+
 from .demands import demand
 from .lexer import UnsupportedPtxError
 
@@ -26,6 +28,8 @@ __all__ = [
     "Vector",
     "parse",
 ]
+
+_SM90 = Target(90)
 
 REGISTER_BITS = {
     "pred": 1,
@@ -92,6 +96,7 @@ class Instruction:
         guard: predicate register, or "".
         unless: the guard is negated.
         source: the comment above it that names the copy it belongs to, or "".
+        spelled: the opcode as the text has it; "" where a call was expanded.
     """
 
     line: int
@@ -101,6 +106,7 @@ class Instruction:
     guard: str = ""
     unless: bool = False
     source: str = ""
+    spelled: str = ""
 
 
 @attrs.frozen
@@ -173,6 +179,8 @@ class Program:
         block: ``.reqntid``, or None.
         max_threads: of a CTA, from ``.maxntid``; 0 where there is none.
         cluster: ``.reqnctapercluster``, or None.
+        target: ``.target``.
+        version: ``.version``.
     """
 
     name: str
@@ -186,6 +194,8 @@ class Program:
     block: tuple[int, int, int] | None = None
     max_threads: int = 0
     cluster: tuple[int, int, int] | None = None
+    target: Target = _SM90
+    version: tuple[int, int] = (7, 8)
 
 
 def parse(text: str, entry: str | None = None) -> Program:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 import numpy as np
 
-from .program import Instruction, Memory, Vector
+from .alu import FORMS
+from .program import Instruction, Memory, Negated, Offset, Pair, Program, Vector
 
 if TYPE_CHECKING:
-    from .machine import Machine, Stuck
+    from .machine import Lanes, Machine, Stuck
 
 FIRST_LOOK = 512
 """Backward branches before the first look; later ones come at twice as many each."""
 WINDOW = 96
-"""Backward branches that are compared at each look: the longest period that is found."""
+"""Backward branches that are compared at least at each look: the longest period that is found."""
+REGISTERS_ONLY = frozenset(FORMS) | {"activemask", "cvta", "elect", "getctarank", "isspacep", "mapa", "match", "mma"}
+REGISTERS_ONLY |= {"mov", "redux", "shfl", "vote"}
+"""Opcodes that only make registers of registers: what they read matters where what they write does."""
+TIME = "%clock"
+"""Among the registers that an instruction has read: the time, which never comes again."""
 
 
 @attrs.frozen(eq=False)
@@ -25,9 +33,8 @@ class _Picture:
     pc: Any
     status: Any
     turn: Any
-    executed: Any
     registers: dict[str, Any]
-    loops: int
+    local: int
 
 
 class Watch:
@@ -42,6 +49,9 @@ class Watch:
         self.loops = 0
         self._look_at = FIRST_LOOK
         self._picture: _Picture | None = None
+        self._reads: dict[int, set[str]] = {}
+        self._writes: dict[int, set[str]] = {}
+        self._deciding: tuple[int, set[str]] = (-1, set())
         self._endless: Any = None
 
     @property
@@ -65,8 +75,8 @@ class Watch:
         elif self._same(self._picture):
             self._endless = machine.index(lanes)
             machine.stale = True
-        elif self.loops > self._look_at + WINDOW + 64 * len(machine.others):
-            self._picture = None
+        elif self.loops > self._look_at + max(WINDOW, self._look_at // 16) + 64 * len(machine.others):
+            self._forget()
             self._look_at = 2 * self.loops
 
     def yields(self, lanes: Any) -> None:
@@ -81,7 +91,8 @@ class Watch:
         if self._endless is None:
             return None
         machine, lanes = self.machine, self._endless
-        self._endless, self._picture = None, None
+        self._endless = None
+        self._forget()
         self._look_at = self.loops + FIRST_LOOK
         if machine.engines.land_something():
             return None
@@ -105,16 +116,73 @@ class Watch:
             machine.pc.copy(),
             machine.status.copy(),
             machine.turn.copy(),
-            machine.launch.executed.copy(),
             dict(machine.registers),
-            self.loops,
+            machine.local.changes,
         )
+        self._record()
+
+    def _record(self) -> None:
+        """Note from now on which registers each instruction reads and writes."""
+        machine = self.machine
+        reads, writes = self._reads, self._writes = defaultdict(set), defaultdict(set)
+        self._deciding = (-1, set())
+        plain = type(machine)
+
+        def read(name: str, lanes: Lanes) -> Any:
+            reads[machine.at].add(name)
+            return plain.read(machine, name, lanes)
+
+        def write(name: str, lanes: Lanes, values: Any) -> None:
+            writes[machine.at].add(name)
+            plain.write(machine, name, lanes, values)
+
+        def read_many(names: list[str], lanes: Lanes) -> Any:
+            reads[machine.at].update(names)
+            return plain.read_many(machine, names, lanes)
+
+        def write_many(names: list[str], lanes: Lanes, elements: Any) -> bool:
+            writes[machine.at].update(names)
+            return plain.write_many(machine, names, lanes, elements)
+
+        vars(machine).update(read=read, write=write, read_many=read_many, write_many=write_many)
+
+    def _forget(self) -> None:
+        """Give the picture up."""
+        self._picture = None
+        for name in ("read", "write", "read_many", "write_many"):
+            vars(self.machine).pop(name, None)
+
+    def read_time(self) -> None:
+        """An instruction has read a clock."""
+        if self._picture is not None:
+            self._reads[self.machine.at].add(TIME)
+
+    def _deciders(self) -> set[str]:
+        """Registers that decide where the instructions since the picture go and what they touch."""
+        count = sum(map(len, self._reads.values())) + sum(map(len, self._writes.values()))
+        if count == self._deciding[0]:
+            return self._deciding[1]
+        instructions = self.machine.program.instructions
+        found: set[str] = set()
+        for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
+            if at not in self._writes or instructions[at].opcode[0] not in REGISTERS_ONLY:
+                found |= names
+        size = -1
+        while size != len(found):
+            size = len(found)
+            for at, names in self._writes.items():
+                if names & found and at in self._reads:
+                    found |= self._reads[at]
+        self._deciding = (count, found)
+        return found
 
     def _same(self, old: _Picture) -> bool:
         machine = self.machine
-        machine.spill_all()
         if old.at != machine.at or old.version != machine.launch.version or len(old.pc) != machine.units:
             return False
+        if old.local != machine.local.changes:
+            return False
+        machine.spill_all()
         running = machine.status == 0
         if machine.others:
             waiting = running.copy()
@@ -125,8 +193,9 @@ class Watch:
                 return False
         if not np.array_equal(old.status, machine.status):
             return False
-        visited = np.nonzero(machine.launch.executed != old.executed)[0]
-        names = relevant([machine.program.instructions[i] for i in visited if i < len(machine.program.instructions)])
+        names = self._deciders()
+        if TIME in names:
+            return False
         for name in names:
             now, before = machine.registers.get(name), old.registers.get(name)
             if now is before:
@@ -184,30 +253,20 @@ class Watch:
         return list(program.instructions[min(start, at) : at + 1])
 
 
-def relevant(body: list[Instruction]) -> set[str]:
-    """Registers that decide where a loop goes or what it touches."""
+@lru_cache(maxsize=32)
+def read_somewhere(program: Program) -> frozenset[str]:
+    """Registers that some instruction of a program reads."""
     found: set[str] = set()
-    for instruction in body:
-        if instruction.guard:
-            found.add(instruction.guard)
-        if instruction.opcode[0] in ("ld", "st", "atom", "red", "cp", "mbarrier", "bar", "barrier", "tcgen05", "brx"):
-            sources = instruction.operands[1:] if instruction.opcode[0] in ("ld", "atom") else instruction.operands
-            for operand in sources:
-                found |= _names(operand)
-    while True:
-        more = set(found)
-        for instruction in body:
-            if instruction.operands and _names(instruction.operands[0]) & found:
-                for operand in instruction.operands[1:]:
-                    more |= _names(operand)
-        if more == found:
-            return found
-        found = more
-
-
-def _names(operand: Any) -> set[str]:
-    if isinstance(operand, Memory):
-        return {operand.base}
-    if isinstance(operand, Vector):
-        return {str(item) for item in operand.items}
-    return set(str(operand).split("|"))
+    for instruction in program.instructions:
+        found.add(instruction.guard)
+        made = instruction.opcode[0] == "ld" or instruction.opcode[0] in REGISTERS_ONLY
+        for operand in instruction.operands[1 if made else 0 :]:
+            if isinstance(operand, (Memory, Offset)):
+                found.add(operand.base)
+            elif isinstance(operand, Vector):
+                found.update(operand.items)
+            elif isinstance(operand, Pair):
+                found.update((operand.first, operand.second))
+            else:
+                found.add(operand.name if isinstance(operand, Negated) else operand)
+    return frozenset(found)

@@ -16,22 +16,28 @@ from tilecopy_core import LaunchError
 
 from .accesses import parts_of
 from .alu import is_approximate
-from .demands import demand, is_flag, is_whole
+from .demands import demand, is_flag, is_whole, items_of
 from .engines import ASYNC_GLOBAL, ASYNC_SHARED, TENSOR
 from .instructions import compile_program
 from .launch import Dim3, Launch, SharedVariable
 from .machine import Machine
 from .memory import GlobalMemory
 from .operands import Step
+from .order import ISSUED
+from .profile import shared_side_not_counted
 from .program import REGISTER_BITS, Program, UnsupportedPtxError
+from .special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
-BATCH_THREADS = 1 << 17
+BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
 BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 _FAR = 1 << 31
+ALLOWABLE = ("same-value", "unfenced-init")
+"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders; bulk copies on an
+mbarrier whose init no fence has made known to the async proxy."""
 
 
 @attrs.frozen
@@ -43,6 +49,7 @@ class Report:
         instructions: executed thread instructions, by opcode (without its modifiers).
         lines: executed thread instructions, by line of the PTX text (from 1).
         counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
+        not_counted: with ``profile``: opcodes that ran and whose side in shared memory is in no counter (bulk copies and other engines).
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
     """
@@ -52,6 +59,7 @@ class Report:
     counters: dict[str, int]
     approximate: tuple[str, ...] = ()
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
+    not_counted: tuple[str, ...] = ()
 
 
 def _with_checks(
@@ -113,7 +121,7 @@ def cells(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program."""
+    """The proxies whose fences matter to a program, and :data:`ISSUED` where that does."""
     found = []
     bulk = any(i.opcode[:3] in (("cp", "async", "bulk"), ("cp", "reduce", "async")) for i in program.instructions)
     tensor = any(i.opcode[0] == "tcgen05" for i in program.instructions)
@@ -123,7 +131,15 @@ def sections(program: Program) -> tuple[str, ...]:
         found.append(ASYNC_GLOBAL)
     if tensor:
         found.append(TENSOR)
+    if any(i.opcode[:2] == ("mbarrier", "inval") for i in program.instructions):
+        found.append(ISSUED)
     return tuple(found)
+
+
+@lru_cache(maxsize=32)
+def _reserves(program: Program, *names: str) -> bool:
+    """Whether a program asks for memory that it has not declared, by the special registers that give its address."""
+    return any(name in instruction.operands for instruction in program.instructions for name in names)
 
 
 def lay_out_shared(
@@ -160,6 +176,10 @@ def lay_out_shared(
         elif dynamic_bytes:
             variables.append(SharedVariable(dynamic[0].name, start, dynamic_bytes))
         end = start + dynamic_bytes
+    if _reserves(program, RESERVED):
+        symbols[RESERVED] = start = -(-end // 16) * 16
+        variables.append(SharedVariable(RESERVED, start, RESERVED_BYTES))
+        end = start + RESERVED_BYTES
     return symbols, tuple(variables), end
 
 
@@ -177,6 +197,7 @@ def run_grid(
     progress: Callable[[int, int], None] | None = None,
     origin_of: Callable[[int], str] | None = None,
     value_checks: Sequence[ValueCheck] = (),
+    allow: Sequence[str] = (),
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -193,6 +214,7 @@ def run_grid(
         progress: called with CTAs done and CTAs in all.
         origin_of: from a PTX line to the statement that it comes from.
         value_checks: registers whose values must lie within bounds, by the line that defines them.
+        allow: names of what is no hazard here, of :data:`ALLOWABLE`.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -208,6 +230,9 @@ def run_grid(
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
+    names = items_of(allow)
+    fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
+    demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     shape = cluster or (1, 1, 1)
     steps, lengths = _with_checks(program, compile_program(program), value_checks)
     symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
@@ -220,6 +245,8 @@ def run_grid(
             memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
         )
     local_owner = _place_variables(program, memory, table)
+    if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
+        table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
     shared_cell, global_cell = cells(program)
     memory.cell = global_cell
     launch = Launch(
@@ -244,22 +271,26 @@ def run_grid(
     )
     launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
     launch.explicit_cluster = cluster is not None
+    launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
     _run(launch, progress)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
-    approximate = set()
+    approximate, not_counted = set(), set()
     for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
         if count:
             executed[instruction.opcode[0]] += count
             lines[instruction.line] += count
             if is_approximate(instruction.opcode):
                 approximate.add(".".join(instruction.opcode))
+            if profile and (name := shared_side_not_counted(instruction.opcode)):
+                not_counted.add(name)
     return Report(
         len(launch.blocks) * launch.threads,
         dict(executed),
         dict(launch.counters),
         tuple(sorted(approximate)),
         dict(lines),
+        tuple(sorted(not_counted)),
     )
 
 
@@ -300,13 +331,16 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
     """Run batch after batch; one that waits for later ones stands back until they have run."""
     size, threads, total = launch.cluster_size, launch.threads, len(launch.blocks)
     shared = max(16, launch.shared_bytes)
-    clusters = min(BATCH_THREADS // (threads * size), BATCH_SHARED_BYTES // (shared * size))
+    at_once = BATCH_THREADS if progress is None else REPORTED_THREADS  # it is told of a batch when that has run
+    clusters = min(at_once // (threads * size), BATCH_SHARED_BYTES // (shared * size))
     clusters = min(clusters, BATCH_LOCAL_BYTES // (max(1, len(launch.local_owner)) * threads * size))
     if TENSOR in launch.sections:
         clusters = min(clusters, max(1, BATCH_TENSOR_CTAS // size))
     batch = max(1, clusters) * size
     first, finished = 0, 0
     waiting: list[Machine] = []
+    if progress is not None:
+        progress(0, total)
     while first < total or waiting:
         version = launch.version
         verdict = None

@@ -188,8 +188,14 @@ class Shadow:
             if len(lost):  # several lanes of this instruction read one cell
                 self.push(cells[lost], stamps[lost], wrote=False)
 
-    def write(self, cells: Any, stamps: Any, judge: Judge) -> None:
+    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None) -> None:
         """A write of cells, as :meth:`read`.
+
+        Args:
+            cells: where.
+            stamps: of this write.
+            judge: of earlier accesses.
+            equal: where a write may meet another thread's that nothing orders, since it writes what is there already.
 
         Raises:
             Conflict: it races with an earlier access, or with another lane of the same instruction.
@@ -198,7 +204,7 @@ class Shadow:
         before = self.writer[cells]
         other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
         if len(other):
-            exempt = self._demand(other, before[other], cells, judge, wrote=True)
+            exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
             if exempt.any():
                 kept = other[exempt]
                 self.push(cells[kept], before[kept], wrote=True)
@@ -217,7 +223,10 @@ class Shadow:
             chosen = np.nonzero(foreign)[0]
             for wrote in (True, False):
                 part = chosen[self._wrote[entries[chosen]] == wrote]
-                exempt[part] = self._demand(positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote)
+                allowed = equal if wrote else None
+                exempt[part] = self._demand(
+                    positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote, equal=allowed
+                )
             if strong:
                 exempt |= strength_of(self._stamp[entries]) == 0
             self._drop(cells, entries[~exempt], entries[exempt])
@@ -227,6 +236,8 @@ class Shadow:
             lost = np.nonzero(self.writer[cells] != stamps)[0]
             if len(lost):
                 if not strong:
+                    if equal is not None:
+                        self.push(cells[lost], stamps[lost], wrote=True)
                     at = int(lost[0])
                     same = actor_of(self.writer[cells[lost]]) == actor_of(stamps[lost])
                     if not same.all():
@@ -239,14 +250,25 @@ class Shadow:
                         raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
                     self.push(cells[lost], stamps[lost], wrote=True)
 
+    def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
+        """Of the lanes that have just written one cell together, a pair of two warps where there is one."""
+        last = self.writer[cells]
+        apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
+        if not len(apart):
+            return conflict
+        at = int(apart[0])
+        return Conflict(at, int(cells[at]), int(last[at]), wrote=True, together=True)
+
     def _keep_weak(self, cells: Any, before: Any, *, wrote: bool) -> None:
         """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
         weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < BARRIER_ACTOR))[0]
         if len(weak):
             self.push(cells[weak], before[weak], wrote=wrote)
 
-    def _demand(self, positions: Any, before: Any, cells: Any, judge: Judge, *, wrote: bool) -> Any:
+    def _demand(self, positions: Any, before: Any, cells: Any, judge: Judge, *, wrote: bool, equal: Any = None) -> Any:
         ordered, exempt = judge(positions, before)
+        if equal is not None:
+            exempt = exempt | (equal[positions] & (actor_of(before) < BARRIER_ACTOR))
         bad = ~(ordered | exempt)
         if bad.any():
             at = int(np.argmax(bad))

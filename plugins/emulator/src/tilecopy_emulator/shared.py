@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import profile
-from .access import WORDS, Access, Together, new_values, rounds
+from .access import WORDS, Access, Together, Unwritten, new_values, rounds
 from .judgement import blame, judge_shared
-from .shadow import WEAK, Conflict, Shadow, actor_of, stamp
+from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
+from .special import RESERVED
 
 if TYPE_CHECKING:
     from .machine import Lanes, Machine
@@ -32,6 +33,11 @@ class SharedMemory:
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
         self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
+        self.reserved: int | None = None
+        if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
+            self.reserved = self.variables[-1].offset
+            cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
+            cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
         self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
         self.has_objects = False
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}
@@ -196,12 +202,14 @@ class SharedMemory:
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places = self._placed(lanes, access, addresses)
-        self.check_read(lanes, places, access.bytes, access.strength)
+        unwritten = self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
         if access.strength:
             raw = raw.copy()
             fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
             self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
+        if unwritten is not None:
+            self.machine.unwritten.append(unwritten)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -216,7 +224,7 @@ class SharedMemory:
         """See :meth:`Machine.store`."""
         places = self._placed(lanes, access, addresses)
         try:
-            self.check_write(lanes, places, access.bytes, access.strength, forgiving=True)
+            self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
         except Together as together:
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
             self.put(places, raw)
@@ -275,28 +283,33 @@ class SharedMemory:
                 at,
             )
 
-    def check_read(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True) -> None:
-        """The bytes must be written, and ordered after their writer."""
+    def check_read(
+        self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
+    ) -> Unwritten | None:
+        """The bytes must be written, and ordered after their writer; ``loads``: what is not written is returned."""
         cells, count = self.cells(places, size)
         written = self.shadow.writer[cells] != 0
+        unwritten = None
         if not written.all():
-            at = int(np.argmin(written))
-            self.machine.hazard(
-                "poison",
-                f"{self.where(self._byte(cells, count, at, places))} is read and was never written",
-                lanes, at // count,
-            )  # fmt: skip
+            mask = np.repeat(~written.reshape(-1, count), size // count, axis=1)
+            unwritten = Unwritten(lanes, mask, places, self.where)
+            if not loads:
+                at, said = unwritten.first()
+                self.machine.hazard("poison", said, lanes, at)
         act: Any = self.shadow.read
         if not remember:
             act = lambda cells, stamps, judge: self.shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
         self._judge(lanes, places, size, cells, count, strength, act, "read")
+        return unwritten
 
-    def check_write(
-        self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, forgiving: bool = False
-    ) -> None:
+    def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
         """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
         cells, count = self.cells(places, size)
-        self._judge(lanes, places, size, cells, count, strength, self.shadow.write, "written", forgiving=forgiving)
+        act: Any = self.shadow.write
+        if raw is not None and self.machine.launch.allows_same_value:
+            equal = (self.fetch(places, size) == raw).all(axis=(1, 2))
+            act = partial(self.shadow.write, equal=np.repeat(equal, count))
+        self._judge(lanes, places, size, cells, count, strength, act, "written", raw=raw)
 
     def _byte(self, cells: Any, count: int, at: int, places: Any) -> int:
         return max(int(cells[at]) * self.cell, int(places[at // count]))
@@ -312,9 +325,11 @@ class SharedMemory:
         act: Any,
         action: str,
         *,
-        forgiving: bool = False,
+        raw: Any = None,
     ) -> None:
         machine = self.machine
+        if self.reserved is not None and (places % self.size >= self.reserved).all():
+            return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
         index = machine.index(lanes)
         index = np.repeat(index, count) if count > 1 else index
         base = int(stamp(machine.launch.time.now, strength, 0))
@@ -326,18 +341,25 @@ class SharedMemory:
         try:
             act(cells, index | np.int64(base), judge)
         except Conflict as conflict:
+            if conflict.together:
+                conflict = self.shadow.farthest(
+                    conflict, cells, machine.warp_of[index], lambda actor: machine.warp_of[actor]
+                )
             position = conflict.position // count
             first = self._byte(cells, count, conflict.position, places)
             last = min(int(conflict.cell + 1) * self.cell, int(places[position]) + size) - 1
             where, span = self.where(first), (first % self.size, last % self.size)
-            accuse = partial(blame, machine, conflict, where, action, strength, lanes, position, 0, span)
-            other = int(actor_of(conflict.stamp))
-            if (
-                conflict.together
-                and forgiving
-                and machine.warp_of[other] == machine.warp_of[machine.index(lanes)[position]]
-            ):
-                raise Together(accuse) from None
+            other, same = int(actor_of(conflict.stamp)), False
+            if raw is not None and conflict.wrote and other < BARRIER_ACTOR:
+                rows = np.broadcast_to(raw, (len(places), machine.copies, size))
+                here = places == places[position]
+                there = rows[here] if conflict.together else self.fetch(places[position : position + 1], size)
+                same = bool((there == rows[position]).all())
+            accuse = partial(blame, machine, conflict, where, action, strength, lanes, position, 0, span, same=same)
+            if conflict.together and raw is not None:
+                near = machine.warp_of[other] == machine.warp_of[machine.index(lanes)[position]]
+                if near or machine.launch.allows_same_value:
+                    raise Together(accuse) from None
             accuse()
 
     # --------------------------------------------------------------------------------------- bytes

@@ -77,7 +77,7 @@ def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: A
             machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
         part = raw[chosen] if chosen is not None else raw
         try:
-            memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen, forgiving=True)
+            memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
         except Together as together:
             put(array, offsets, part)
             if not np.array_equal(fetch(array, offsets, access.bytes), part):

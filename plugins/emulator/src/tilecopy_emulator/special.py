@@ -42,6 +42,17 @@ def _mask(function: Callable[[Any], Any]) -> Read:
 
 
 _ONE = np.uint64(1)
+RESERVED, RESERVED_BYTES = "%reserved_smem_offset_1", 288
+"""Where cooperative groups keep what groups of several warps share, in shared memory that is there from the start, and its size."""
+
+
+WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
+"""Where cooperative groups find the barrier of a whole grid: memory that a cooperative launch provides, all zeros, and its size."""
+
+
+def _workspace(machine: Machine) -> int:
+    """Its address; 0 where no instruction asks for it."""
+    return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
 
 
 def _cluster_extent(machine: Machine, axis: int) -> int:
@@ -70,6 +81,9 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%lanemask_le": _mask(lambda lane: (_ONE << (lane + _ONE)) - _ONE),
     "%lanemask_gt": _mask(lambda lane: ~((_ONE << (lane + _ONE)) - _ONE)),
     "%lanemask_ge": _mask(lambda lane: ~((_ONE << lane) - _ONE)),
+    **{f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)},
+    "%envreg1": lambda m, lanes: _constant(_workspace(m) >> 32),
+    "%envreg2": lambda m, lanes: _constant(_workspace(m) & 0xFFFFFFFF),
     "%gridid": lambda m, lanes: _constant(1, np.uint64),
     "%smid": lambda m, lanes: _constant(0),
     "%nsmid": lambda m, lanes: _constant(1),
@@ -80,6 +94,7 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%globaltimer_lo": lambda m, lanes: _constant(m.clock & 0xFFFFFFFF),
     "%globaltimer_hi": lambda m, lanes: _constant(m.clock >> 32),
     "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
+    RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
     "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),
 }
 """What can be read of where a thread runs; the clock counts the machine's steps."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from .accesses import address_reader, demand_parts, immediate
+from .accesses import address_reader, immediate
 from .control import generic_shared
 from .engines import TENSOR, TENSOR_CELLS, Operation
 from .judgement import blame_flight
@@ -283,7 +283,6 @@ def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
 
 
 def _alloc(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"alloc", "cta_group::1", "cta_group::2", "sync", "aligned", "shared::cta", "b32"})
     if len(instruction.operands) != 2:
         raise refuse(instruction, "its operands are an address and a number of columns")
     group = _group(instruction)
@@ -337,7 +336,6 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
 
 
 def _dealloc(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"dealloc", "cta_group::1", "cta_group::2", "sync", "aligned", "b32"})
     if len(instruction.operands) != 2:
         raise refuse(instruction, "its operands are an address and a number of columns")
     taddr = reader(instruction.operands[0], "b32", instruction, program)
@@ -373,7 +371,6 @@ def _dealloc(instruction: Instruction, program: Program) -> Step:
 
 
 def _relinquish(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"relinquish_alloc_permit", "cta_group::1", "cta_group::2", "sync", "aligned"})
     _group(instruction)
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -450,16 +447,6 @@ def _nothing(operation: Operation) -> None:
 
 
 def _commit(instruction: Instruction, program: Program) -> Step:
-    known = {
-        "commit",
-        "cta_group::1",
-        "cta_group::2",
-        "mbarrier::arrive::one",
-        "shared::cluster",
-        "multicast::cluster",
-        "b64",
-    }
-    demand_parts(instruction, known)
     group = _group(instruction)
     multicast = "multicast::cluster" in instruction.opcode
     if len(instruction.operands) != 1 + multicast or "mbarrier::arrive::one" not in instruction.opcode:
@@ -533,7 +520,6 @@ def _land_commit(operation: Operation) -> None:
 
 def _fence(instruction: Instruction, program: Program) -> Step:
     before = instruction.opcode[1] == "fence::before_thread_sync"
-    demand_parts(instruction, {instruction.opcode[1]})
 
     def step(machine: Machine, lanes: Lanes) -> None:
         index = machine.index(lanes)
@@ -613,7 +599,6 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
 
 
 def _wait(instruction: Instruction, program: Program) -> Step:
-    demand_parts(instruction, {"wait::ld", "wait::st", "sync", "aligned"})
     loads = "wait::ld" in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tilecopy_core import HazardError
+
 from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .order import ISSUED
 from .program import Instruction, Pair, Program
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | N
         wanted = machine.uniform(mask(machine, lanes), lanes).astype(np.uint32)
     key = ((index - lane).astype(np.uint64) << np.uint64(32)) | wanted.astype(np.uint64)
     sets, group = np.unique(key, return_inverse=True)
+    if mask is not None and ISSUED in machine.order.sections:
+        for number in range(len(sets)):
+            machine.order.meet(index[group.reshape(-1) == number])
     return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
 
 
@@ -98,7 +104,16 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
             machine.hazard("aligned", f"reads the register of lane {source[at]}, which {why}", here.lanes, at)
-        values = machine.rows(value(machine, here.lanes), here.lanes)
+        try:
+            values = machine.rows(value(machine, here.lanes), here.lanes)
+        except HazardError:  # a lane that nobody reads may have nothing there
+            read = np.zeros(present.shape[:2], np.bool_)
+            read[here.group, source] = True
+            mine = read[here.group, here.lane]
+            lanes = machine.index(here.lanes)[mine]
+            theirs = machine.rows(value(machine, lanes), lanes)
+            values = np.zeros((len(mine), theirs.shape[1]), theirs.dtype)
+            values[mine] = theirs
         write(machine, here.lanes, here.table(values, 0)[here.group, source])
         write_found(machine, here.lanes, found[:, None])
 
@@ -132,7 +147,8 @@ def _ballot(here: _Group, values: Any) -> Any:
 
 
 def _vote(instruction: Instruction, program: Program) -> Step:
-    form = ".".join(instruction.opcode[1:])
+    parts = instruction.opcode[1:]
+    form = ".".join(parts if parts[1:2] != ("sync",) else ("sync", parts[0], *parts[2:]))  # ptxas takes both orders
     if form == "sync.ballot.b32":
         return _reduction(instruction, program, "pred", "b32", _ballot)
     functions: dict[str, Callable[[_Group, Any], Any]] = {

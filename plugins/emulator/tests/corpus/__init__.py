@@ -1,6 +1,6 @@
 """Small PTX programs with known verdicts: each fault with its correct twin, and correct idioms. See :mod:`.model`."""
 
-from . import barriers, control, copies, extra, idioms, mbarriers, memory, races, scoped, tensor
+from . import barriers, control, copies, extra, idioms, mbarriers, memory, others, races, scoped, tensor
 from .model import CASES, CLEAN, Case, Text
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "idioms",
     "mbarriers",
     "memory",
+    "others",
     "races",
     "scoped",
     "tensor",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tilecopy_core.errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
 from tilecopy_core.loading import Source, by_name, canonical, load_only, said
+from tilecopy_core.once import LOCK
 
 from .known import KNOWN_EXECUTORS, install_line
 
@@ -28,7 +29,8 @@ class Executor(Protocol):
     """What an entry point of the group gives when called: something that runs kernels.
 
     It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
-    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``.
+    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. A method
+    ``extensions`` gives ``tilecopy doctor`` what extends it: for each what it is, whose, and why it cannot be used or "".
     """
 
     name: str
@@ -80,17 +82,12 @@ def executor_named(name: str) -> Executor:
             raise LaunchError(
                 f"executor {shown(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
             )
-        try:
-            made = load_only(found[name], lambda plugin: plugin())
-        except PluginError as error:
-            raise PluginError(f"executor {name}: {error}") from error
-        if missing := [each for each in ("why_unavailable", "launch") if not callable(getattr(made, each, None))]:
-            source = found[name][0]
-            raise PluginError(
-                f"executor {name} ({source.owner}) has no {' and no '.join(missing)}; pip install --upgrade "
-                f"{source.package}, or pip uninstall {source.package}"
-            )
-        _made[name] = made
+        with LOCK:  # made once, whichever thread is first
+            if name not in _made:
+                try:
+                    _made[name] = load_only(found[name], _made_by)
+                except PluginError as error:
+                    raise PluginError(f"executor {name}: {error}") from error
     return _made[name]
 
 
@@ -106,6 +103,13 @@ def why_unavailable(name: str) -> str | None:
         return str(error)
 
 
+def _made_by(plugin: Any) -> Executor:
+    made: Executor = plugin()
+    if missing := [each for each in ("why_unavailable", "launch") if not callable(getattr(made, each, None))]:
+        raise PluginError(f"it has no {' and no '.join(missing)}")
+    return made
+
+
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
     """The executor of that name; by default the GPU where there is one, else any other that is installed.
 
@@ -119,7 +123,9 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         try:
             executor = executor_named(candidate)
             why = executor.why_unavailable()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {said(error)}"
         if why is None:
             return executor

@@ -35,6 +35,9 @@ def relayout_blocks(
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")
     moved = rearrangement(axes, array.shape, sizes)
+    if 0 in moved.shape:
+        return da.empty_like(array, shape=moved.shape, chunks=moved.shape)
+    array = _without_empty_chunks(array)
     split = array.reshape(moved.extents) if moved.extents != array.shape else array
     rank = len(moved.order)
     turned = da.blockwise(
@@ -50,6 +53,15 @@ def relayout_blocks(
         meta=None if split._meta.ndim != rank else split._meta.transpose(moved.order),
     )
     return turned.reshape(moved.shape) if moved.shape != turned.shape else turned
+
+
+def _without_empty_chunks(array: Any) -> Any:
+    """The same array without the blocks that hold nothing, of which Dask's ``reshape`` loses count."""
+    for dim, extents in enumerate(array.chunks):
+        if 0 in extents:
+            kept = [block for block, extent in enumerate(extents) if extent]
+            array = array.blocks[(*[slice(None)] * dim, kept)]
+    return array
 
 
 def relayout_block(block: Any, *, order: tuple[int, ...], executor: str | None) -> Any:

@@ -36,6 +36,7 @@ variant = Variant(
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
     spaces=PAIRS,
     min_arch=100,
+    specific=True,
     instructions="tcgen05",
     options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part", default=1),),
     completion="tcgen05_commit",
@@ -50,8 +51,8 @@ variant = Variant(
 
 
 def blackwell(request: CopyRequest) -> str | None:
-    """The target has tensor memory: sm_100, sm_103 or sm_110 with suffix a or f."""
-    if request.target.arch not in FAMILIES or not request.target.suffix:
+    """The target has tensor memory: of those with a suffix the families of sm_100, sm_103 and sm_110."""
+    if request.target.arch not in FAMILIES:
         return f"target {request.target} has no tcgen05: it needs sm_100a, sm_103a or sm_110a (or their f families)"
     return None
 

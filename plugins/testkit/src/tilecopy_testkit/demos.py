@@ -145,6 +145,7 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
     with k.if_(tid == 0):
         for slot in range(2):
             full.init(1, index=slot)
+        k.fence_mbarrier_init()
     k.cta_sync()
     with k.if_(tid == 0):
         fetch(0)

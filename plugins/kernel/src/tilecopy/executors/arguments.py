@@ -108,7 +108,7 @@ def host_facts(where: str, argument: Any) -> ArrayFacts:
 
 def numpy_facts(where: str, array: Any) -> ArrayFacts:
     """The facts of a NumPy array."""
-    if isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
         raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable
@@ -233,7 +233,9 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
     """A uint8 view of host memory from an array's first element to its last; ``facts`` keeps it alive."""
-    view = np.ctypeslib.as_array((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer))
+    view = np.frombuffer(
+        memoryview((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer)), np.uint8
+    )
     view.flags.writeable = not facts.readonly
     return view
 

@@ -84,6 +84,7 @@ class Mbarrier:
             index: which barrier.
             cluster: acquire at cluster scope, when threads of another CTA arrive on it.
         """
+        self._kernel._own(parity, f"mbarrier {self.buffer.name}: parity")
         self._record("wait", index, lambda ptx, at: ptx.mbarrier_wait(at, parity, cluster=cluster))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import sys
 from collections.abc import Callable, Sequence
@@ -311,18 +312,23 @@ class KernelBuilder(Recorder):
                 f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
             )
         condition = typed(condition)
+        for leaf in condition.leaves():
+            if isinstance(leaf, Elected) and leaf.kernel is not self:
+                raise RequestError(
+                    f"if_: condition: elect does not belong to kernel {self.name}: take it of this builder"
+                )
         for operand in condition.operands():
             if is_int(operand):
                 self._own(operand, "if_: condition")
             else:
-                self._hold(operand)
+                self._hold(operand, f"if_: condition {shown(condition)}")
         active, branch = self._frame.active.narrowed_by(condition), If(condition)
         known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
         return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
 
     def elect(self) -> Elected:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected(self.if_)
+        return Elected(self)
 
     # ------------------------------------------------------------------------------------------- copies and elements
 
@@ -341,7 +347,7 @@ class KernelBuilder(Recorder):
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
-        self._hold(value)
+        self._hold(value, "store: value")
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
@@ -384,7 +390,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
             )
-        self._hold(value)
+        self._hold(value, "index: value")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
@@ -516,19 +522,23 @@ class KernelBuilder(Recorder):
             text: instructions; labels and registers inside ``{{ }}`` are its own.
             operands: run-time values and symbolic integers (their register), regions of one element (their address).
 
+        The module gets the lowest ``.version`` and ``.target`` that have the instructions. With one that the table of instructions
+        does not have it keeps the requested target, and has PTX ISA 9.0, the newest that the table knows.
+
         Raises:
             RequestError: a field with no operand, or an operand of another kind.
         """
         if not isinstance(text, str):
             raise RequestError(f"inline_ptx takes text, not {shown(text)}")
         try:
-            fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
+            parsed = [parts[1:] for parts in string.Formatter().parse(text) if parts[1] is not None]
+            fields = [f"{field}{'!' * bool(how)}{how or ''}{':' * bool(form)}{form}" for field, form, how in parsed]
         except ValueError as error:
             raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
         for field in fields:
-            if not field.isdigit() or int(field) >= len(operands):
+            if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= len(operands):
                 raise RequestError(
-                    f"inline_ptx: the field {{{field}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
+                    f"inline_ptx: the field {{{shown(field)[1:-1]}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
                     "for braces of the PTX"
                 )
         for operand in operands:
@@ -538,7 +548,7 @@ class KernelBuilder(Recorder):
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):
-                self._hold(operand)
+                self._hold(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
                     f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
@@ -567,7 +577,7 @@ class KernelBuilder(Recorder):
         Args:
             target: such as ``"sm_90a"``.
             grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
-            cluster: CTAs of a cluster along x, y, z; likewise.
+            cluster: CTAs of a cluster along x, y, z, as integers; part of the kernel, so a launch takes none.
             min_ctas_per_sm: CTAs that an SM is to hold at once, as in ``__launch_bounds__``: the assembler gives each thread
                 no more registers than that allows, and no fewer for the sake of further CTAs (PTX ISA, ``.minnctapersm``).
             registry: the variants to ask; by default the installed ones.

@@ -14,6 +14,7 @@ from .barriers import Mbarrier
 from .bounds import NOTHING
 from .recording import Recorder
 from .statements import Copy
+from .values import Value
 
 
 class ScopedCopies:
@@ -64,5 +65,7 @@ class ScopedCopies:
                 kernel._use(given, f"{op}: option {name}")
             elif is_int(given):
                 kernel._own(given, f"{op}: option {name}")
+            elif isinstance(given, Value):
+                kernel._hold(given, f"{op}: option {name}")
         around = NOTHING if filled is None else kernel._known(dst, src)
         kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))

@@ -86,7 +86,12 @@ class Binding:
     @property
     def device(self) -> int:
         """The number of the GPU that the first device array is on; 0 where there is none."""
-        return next((facts.device for facts in self.arrays.values() if facts.device is not None), 0)
+        return next(iter(self.devices.values()), 0)
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """The GPU of each array in device memory, by parameter; an empty one without an address lies on none."""
+        return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
 @attrs.frozen

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -23,6 +24,9 @@ from .values import Value
 
 _OURS = ("tilecopy.", "tilecopy_core.")
 """How modules are named between a statement and the line of the program that makes it."""
+
+_OPEN: ContextVar[tuple[Block, ...]] = ContextVar("_OPEN", default=())
+"""The blocks, of every kernel, that this thread is inside."""
 
 
 @attrs.frozen(eq=False)
@@ -58,6 +62,7 @@ class Recorder:
         self._waiting: list[Placed] = []
         self._spoiled = ""
         self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
+        self._begun_in = _OPEN.get()
 
     @property
     def name(self) -> str:
@@ -117,10 +122,18 @@ class Recorder:
             self._described.written.add(region.buffer.name)
         return comes
 
-    def _hold(self, value: Value) -> None:
-        """Note what must hold of the integers in a value once the grid is known: that their types do not cut them."""
-        for region, told in value.held():
-            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place(), told))
+    def _hold(self, value: Value, what: str) -> None:
+        """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
+        for part in value.parts():
+            if part.op == "index":
+                self._own(part.args[0], what)
+            elif part.op == "loaded" and part.args[0].buffer.memory not in self._memories:
+                raise RequestError(
+                    f"{what}: the value {part!r} does not belong to kernel {self.name}: load it with this builder"
+                )
+            elif part.op == "held":
+                _, region, told = part.args
+                self._described.bounds.extend(bounds_checks(region, self._known(region), self._place(), told))
 
     def _comes_to(self, region: Region) -> bool:
         """Whether a region may be inside its buffer where it stands; else the block around is left out.
@@ -184,7 +197,17 @@ class Recorder:
         """Append a statement at the current place, with the line of the program that made it."""
         if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
             raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
+        self._check_here(statement)
         self._frame.body.append(Placed(statement, self._where()))
+
+    def _check_here(self, statement: Statement) -> None:
+        """Raise where the innermost block is another kernel's, unless this kernel was begun inside it."""
+        blocks = [block for block in _OPEN.get() if block not in self._begun_in]
+        if blocks and blocks[-1]._kernel is not self:
+            raise RequestError(
+                f"{statement.describe()}: it would become a statement of kernel {self.name}, inside a block of kernel "
+                f"{blocks[-1]._kernel.name}: use what was made by the builder of that one"
+            )
 
     @staticmethod
     def _where() -> str:
@@ -211,6 +234,7 @@ class Block:
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
+        kernel._check_here(statement)
         self._placed = Placed(statement, kernel._where())
         kernel._waiting.append(self._placed)
 
@@ -221,10 +245,12 @@ class Block:
             raise RequestError(f"{self._placed} is a block of where it was made: write `with` there, or make it here")
         self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
+        _OPEN.set((*_OPEN.get(), self))
         return self._index
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._kernel._stack.pop()
+        _OPEN.set(tuple(block for block in _OPEN.get() if block is not self))
         if kind is None and not self._frame.left_out:
             self._kernel._frame.body.append(self._placed)
         elif kind is not None:
@@ -244,15 +270,15 @@ class Block:
 class Elected(Condition):
     """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
 
-    _if: Callable[[Condition], Block]
+    kernel: Any
     _block: Block
 
-    def __init__(self, if_: Callable[[Condition], Block]) -> None:
+    def __init__(self, kernel: Any) -> None:
         super().__init__("elect")
-        object.__setattr__(self, "_if", if_)
+        object.__setattr__(self, "kernel", kernel)
 
     def __enter__(self) -> None:
-        object.__setattr__(self, "_block", self._if(self))
+        object.__setattr__(self, "_block", self.kernel.if_(self))
         self._block.__enter__()
 
     def __exit__(self, *exception: Any) -> None:

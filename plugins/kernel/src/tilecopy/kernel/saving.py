@@ -1,8 +1,9 @@
-"""Kernels into folders: PTX text and a launch record (JSON), for anyone with the driver API.
+"""Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy_core.load_kernel` and for anyone with the driver API.
 
 A folder holds ``kernel.ptx`` and ``launch.json``. The record says all that a launch needs: the parameters in order, block,
 grid, cluster, dynamic shared memory, target; and what this package checks before one. Integers known at launch only are
-expressions of the parameters' names, in which ``//`` rounds down.
+expressions of the parameters' names, in which ``//`` rounds down. A digest covers the text and all of the record; the
+records below are its types, and msgspec holds what is read against them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import attrs
+from msgspec import Meta, Struct, to_builtins
 
 from tilecopy_core.errors import LaunchError, RequestError, shown
 from tilecopy_core.expr import Expr, Int, Symbol
@@ -22,12 +24,130 @@ from tilecopy_core.version import __version__
 
 from ..written import as_python
 from .bounds import Bound
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
 
-FORMAT, FORMAT_VERSION = "tilecopy kernel", 1
+FORMAT, FORMAT_VERSION = "tilecopy kernel", 2
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
-SYMBOL_FACTS = ("lower", "upper", "multiple_of", "varies", "register")
-"""What is told of a symbol, beside its names."""
+
+Number = int | str
+"""A plain integer, or the text of one that is known at launch."""
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+@attrs.frozen
+class SavedPlan:
+    """What a saved kernel tells of one of its copies: what its plan said, and as ``text`` what that explained."""
+
+    variant: str
+    package: str
+    summary: str
+    completion: str
+    text: str
+
+    def explain(self) -> str:
+        """The table of the plan, as it was when the kernel was built."""
+        return self.text
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is nothing else, and of no other types."""
+
+
+class _Array(Record, frozen=True, tag_field="kind", tag="array"):
+    name: str
+    offset_bytes: Count
+    dtype: str
+    shape: tuple[Number, ...]
+    strides_elems: tuple[Number, ...]
+    align_bytes: Positive
+    written: bool
+    type: Literal["pointer"] = "pointer"
+    size_bytes: Literal[8] = 8
+
+
+class _Scalar(Record, frozen=True, tag_field="kind", tag="scalar"):
+    name: str
+    offset_bytes: Count
+    type: str
+    size_bytes: Count
+    multiple_of: Positive
+    lower: int
+    upper: int
+    within: tuple[Number, Number] | None = None
+
+
+class _Size(_Scalar, frozen=True, tag="size"):
+    read_from: tuple[Extent, ...] = ()
+
+
+class _Symbol(Record, frozen=True):
+    name: str
+    called: str
+    parameter: bool
+    lower: int | None
+    upper: int | None
+    multiple_of: Positive
+    varies: Literal["thread", "cta", "grid"]
+    register: str
+
+
+class _Bound(Record, frozen=True):
+    buffer: str
+    dtype: str
+    shape: tuple[Number, ...]
+    starts: tuple[Number, ...]
+    extents: tuple[Positive, ...]
+    dim: Count
+    known: tuple[tuple[Number, ...], ...]
+    where: str
+    integer: str
+
+
+class _Value(Record, frozen=True):
+    line: Positive
+    register: str
+    clamped: bool
+    lower: Number
+    upper: Number
+
+
+class _Checks(Record, frozen=True):
+    bounds: tuple[_Bound, ...]
+    values: tuple[_Value, ...]
+
+
+class _Shared(Record, frozen=True):
+    name: str
+    offset_bytes: Count
+    size_bytes: Count
+
+
+class Launch(Record, frozen=True):
+    """All of a record."""
+
+    format: str
+    format_version: int
+    made_by: str
+    name: str
+    ptx: str
+    ptx_version: str
+    ptx_target: str
+    target: str
+    parameters: tuple[_Array | _Scalar | _Size, ...]
+    parameters_bytes: Count
+    block: tuple[Positive, Literal[1], Literal[1]]
+    grid: tuple[Number, Number, Number] | None
+    cluster: tuple[Positive, Positive, Positive] | None
+    dynamic_shared_bytes: Count
+    shared_bytes: Count
+    shared: tuple[_Shared, ...]
+    checks: _Checks
+    symbols: tuple[_Symbol, ...]
+    plans: tuple[SavedPlan, ...]
+    origins: tuple[str, ...]
+    statements: tuple[Count, ...]
+    sha256: str = ""
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
@@ -45,64 +165,48 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
     return where
 
 
-def packed(kernel: Any) -> bytes:
-    """A kernel's record and text as bytes, for caches; :func:`~tilecopy.kernel.saved.unpacked` reads them.
-
-    Raises:
-        RequestError: a parameter is of a kind that only this package's launch can fill.
-    """
-    return json.dumps([record_of(kernel), kernel.ptx], separators=(",", ":")).encode()
-
-
 def record_of(kernel: Any) -> dict[str, Any]:
-    """The launch record of a kernel.
+    """The launch record of a kernel, as JSON has it.
 
     Raises:
         RequestError: a parameter is of a kind that only this package's launch can fill.
     """
     names = _SymbolNames(kernel.scalars)
-    parameters, offset = [], 0
+    parameters, offset = list[Any](), 0
     for parameter in kernel.parameters:
-        told = _parameter(kernel, parameter, names)
-        offset = -(-offset // told["size_bytes"]) * told["size_bytes"]
-        parameters.append(told | {"offset_bytes": offset})
-        offset += told["size_bytes"]
-    checks = {
-        "bounds": [_bound(bound, names) for bound in kernel.bounds],
-        "values": [
-            attrs.asdict(check) | {"lower": names.text(check.lower), "upper": names.text(check.upper)}
-            for check in kernel.value_checks
-        ],
-    }
+        size = 4 if parameter.type == "b32" else 8
+        offset = -(-offset // size) * size
+        parameters.append(_parameter(kernel, parameter, offset, names))
+        offset += size
     version, target = re.findall(r"^\.(?:version|target) (\S+)", kernel.ptx, re.M)
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "made_by": f"tilecopy-core {__version__}",
-        "name": kernel.name,
-        "ptx": PTX_FILE,
-        "ptx_sha256": digest(kernel.ptx),
-        "ptx_version": version,
-        "ptx_target": target,
-        "target": str(kernel.target),
-        "parameters": parameters,
-        "parameters_bytes": offset,
-        "block": [kernel.threads, 1, 1],
-        "grid": None if kernel.grid is None else [names.text(count) for count in kernel.grid],
-        "cluster": None if kernel.cluster is None else list(kernel.cluster),
-        "dynamic_shared_bytes": kernel.shared_bytes if kernel.dynamic_shared else 0,
-        "shared_bytes": kernel.shared_bytes,
-        "shared": [attrs.asdict(each) for each in kernel.allocations],
-        "checks": checks,
-        "symbols": names.table(),
-        "plans": [
-            {name: getattr(plan, name) for name in ("variant", "package", "summary", "completion")}
-            | {"text": plan.explain()}
-            for plan in kernel.plans
-        ],
-        "origins": list(kernel.origins),
-        "statements": list(kernel.statements),
-    }
+    launch = Launch(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        made_by=f"tilecopy-core {__version__}",
+        name=kernel.name,
+        ptx=PTX_FILE,
+        ptx_version=version,
+        ptx_target=target,
+        target=str(kernel.target),
+        parameters=tuple(parameters),
+        parameters_bytes=offset,
+        block=(kernel.threads, 1, 1),
+        grid=None if kernel.grid is None else names.texts(kernel.grid),
+        cluster=kernel.cluster,
+        dynamic_shared_bytes=kernel.shared_bytes if kernel.dynamic_shared else 0,
+        shared_bytes=kernel.shared_bytes,
+        shared=kernel.allocations,
+        checks=_Checks(
+            tuple(_bound(bound, names) for bound in kernel.bounds),
+            tuple(_Value(v.line, v.register, v.clamped, *names.texts((v.lower, v.upper))) for v in kernel.value_checks),
+        ),
+        symbols=names.table(),  # after all that names some
+        plans=tuple(SavedPlan(p.variant, p.package, p.summary, p.completion, p.explain()) for p in kernel.plans),
+        origins=kernel.origins,
+        statements=kernel.statements,
+    )
+    record: dict[str, Any] = to_builtins(launch)
+    return record | {"sha256": digest(record, kernel.ptx)}
 
 
 class _SymbolNames:
@@ -122,69 +226,49 @@ class _SymbolNames:
             self._names[found] = name
         return self._names[found]
 
-    def text(self, value: Int) -> int | str:
-        """A plain integer as it is, any other as an expression of names."""
-        return as_python(value, self.of) if isinstance(value, Expr) else value
+    def texts(self, values: tuple[Int, ...]) -> Any:
+        """Plain integers as they are, any other as an expression of names."""
+        return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> tuple[_Symbol, ...]:
         """Every symbol that has been named, and what it is."""
-        return [
-            {"name": name, "called": found.name, "parameter": found in self._parameters}
-            | {fact: getattr(found, fact) for fact in SYMBOL_FACTS}
-            for found, name in self._names.items()
-        ]
+        return tuple(
+            _Symbol(name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register)  # type: ignore[arg-type]
+            for s, name in self._names.items()
+        )
 
 
-def _parameter(kernel: Any, parameter: Parameter, names: _SymbolNames) -> dict[str, Any]:
+def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNames) -> Any:
     if isinstance(parameter, ArrayParameter):
-        return {
-            "name": parameter.name,
-            "kind": "array",
-            "type": "pointer",
-            "size_bytes": 8,
-            "dtype": str(parameter.dtype),
-            "shape": [names.text(extent) for extent in parameter.shape],
-            "strides_elems": [names.text(stride) for stride in parameter.strides],
-            "align_bytes": parameter.align_bytes,
-            "written": parameter.written,
-        }
+        shape, strides = names.texts(parameter.shape), names.texts(parameter.strides)
+        dtype = str(parameter.dtype)
+        return _Array(parameter.name, offset, dtype, shape, strides, parameter.align_bytes, parameter.written)
     if not isinstance(parameter, (ScalarParameter, SizeParameter)):
         raise RequestError(
-            f"kernel {kernel.name}: parameter {parameter.name} ({type(parameter).__name__}) is made at each launch by this "
+            f"kernel {kernel.name}: parameter {parameter.name} ({parameter.__class__.__name__}) is made at each launch by this "
             "package; a kernel that has one cannot be saved for other launchers"
         )
-    size = 4 if parameter.type == "b32" else 8
-    told: dict[str, Any] = {
-        "name": parameter.name,
-        "kind": "size" if isinstance(parameter, SizeParameter) else "scalar",
-        "type": f"int{8 * size}",
-        "size_bytes": size,
-        "multiple_of": parameter.multiple_of,
-        "lower": parameter.lower,
-        "upper": parameter.upper,
-    }
-    if isinstance(parameter, SizeParameter):
-        return told | {"read_from": [attrs.asdict(source) for source in parameter.sources]}
-    if parameter.within is not None:
-        told["within"] = [names.text(bound) for bound in parameter.within]
-    return told
+    p, wide, more = parameter, parameter.type == "b64", dict[str, Any]()
+    if isinstance(p, SizeParameter):
+        more["read_from"] = p.sources
+    elif p.within is not None:
+        more["within"] = names.texts(p.within)
+    made, type, size = (
+        _Size if isinstance(p, SizeParameter) else _Scalar,
+        "int64" if wide else "int32",
+        8 if wide else 4,
+    )
+    return made(p.name, offset, type, size, p.multiple_of, p.lower, p.upper, **more)
 
 
-def _bound(bound: Bound, names: _SymbolNames) -> dict[str, Any]:
-    region = bound.region
-    return {
-        "buffer": region.buffer.name,
-        "dtype": str(region.buffer.dtype),
-        "shape": [names.text(extent) for extent in region.buffer.shape],
-        "starts": [names.text(start) for start in region.starts],
-        "extents": list(region.extents),
-        "dim": bound.dim,
-        "known": [[names.text(fact) for fact in facts] for facts in bound.known],
-        "where": bound.where,
-        "integer": bound.integer,
-    }
+def _bound(bound: Bound, names: _SymbolNames) -> _Bound:
+    region, buffer = bound.region, bound.region.buffer
+    shape, starts, known = names.texts(buffer.shape), names.texts(region.starts), tuple(map(names.texts, bound.known))
+    told = bound.where, bound.integer
+    return _Bound(buffer.name, str(buffer.dtype), shape, starts, region.extents, bound.dim, known, *told)
 
 
-def digest(text: str) -> str:
-    """What tells whether a text is the one that a record was written for."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def digest(record: Mapping[str, Any], text: str) -> str:
+    """SHA-256 of a record (as JSON with sorted keys, its own digest empty), a zero byte and the PTX text."""
+    told = json.dumps({**record, "sha256": ""}, sort_keys=True)
+    return hashlib.sha256(f"{told}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -115,15 +115,14 @@ class Value(RunTime):
         name = str(self.dtype) if self.op == "cast" else self.op
         return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
 
-    def held(self) -> Iterator[tuple[Region, str]]:
-        """What must stay inside its buffer so that no integer in it is cut, and which integer that is."""
+    def parts(self) -> Iterator[Value]:
+        """It and every value that it is made of, each once."""
         left, seen = [self], set[int]()
         while left:
             value = left.pop()
             if id(value) not in seen:  # a value is used by many
                 seen.add(id(value))
-                if value.op == "held":
-                    yield value.args[1:]
+                yield value
                 left += [each for each in value.args if isinstance(each, Value)]
 
     def sources(self) -> tuple[Int, ...] | None:
@@ -138,19 +137,14 @@ class Value(RunTime):
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
         """The integers in it, and those of each element that was loaded; None where one of them gives None."""
-        left, seen, found = [self], set[int](), dict[Any, Int]()
-        while left:
-            value = left.pop()
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
+        found = dict[Any, Int]()
+        for value in self.parts():
             own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
             if value.op == "loaded":
                 own = of_element(value.args[0])
             if own is None:
                 return None
             found |= {key_of(integer): integer for integer in own}
-            left += [each for each in value.args if isinstance(each, Value)]
         return tuple(found.values())
 
     def __bool__(self) -> bool:

@@ -1,0 +1,179 @@
+"""What the table of instructions says of targets and versions, and what the emulator takes for a target: held against ptxas."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_emulator.instructions import compile_program
+from tilecopy_emulator.program import parse
+
+from tilecopy_core import AssemblerError, Target, target_of
+from tilecopy_core.assemblers import assemble
+from tilecopy_core.instructions import instruction_of
+
+Version = tuple[int, int]
+TARGETS = [target_of(name) for name in ("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
+VERSIONS = [*((7, minor) for minor in range(9)), *((8, minor) for minor in range(9)), (9, 0)]
+TYPES = {"r": "b32", "f": "f32", "d": "b64", "w": "f64", "h": "b16", "q": "b128", "p": "pred"}
+NAMED = dict.fromkeys(("sa", "sb", "mb", "ra", "rmb", "n", "m"), "b32") | {"p": "pred"}
+NAMED |= dict.fromkeys(("sa64", "mb64", "rg64", "rmb64", "ga", "pol", "tm64", "tm"), "b64")
+
+
+class Line(NamedTuple):
+    """An instruction, and the least version in which ptxas takes it for each target that has it."""
+
+    body: str
+    least: dict[Target, Version]
+
+
+def lines() -> list[Line]:
+    found = []
+    for text in (Path(__file__).parent / "ptx_verdicts.txt").read_text().splitlines():
+        if not text.startswith("#"):
+            versions, _, body = text.partition(" | ")
+            each = zip(TARGETS, versions.split(), strict=True)
+            found.append(Line(body, {target: number(version) for target, version in each if version != "-"}))
+    return found
+
+
+def number(version: str) -> Version:
+    major, minor = version.split(".")
+    return int(major), int(minor)
+
+
+LINES = lines()
+
+
+def module(version: Version, target: Target, *bodies: str) -> str:
+    """One entry for each instruction; the registers that it names are declared and, where they are addresses, set."""
+    text = [
+        ".version {}.{}".format(*version),
+        f".target {target}",
+        ".address_size 64",
+        ".shared .align 1024 .b8 smem[4096];",
+    ]
+    for at, body in enumerate(bodies):
+        text.append(f".visible .entry k{at}(.param .u64 pg, .param .align 64 .b8 ptm[128]) {{")
+        for name in sorted(set(re.findall(r"(?<![.\w:%])([rfdwhqp]\d+|[a-z]+(?:64)?)\b", body))):
+            type = NAMED.get(name) or TYPES.get(name[0] if name[1:].isdigit() else "", "")
+            if type:
+                text.append(f".reg .{type} {name};")
+            if name in NAMED and type != "pred":
+                text.append(f"ld.param.{type} {name}, [pg];")
+        text += [body, "ret; }"]
+    return "\n".join([*text, ""])
+
+
+def least_of(body: str, target: Target) -> Version | None:
+    """The least version in which the table has an instruction for a target."""
+    found = instruction_of(body.split(";", maxsplit=1)[0])
+    ways = [
+        max(needs.version, target.ptx_version) for needs in found.ways if found.needs.known and needs.met_by(target)
+    ]
+    return min(ways, default=None)
+
+
+def test_the_table_has_every_instruction_from_the_version_on_that_ptxas_has_it() -> None:
+    for body, least in LINES:
+        if least:
+            assert {target: least_of(body, target) for target in TARGETS} == {t: least.get(t) for t in TARGETS}, body
+
+
+def test_ptxas_takes_each_with_the_header_of_the_table_and_refuses_the_version_before() -> None:
+    """All are taken, in one module a header; of the refused ones, which end a module, some are drawn."""
+    batches = defaultdict(list)
+    for body, least in LINES:
+        if least:
+            target = next(iter(least))
+            batches[least_of(body, target), target].append(body)
+    for (version, target), bodies in batches.items():
+        assert version is not None
+        assemble(module(version, target, *bodies), target, "ptxas")
+    older = [
+        (b, t, VERSIONS[VERSIONS.index(v) - 1]) for b, least in LINES for t, v in least.items() if v > t.ptx_version
+    ]
+    missing = [(b, t, (9, 0)) for b, least in LINES for t in TARGETS if t not in least]
+    draw = random.Random(20261122)
+    for body, target, version in draw.sample(older, 30) + draw.sample(missing, 60):
+        with pytest.raises(AssemblerError):
+            assemble(module(version, target, body), target, "ptxas")
+
+
+def refusal(body: str, target: Target, version: Version) -> str:
+    """Why the emulator refuses an instruction, or nothing."""
+    try:
+        compile_program(parse(module(version, target, body)))
+    except UnsupportedPtxError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_the_emulator_refuses_what_ptxas_refuses_for_a_target(target: Target) -> None:
+    for body, least in LINES:
+        if target not in least:
+            assert refusal(body, target, (9, 0)), body
+            continue
+        assert "it needs" not in refusal(body, target, least[target]), body
+        if least[target] > target.ptx_version:
+            assert refusal(body, target, VERSIONS[VERSIONS.index(least[target]) - 1]), body
+
+
+@pytest.mark.parametrize(
+    ("body", "target", "version", "said"),
+    [
+        (
+            "add.f32x2 d0, d1, d2;",
+            "sm_90",
+            (9, 0),
+            "'add.f32x2 d0, d1, d2': it needs sm_100 or newer; the target is sm_90",
+        ),
+        (
+            "tcgen05.wait::ld.sync.aligned;",
+            "sm_120a",
+            (9, 0),
+            "suffix a or f: the family of sm_100 or the family of sm_110; ",
+        ),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 r0, r1;", "sm_80", (7, 0), "movmatrix"),
+        ("elect.sync r0|p0, -1;", "sm_90", (7, 8), "it needs PTX ISA 8.0; the text has .version 7.8"),
+        ("mov.u32 r0, %cluster_ctarank;", "sm_80", (9, 0), "it needs sm_90 or newer; the target is sm_80"),
+        ("ld.param.relaxed.u64 d0, [pg];", "sm_90", (9, 0), "a scope goes with"),
+        ("exit.uni;", "sm_90", (9, 0), "PTX has no 'exit.uni'"),
+        ("ret;", "sm_90", (7, 7), "the target sm_90 needs .version 7.8 or newer; the text has 7.7"),
+    ],
+)
+def test_what_is_said(body: str, target: str, version: Version, said: str) -> None:
+    assert said in refusal(body, target_of(target), version)
+
+
+@pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".explicitcluster", ".maxclusterrank 8"])
+@pytest.mark.parametrize(("target", "version"), [("sm_80", "9.0"), ("sm_75", "7.8")])
+def test_clusters_need_sm_90(directive: str, target: str, version: str) -> None:
+    text = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {directive} {{ ret; }}"
+    with pytest.raises(UnsupportedPtxError, match=f"PTX line 4: '{directive.split(maxsplit=1)[0]}' needs sm_90"):
+        parse(text)
+
+
+def test_targets_older_than_the_table_run() -> None:
+    parse(".version 4.1\n.target sm_52\n.address_size 64\n.visible .entry k() { ret; }")
+
+
+def test_matrices_in_either_order_and_constant_predicates() -> None:
+    """As CUTLASS writes the count of matrices, as NVRTC writes a true predicate; the environment registers that nobody uses are zero."""
+    out = np.full((32, 2), 7, np.uint32)
+    text = """.version 7.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {
+        .shared .align 16 .b8 s[512]; .reg .b32 %r<9>; .reg .b64 %d<4>; .reg .pred %p<2>;
+        mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 16, %r1; mov.u32 %r3, 3;
+        stmatrix.sync.aligned.x4.m8n8.shared.b16 [%r1], {%r0, %r0, %r0, %r0}; bar.warp.sync -1;
+        ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%r4, %r5, %r6, %r7}, [%r1];
+        mov.pred %p0, -1; mov.b32 %r2, %envreg3; @%p0 add.u32 %r2, %r2, 1;
+        ld.param.u64 %d0, [out]; mad.wide.u32 %d0, %r0, 8, %d0; st.global.v2.b32 [%d0], {%r7, %r2}; ret; }"""
+    run_ptx(text, [out], grid=1, block=32)
+    assert out[:, 0].tolist() == list(range(32)) and (out[:, 1] == 1).all()

@@ -1,0 +1,144 @@
+"""A fork while another thread loads something, and the GPU after a fork: the child gets an answer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_driver import FakeDriver, FakeTensor
+from tilecopy_testkit.programs import round_trip
+
+import tilecopy_core as tc
+from tilecopy_core import running
+from tilecopy_core.executors import executor_named
+from tilecopy_core.executors.cuda import CudaExecutor
+from tilecopy_core.registry import Source
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+]
+ARGUMENTS = (FakeTensor(0x7F0000001000), FakeTensor(0x7F0000002000))
+
+
+def in_a_fork(work: Callable[[], Any]) -> Any:
+    """What a function gives in a child of this process, which a signal ends where it waits."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            answer = work()
+        except BaseException as error:
+            answer = (
+                f"{type(error).__name__}: {error}" if isinstance(error, tc.TilecopyError) else traceback.format_exc()
+            )
+        os.write(writer, pickle.dumps(answer))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        found = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0, "the child waited for ever"
+    return pickle.loads(found)
+
+
+class Slow:
+    """Work that says when it has begun, and takes its time."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self.work, self.begun = work, threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.begun.set()
+        threading.Event().wait(0.15)
+        return self.work(*arguments)
+
+
+def plugins_of_a_registry() -> tuple[Slow, Callable[[], Any]]:
+    slow = Slow(lambda: SimpleNamespace())
+    registry = tc.Registry([Source("slow", "acme-slow", "1.0", slow)], {})
+    return slow, lambda: [plugin.status for plugin in registry.plugins()]
+
+
+def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
+    slow = Slow(lambda: lambda: SimpleNamespace(launch=print, why_unavailable=print))
+    monkeypatch.setattr(running, "by_name", lambda group: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
+    monkeypatch.setattr(running, "_made", {})
+    return slow, lambda: executor_named("slow") is executor_named("slow")
+
+
+def a_call_of_the_driver(name: str) -> tuple[Slow, Callable[[], Any]]:
+    fake = FakeDriver(sizes=(8, 8))
+    slow = Slow(getattr(fake, name))
+    setattr(fake, name, slow)
+    kernel = round_trip((256, 64), (128, 64), "float16", target="sm_90")
+    cuda = CudaExecutor(fake)
+    return slow, lambda: cuda.launch(kernel, ARGUMENTS) or len(fake.launches)
+
+
+@pytest.mark.filterwarnings("ignore::tilecopy_core.PluginWarning")
+@pytest.mark.parametrize(
+    "held",
+    [
+        plugins_of_a_registry,
+        the_first_executor_of_a_name,
+        *(
+            partial(a_call_of_the_driver, name)
+            for name in (
+                "cuInit",
+                "cuDeviceGetName",
+                "cuDevicePrimaryCtxRetain",
+                "cuModuleLoadDataEx",
+                "cuModuleGetFunction",
+            )
+        ),
+    ],
+    ids=lambda held: str(getattr(held, "__name__", getattr(held, "args", ""))),
+)
+def test_a_fork_waits_for_what_another_thread_loads(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, use = held(monkeypatch) if held is the_first_executor_of_a_name else held()
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(use()))
+    thread.start()
+    assert slow.begun.wait(10)
+    answer = in_a_fork(use)
+    thread.join()
+    assert answer in (*found, 2) or "forked from a process that had started CUDA" in answer
+
+
+def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
+    """The thread that forks holds the lock itself."""
+    registry = tc.Registry([Source("forks", "acme-forks", "1.0", lambda: in_a_fork(lambda: 7))], {})
+    with pytest.warns(tc.PluginWarning, match="acme-forks 1.0 is no variant"):
+        registry.plugins()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_the_gpu_after_a_fork_is_a_clear_error(*, started: bool) -> None:
+    """The driver of the parent answers CUDA_ERROR_NOT_INITIALIZED (3) to everything."""
+    fake, kernel = FakeDriver(sizes=(8, 8)), round_trip((256, 64), (128, 64), "float16", target="sm_90")
+    cuda = CudaExecutor(fake)
+    ways: dict[str, Callable[[], Any]] = {"launch": lambda: cuda.launch(kernel, ARGUMENTS)}
+    if started:
+        cuda.launch(kernel, ARGUMENTS)
+        prepared, launcher = cuda.prepare(kernel, ARGUMENTS), cuda.launcher(kernel, ARGUMENTS)
+        ways |= {"prepared": prepared, "launcher": lambda: launcher((0x7F0000001000, 0x7F0000002000))}
+        ways["prepare"] = lambda: cuda.prepare(kernel, ARGUMENTS)
+
+    def refused(act: Callable[[], Any]) -> Any:
+        fake.fail = dict.fromkeys((name for name in dir(fake) if name.startswith("cu")), 3) | {"cuGetErrorString": 0}
+        return act()
+
+    for name, act in ways.items():
+        answer = in_a_fork(partial(refused, act))
+        assert answer.startswith("LaunchError"), (name, answer)
+        assert "forked from a process that had started CUDA" in answer
+    assert cuda.launch(kernel, ARGUMENTS) is None, "the parent goes on"
