@@ -13,13 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
+from tilecopy import running
+from tilecopy.executors import executor_named
+from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_testkit.programs import round_trip
 
-import tilecopy_core as tc
-from tilecopy_core import running
-from tilecopy_core.executors import executor_named
-from tilecopy_core.executors.cuda import CudaExecutor
 from tilecopy_core.registry import Source
 
 pytestmark = [

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import tilecopy as tc
 from fake_driver import FakeDriver
-
-import tilecopy_core as tc
-from tilecopy_core.executors import time_on_device
-from tilecopy_core.executors.cuda import CudaExecutor
+from tilecopy_cuda import time_on_device
+from tilecopy_cuda.cuda import CudaExecutor
 
 
 @pytest.mark.parametrize("fails", ["", "work", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"])
@@ -33,7 +32,7 @@ def test_events_do_not_outlive_a_measurement(fails: str) -> None:
 
 def test_a_broken_libcuda_is_not_told_as_missing(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_text("no library")
-    program = "from tilecopy_core.executors import executor_named as e; print(e('cuda').why_unavailable())"
+    program = "from tilecopy.executors import executor_named as e; print(e('cuda').why_unavailable())"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={"LD_LIBRARY_PATH": str(tmp_path)},

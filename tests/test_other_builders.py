@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-import tilecopy_core as tc
-from tilecopy_core import R, S, TCol, TileLayout, TLane
+import tilecopy as tc
+from tilecopy import R, S, TCol, TileLayout, TLane
 
 
 class Parts:

@@ -11,9 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+import tilecopy as tc
 import torch
-
-import tilecopy_core as tc
 
 GROWTH_BYTES = 16 << 20
 

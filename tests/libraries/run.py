@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import nvrtc
+from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
-
-from tilecopy_core import HazardError
 
 sys.path.insert(0, str(HERE := Path(__file__).parent))
 

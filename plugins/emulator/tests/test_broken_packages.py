@@ -76,10 +76,10 @@ DISTRIBUTIONS = {
 CHILD = r"""
 import contextlib, io, json, os, sys, warnings
 import numpy as np
-import tilecopy_core as tc
+import tilecopy as tc
 import tilecopy_core.registry
 from pathlib import Path
-from tilecopy_core.executors import executor_named, choose_executor, executors
+from tilecopy.executors import executor_named, choose_executor, executors
 from tilecopy_emulator import run_ptx
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 out) {\n"

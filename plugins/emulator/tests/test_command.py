@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tilecopy import HazardError, LaunchError
+from tilecopy_cli.command import FileError
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.command import emulate
 
-from tilecopy_cli.command import FileError
 CUDA = Path(__file__).parent / "cuda"
 
 

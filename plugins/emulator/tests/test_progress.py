@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from tilecopy_emulator import run_ptx
-
-import tilecopy_core as tc
 
 TURNS = 1500
 HEAD = """

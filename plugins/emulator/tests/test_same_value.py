@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.command import emulate
-
-import tilecopy_core as tc
 
 TEXT = """
 .version 8.0

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tilecopy import AssemblerError, Target, target_of
+from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.instructions import compile_program
 from tilecopy_emulator.program import parse
 
-from tilecopy_core import AssemblerError, Target, target_of
-from tilecopy_core.assemblers import assemble
 from tilecopy_core.instructions import instruction_of
 
 Version = tuple[int, int]

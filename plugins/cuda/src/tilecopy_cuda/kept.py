@@ -42,7 +42,7 @@ class KernelCache:
         found = self._cache.get(key)
         if found is None:
             return None
-        from ..kernel.saved import kernel_of
+        from tilecopy.kernel.saved import kernel_of
 
         try:
             note, record, text = json.loads(found)
@@ -69,6 +69,6 @@ class KernelCache:
         except (TypeError, ValueError, RecursionError) as error:
             raise LaunchError(f"KernelCache.put: note {shown(note)} cannot be written as JSON: {error}") from error
         if self.on:
-            from ..kernel.saving import record_of
+            from tilecopy.kernel.saving import record_of
 
             self._cache.put(key, json.dumps([note, record_of(kernel), kernel.ptx], separators=(",", ":")).encode())

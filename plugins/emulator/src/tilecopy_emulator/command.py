@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 import numpy as np
+from tilecopy_cli.command import FilePath, read_npy
 
 from tilecopy_core import LaunchError
-from tilecopy_core.command import FilePath, read_npy
 
 from .api import run_ptx
 from .demands import shown

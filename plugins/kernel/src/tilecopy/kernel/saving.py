@@ -1,4 +1,4 @@
-"""Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy_core.load_kernel` and for anyone with the driver API.
+"""Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy.load_kernel` and for anyone with the driver API.
 
 A folder holds ``kernel.ptx`` and ``launch.json``. The record says all that a launch needs: the parameters in order, block,
 grid, cluster, dynamic shared memory, target; and what this package checks before one. Integers known at launch only are
