@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 import attrs
 
@@ -29,9 +30,14 @@ class KnownVariant:
     install: str = ""
 
 
-@cache
 def known_variants() -> Mapping[str, KnownVariant]:
-    """The variants that installed tables name, read once; a table that fails to load is left out with a warning."""
+    """The variants that installed tables name; a table that fails to load is left out with a warning."""
+    return _found_on(tuple(map(str, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
+    """What is installed on a path, which is read once."""
     found: dict[str, KnownVariant] = {}
     for source in installed(KNOWN_GROUP):
         if source.incompatible:
