@@ -9,12 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_150,
+    "core": 10_650,
     "bulk": 275,
     "cli": 1_825,
-    "cuda": 1_700,
+    "cuda": 1_750,
     "dsmem": 150,
-    "emulator": 13_100,
+    "emulator": 13_350,
     "export": 1_500,
     "gmem_smem": 100,
     "kernel": 4_850,
@@ -31,11 +31,11 @@ ROOMS = {
     "integers and conditions": ("expr conditions", 950),
     "layouts": ("layout", 1_100),
     "memory": ("dtypes memory views outside", 975),
-    "scope and target": ("scope target", 475),
-    "one copy": ("request checks notes dispatch", 1_275),
-    "hooks and plugins": ("hookspecs hookcalls loading registry plugin", 1_375),
+    "scope and target": ("scope target", 500),
+    "one copy": ("request checks notes dispatch", 1_300),
+    "hooks and plugins": ("hookspecs hookcalls loading registry once plugin", 1_400),
     "what other packages bring": ("names known", 125),
-    "PTX": ("ptx emitted standalone", 2_425),
+    "PTX": ("ptx emitted standalone instructions", 2_900),
     "what variants share": ("partition rounds fragments chunks", 1_175),
     "the package": ("__init__ errors version", 500),
 }

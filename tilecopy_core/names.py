@@ -10,6 +10,7 @@ from typing import Any
 
 from .errors import PluginError
 from .loading import by_name, load_only
+from .once import LOCK
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``."""
@@ -39,7 +40,8 @@ def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str
 
     def look_up(name: str) -> Any:
         if name in later:
-            return getattr(import_module(later[name], module), name)
+            with LOCK:  # a fork in another thread waits for the import
+                return getattr(import_module(later[name], module), name)
         hint = f"; {brought[name]}" if name in brought else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
