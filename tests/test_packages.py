@@ -108,6 +108,7 @@ PUBLIC = {
         "tilecopy.executors",
         "tilecopy_cli.command",
         "tilecopy_core",
+        "tilecopy_core.instructions",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
         "tilecopy_cuda",

@@ -62,11 +62,11 @@ def _split(partition: Any) -> dict[str, Any]:
     return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
-def copy_in_words(command: Callable[..., Answer], first: str = "source", second: str = "destination") -> Any:
-    """A command of one copy, which it is given as :func:`plan` is, by options; its operands in some order."""
+def copy_in_words(command: Callable[..., Answer]) -> Any:
+    """A command of one copy, which it is given as :func:`plan` is, by options; the source always comes first."""
 
-    @click.argument(first)
-    @click.argument(second)
+    @click.argument("source")
+    @click.argument("destination")
     @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
     @click.option("--dst-layout", help="Layout of the destination buffer.")
     @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import click
@@ -15,14 +14,14 @@ from .cuda import cuda_function, cuda_header
 
 @click.command("cuda", cls=AnswerCommand, short_help="Print one copy as a CUDA C++ header.")
 @click.option("--name", required=True, help="Name of the function.")
-@functools.partial(copy_in_words, first="destination", second="source")
+@copy_in_words
 def cuda_command(name: str, **copy: Any) -> Answer:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
-    DESTINATION comes first, as it does in the function; the words are those of `tilecopy plan`:
+    The words are those of `tilecopy plan`, SOURCE first; of the function's arguments the destination is the first:
 
     \b
-      tilecopy cuda "shared float16 [128, 64]" "global float16 [4096, 64] [bx*128 : bx*128+128, :]" --name load_tile
+      tilecopy cuda "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" --name load_tile
     """
     found = plan(**copy)
     text = cuda_header([cuda_function(found, name)])
