@@ -37,33 +37,6 @@ class Together(Exception):  # noqa: N818 (never leaves this module)
         self.accuse = accuse
 
 
-@attrs.frozen(eq=False)
-class Unwritten:
-    """Bytes that a load has found never written: an error when what was loaded is used.
-
-    Attributes:
-        lanes: of the machine, those of the load.
-        mask: of each lane's bytes, which ones, shape (n, bytes).
-        places: where each lane's bytes start.
-        where: a place in words.
-    """
-
-    lanes: Any
-    mask: Any
-    places: Any
-    where: Callable[[int], str]
-
-    def first(self) -> tuple[int, str]:
-        """Which of the lanes is the first, and what is said of it."""
-        at = int(np.argmax(self.mask.any(axis=1)))
-        return at, self.said(at)
-
-    def said(self, at: int, first: int = 0) -> str:
-        """What is wrong with a lane's bytes from one on, in words."""
-        place = int(self.places[at]) + first + int(np.argmax(self.mask[at, first:]))
-        return f"{self.where(place)} is read and was never written"
-
-
 def _is_dtype(value: Any) -> bool:
     try:
         return np.dtype(value).itemsize in WORDS
