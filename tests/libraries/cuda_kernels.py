@@ -819,6 +819,11 @@ def padded_reduce(x):
 
 
 @kernel("cub_more.cu", ints(64), block=64)
+def padded_shuffle(x):
+    return [np.repeat(np.array([3, 35], I4), 32)]
+
+
+@kernel("cub_more.cu", ints(64), block=64)
 def padded_scan(x):
     return [packed(x)[[int(x[: i + 1].argmax()) for i in range(64)]]]
 

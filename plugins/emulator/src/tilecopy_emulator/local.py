@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .access import LOCAL
+
 if TYPE_CHECKING:
     from .access import Access
     from .machine import Lanes, Machine
@@ -74,7 +76,7 @@ class LocalMemory:
         known = self.written[index[:, None], places]
         blank = None if self.blank is None else self.blank[index[:, None], places]
         if not known.all() or (blank is not None and blank.any()):
-            self.machine.unwritten_bytes(2, lanes, places[:, 0], ~known, blank)
+            self.machine.unwritten_bytes(LOCAL, lanes, places[:, 0], ~known, blank)
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:

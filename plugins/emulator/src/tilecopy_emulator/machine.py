@@ -19,7 +19,7 @@ import numpy as np
 from tilecopy_core import HazardError
 
 from . import spaces
-from .access import Access
+from .access import REGISTER, SHARED, Access
 from .alu import FORMS
 from .barriers import Barriers
 from .engines import Engines
@@ -46,8 +46,6 @@ BITWISE |= {"selp", "setp", "szext"}
 ALL_BITS = np.uint64(2**64 - 1)
 TRIALS = 10
 """Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
-SHARED, LOCAL, REGISTER = 1, 2, 3
-"""Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
 PATIENCE_BITS = 6
 """A group that has branched back 2**6 times while others could run lets them go first."""
 
@@ -320,7 +318,7 @@ class Machine:
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> NoReturn:
-        """The hazard of who uses what holds nothing: it names where that came from, see :data:`REGISTER`."""
+        """The hazard of who uses what holds nothing: it names where that came from, see :data:`.access.REGISTER`."""
         position = int(np.argmax(origins.any(axis=1)))
         origin = int(origins[position].max())
         kind, at, place = origin >> 60, origin >> 32 & 0xFFFFFFF, origin & 0xFFFFFFFF
@@ -522,7 +520,7 @@ class Machine:
         """A load has found bytes that hold nothing: an error when what was loaded is used.
 
         Args:
-            kind: :data:`SHARED` or :data:`LOCAL`.
+            kind: :data:`.access.SHARED` or :data:`.access.LOCAL`.
             lanes: those of the load.
             places: where each lane's bytes start.
             unwritten: of each lane's bytes, which were never written, shape (n, bytes).

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import profile
-from .access import WORDS, Access, Together, new_values, rounds
+from .access import SHARED, WORDS, Access, Together, new_values, rounds
 from .judgement import blame, judge_shared
 from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
 from .special import RESERVED
@@ -299,7 +299,7 @@ class SharedMemory:
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
         if not written.all() or (blank is not None and blank.any()):
             unwritten = np.repeat(~written.reshape(-1, count), size // count, axis=1)
-            self.machine.unwritten_bytes(1, lanes, places, unwritten, blank)
+            self.machine.unwritten_bytes(SHARED, lanes, places, unwritten, blank)
             if not loads:
                 self.machine.tell(*self.machine.unwritten.pop())
         act: Any = self.shadow.read
