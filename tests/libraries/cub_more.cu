@@ -113,6 +113,14 @@ KERNEL padded_reduce(const int* x, int* out) {
   Padded best = R(s).Reduce(padded(x, threadIdx.x), Larger{});
   if (threadIdx.x == 0) *out = packed(best);
 }
+struct Tailed {
+  long long value;
+  int where;
+};
+KERNEL padded_shuffle(const int* x, int* out) {
+  Tailed item{(long long)x[threadIdx.x] << 20, int(threadIdx.x)};
+  out[threadIdx.x] = cub::ShuffleIndex<32>(item, 3, 0xffffffff).where;
+}
 KERNEL padded_scan(const int* x, int* out) {
   using S = cub::BlockScan<Padded, T>;
   __shared__ S::TempStorage s;

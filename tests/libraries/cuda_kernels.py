@@ -706,6 +706,19 @@ def stmatrix_rows(x):
     shared=32768,
     names="sgemm_simt_async",
 )
+@kernel(
+    "cutlass.cu",
+    floats(40, 24),
+    floats(24, 70),
+    40,
+    70,
+    24,
+    grid=(2, 2),
+    block=64,
+    arch="80",
+    shared=32768,
+    names="sgemm_simt_async",
+)
 def general_product(a, b, m, n, k):
     return product(a, 2 * b.T, np.float32)
 
@@ -716,6 +729,18 @@ def general_product(a, b, m, n, k):
     floats(64, 96, dtype=HALF),
     128,
     64,
+    96,
+    grid=(2, 1),
+    arch="80",
+    shared=65536,
+    tolerance=1e-3,
+)
+@kernel(
+    "cutlass.cu",
+    floats(72, 96, dtype=HALF),
+    floats(40, 96, dtype=HALF),
+    72,
+    40,
     96,
     grid=(2, 1),
     arch="80",
@@ -784,20 +809,21 @@ def wmma_product(a, b):
     return product(a, b, np.float32)
 
 
-PADDING = "was never written"
-"""Structures are copied with their padding, which nobody has written: through shuffles and shared memory that is a hazard still."""
-
-
 def packed(x):
     return (x * 64 + (x & 7) * 8 + np.arange(len(x)) % 8).astype(I4)
 
 
-@kernel("cub_more.cu", ints(64), block=64, lacks=PADDING)
+@kernel("cub_more.cu", ints(64), block=64)
 def padded_reduce(x):
     return [packed(x)[x.argmax()][None]]
 
 
-@kernel("cub_more.cu", ints(64), block=64, lacks=PADDING)
+@kernel("cub_more.cu", ints(64), block=64)
+def padded_shuffle(x):
+    return [np.repeat(np.array([3, 35], I4), 32)]
+
+
+@kernel("cub_more.cu", ints(64), block=64)
 def padded_scan(x):
     return [packed(x)[[int(x[: i + 1].argmax()) for i in range(64)]]]
 
@@ -807,6 +833,6 @@ def padded_exchange(x):
     return [packed(x)]
 
 
-@kernel("cub_more.cu", np.random.default_rng(2).permutation(128).astype(np.uint32), ints(128), block=64, lacks=PADDING)
+@kernel("cub_more.cu", np.random.default_rng(2).permutation(128).astype(np.uint32), ints(128), block=64)
 def padded_sort(keys, x):
     return [packed(x)[np.argsort(keys)]]

@@ -21,6 +21,8 @@ LOCAL_WINDOW = 2 << 40
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 """A NumPy type of each size, used to move bytes (never to compute)."""
 SPACES = ("", "global", "const", "param", "shared", "shared::cta", "shared::cluster", "local")
+SHARED, LOCAL, REGISTER = 1, 2, 3
+"""Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
@@ -35,33 +37,6 @@ class Together(Exception):  # noqa: N818 (never leaves this module)
     def __init__(self, accuse: Callable[[], NoReturn]) -> None:
         super().__init__()
         self.accuse = accuse
-
-
-@attrs.frozen(eq=False)
-class Unwritten:
-    """Bytes that a load has found never written: an error when what was loaded is used.
-
-    Attributes:
-        lanes: of the machine, those of the load.
-        mask: of each lane's bytes, which ones, shape (n, bytes).
-        places: where each lane's bytes start.
-        where: a place in words.
-    """
-
-    lanes: Any
-    mask: Any
-    places: Any
-    where: Callable[[int], str]
-
-    def first(self) -> tuple[int, str]:
-        """Which of the lanes is the first, and what is said of it."""
-        at = int(np.argmax(self.mask.any(axis=1)))
-        return at, self.said(at)
-
-    def said(self, at: int, first: int = 0) -> str:
-        """What is wrong with a lane's bytes from one on, in words."""
-        place = int(self.places[at]) + first + int(np.argmax(self.mask[at, first:]))
-        return f"{self.where(place)} is read and was never written"
 
 
 def _is_dtype(value: Any) -> bool:

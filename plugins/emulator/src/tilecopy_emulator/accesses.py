@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tilecopy_core import HazardError
+
 from . import spaces
 from .access import SCOPES, Access
 from .alu.atomic import atomic_operation
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 from .program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
+from .progress import loads_somewhere
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -171,7 +174,11 @@ def _store(instruction: Instruction, program: Program) -> Step:
     access, dtype = parts.access, np.dtype(f"u{parts.element}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        machine.store(lanes, access, address(machine, lanes), gather(machine, lanes, readers, dtype))
+        values, lacking = machine.sources(readers, lanes)
+        origins = origins_of(lacking, parts.element)
+        if lacking and machine.is_fresh(origins) and not loads_somewhere(program):
+            machine.tell(lanes, origins)  # nobody reads it: whoever wrote this meant something else
+        machine.store(lanes, access, address(machine, lanes), beside(values, dtype), origins)
 
     return step
 
@@ -253,9 +260,13 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             )
         else:
             elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
-            for number, group in enumerate(readers):
-                for position, read in enumerate(group):
-                    elements[number, :, :, position] = read(machine, lanes)
+            try:
+                for number, group in enumerate(readers):
+                    for position, read in enumerate(group):
+                        elements[number, :, :, position] = read(machine, lanes)
+            except HazardError:  # one of them by itself may store what holds nothing
+                both.one_by_one(machine, lanes)
+                return
         many, addresses = both.addresses(machine, lanes)
         machine.store(many, parts.access, addresses, elements.view(np.uint8).reshape(len(many), machine.copies, -1))
         machine.many = None
@@ -302,9 +313,21 @@ def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None
     return instruction.opcode, place.base
 
 
+def origins_of(lacking: Any, element: int) -> Any:
+    """For :meth:`Machine.store`, of the second of :meth:`Machine.sources`: registers of so many bytes side by side."""
+    if lacking is None:
+        return None
+    each = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
+    return np.concatenate(each, axis=1)
+
+
 def gather(machine: Machine, lanes: Lanes, readers: list[Any], dtype: Any) -> Any:
     """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
-    values = [read(machine, lanes) for read in readers]
+    return beside([read(machine, lanes) for read in readers], dtype)
+
+
+def beside(values: list[Any], dtype: Any) -> Any:
+    """As :func:`gather`, of what has been read."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))

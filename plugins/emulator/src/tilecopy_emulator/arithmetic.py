@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from tilecopy_core import HazardError
 
 from .alu import FORMS, Form, Mode, UndefinedResultError, find_forms
 from .operands import CARRY, Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, writer
@@ -73,17 +70,12 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
             raise refuse(instruction, f"'{operand}' stands where a constant is wanted")
         readers.append(reader(operand, form.type_of(role, mode), instruction, program, wider=wider))
     only = writers[0] if len(writers) == 1 else None
-    given = iter(_results_of(form, instruction.operands[0], instruction))
-    names = [CARRY if role == "cc" else next(given) for role in form.results]
-    choose = _chooser(compute, instruction.opcode[0]) if instruction.opcode[0] in _SELECTING else None
+    compares = instruction.opcode[0] == "setp"
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        try:
-            operands = [read(machine, lanes) for read in readers]
-        except HazardError:
-            if machine.spread_poison(lanes, readers, names, step, choose):
-                return
-            raise
+        operands = [read(machine, lanes) for read in readers]
+        if compares and machine.trial >= 0:
+            operands[:2] = _compared(machine, lanes, readers)
         try:
             with np.errstate(all="ignore"):
                 result = compute(*operands)
@@ -98,34 +90,17 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
     return step
 
 
-_SELECTING = ("and", "or", "xor", "not", "selp", "setp")
-"""Instructions whose result may not depend on a source that is poison: ``and`` with false, ``selp`` of the other value."""
+_SOME = 0x3F803F803F803F80  # a float of any width, neither 0 nor flushed to it; -1 is a NaN
 
 
-def _chooser(compute: Any, name: str) -> Any:
-    """See ``choose`` of :meth:`.machine.Machine.spread_poison`: the results are known where every poison gives the same."""
-    some = 0x3F803F803F803F80  # a float of any width, neither 0 nor flushed to it; -1 is a NaN
-
-    def choose(values: list[Any], unknown: list[Any]) -> list[tuple[Any, Any]]:
-        if name == "setp":  # pairs of constants may compare either way, one constant with what is there may not
-            unknown[:2] = [unknown[0] | unknown[1]] * 2
-        trials = []
-        for fills in product((0, some, -1), repeat=len(values)):
-            if any(fill and not each.any() for fill, each in zip(fills, unknown, strict=True)):
-                continue
-            tried = [
-                np.where(each[:, None], np.asarray(fill).astype(value.dtype), value)
-                for fill, each, value in zip(fills, unknown, values, strict=True)
-            ]
-            with np.errstate(all="ignore"):
-                result = compute(*tried)
-            trials.append(result if isinstance(result, tuple) else (result,))
-        return [
-            (outcomes[0], np.logical_or.reduce([(x != outcomes[0]).any(axis=1) for x in outcomes]))
-            for outcomes in zip(*trials, strict=True)
-        ]
-
-    return choose
+def _compared(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any]:
+    """The two sides of a comparison: where one holds nothing, a pair that compares in one of the possible ways."""
+    before, machine.missing = machine.missing, np.zeros_like(machine.missing)
+    sides = [read(machine, lanes) for read in readers[:2]]
+    nothing = (machine.missing != 0)[:, None]
+    machine.missing |= before
+    pair = ((0, 0), (_SOME, 0), (0, _SOME), (-1, -1))[machine.trial % 4]
+    return [np.where(nothing, np.asarray(x).astype(side.dtype), side) for x, side in zip(pair, sides, strict=True)]
 
 
 def _undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError) -> None:

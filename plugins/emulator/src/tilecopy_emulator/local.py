@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .access import Unwritten
+from .access import LOCAL
 
 if TYPE_CHECKING:
     from .access import Access
@@ -21,6 +21,7 @@ class LocalMemory:
         self.size = len(machine.launch.local_owner)
         self.data: Any = None
         self.written: Any = None
+        self.blank: Any = None
         self.changes = 0
 
     def expand(self, copies: int) -> None:
@@ -28,6 +29,8 @@ class LocalMemory:
         if self.data is not None:
             self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
             self.written = np.tile(self.written, (copies, 1))
+        if self.blank is not None:
+            self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
         """A byte in words: variable and byte."""
@@ -71,14 +74,19 @@ class LocalMemory:
         """See :meth:`Machine.load`."""
         places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
         known = self.written[index[:, None], places]
-        if not known.all():
-            self.machine.unwritten.append(Unwritten(lanes, ~known, places[:, 0], self.where))
+        blank = None if self.blank is None else self.blank[index[:, None], places]
+        if not known.all() or (blank is not None and blank.any()):
+            self.machine.unwritten_bytes(LOCAL, lanes, places[:, 0], ~known, blank)
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
         places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
+        if self.blank is None and origins is not None:
+            self.blank = np.zeros(self.written.shape, np.int64)
+        if self.blank is not None:
+            self.blank[index[:, None], places] = 0 if origins is None else origins
         shape = (len(index), self.machine.copies, access.bytes)
         new = np.broadcast_to(raw, shape).transpose(0, 2, 1)
         if self.machine.watch.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):

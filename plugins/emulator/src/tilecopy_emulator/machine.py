@@ -19,7 +19,7 @@ import numpy as np
 from tilecopy_core import HazardError
 
 from . import spaces
-from .access import Access, Unwritten
+from .access import REGISTER, SHARED, Access
 from .alu import FORMS
 from .barriers import Barriers
 from .engines import Engines
@@ -40,9 +40,8 @@ Lanes = Any
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 PASSIVE = frozenset((*FORMS, "mov"))
 """Instructions that read and write registers alone."""
-BITWISE = frozenset(
-    ("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev", "selp", "szext")
-)
+BITWISE = frozenset(("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev"))
+BITWISE |= {"selp", "setp", "szext"}
 """Those in which each bit of the result comes from few bits of the sources."""
 ALL_BITS = np.uint64(2**64 - 1)
 TRIALS = 10
@@ -108,13 +107,12 @@ class Machine:
         self.converging: dict[Any, dict[int, int]] = {}
         self.joined: Any = None
         self.loading: set[str] = set()
-        self.origins: dict[str, HazardError] = {}
+        self.origins: dict[str, Any] = {}
         self.holes: dict[str, Any] = {}
-        self.known: Any = None
+        self.missing: Any = None
+        self.whence: Any = None
         self.trial = -1
-        self.unwritten: list[Unwritten] = []
-        self.poison: dict[str, dict[int, tuple[int, str]]] = {}
-        self.lenient: Any = None
+        self.unwritten: list[tuple[Lanes, Any]] = []
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -288,14 +286,8 @@ class Machine:
         if defined is not None:
             known = defined[lanes]
             if not known.all():
-                if self.lenient is not None:
-                    self.lenient.append((name, ~known))
-                    return values if values.shape[0] == 1 else values[lanes]
                 at = int(np.argmin(known))
-                loaded = self.poison.get(name, {}).get(int(self.index(lanes)[at]))
-                if loaded is not None:
-                    self.hazard("poison", loaded[1], lanes, at, at=loaded[0])
-                if name in self.loading:
+                if name in self.loading and not self.origins[name][self.index(lanes)[at]]:
                     self.hazard(
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
                         "(tcgen05.wait::ld is missing)", lanes, at,
@@ -311,18 +303,57 @@ class Machine:
 
     def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
         """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
-        if self.trial >= 0:
-            self.known &= known
-            type = REGISTER_TYPES[self.program.register_bits[name]]
-            bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
-            guess = (np.uint64(0), ALL_BITS, bits)[min(self.trial, 2)]
-            values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
-            holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)[:, None]
-            return (values & ~holes | guess & holes).astype(type)
-        if name not in self.origins:
-            at = int(np.argmin(known))
-            self.hazard("poison", f"register {_bare(name)} is read and was never written", lanes, at)
-        raise self.origins[name]
+        whence = self.origins[name][lanes] if name in self.origins else np.zeros(len(known), np.int64)
+        fresh = REGISTER << 60 | self.at << 32 | list(self.program.register_bits).index(name)
+        whence = np.where(known, 0, np.where(whence == 0, fresh, whence))
+        if self.trial < 0:
+            self.tell(lanes, whence[:, None])
+        type = REGISTER_TYPES[self.program.register_bits[name]]
+        bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
+        guess = (np.uint64(0), ALL_BITS, bits & np.uint64(1) if type is np.bool_ else bits)[min(self.trial, 2)]
+        values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+        holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)
+        self.missing |= holes
+        self.whence = np.where(self.whence == 0, whence, self.whence)
+        return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
+
+    def tell(self, lanes: Lanes, origins: Any) -> NoReturn:
+        """The hazard of who uses what holds nothing: it names where that came from, see :data:`.access.REGISTER`."""
+        position = int(np.argmax(origins.any(axis=1)))
+        origin = int(origins[position].max())
+        kind, at, place = origin >> 60, origin >> 32 & 0xFFFFFFF, origin & 0xFFFFFFFF
+        if kind == REGISTER:
+            what = f"register {_bare(list(self.program.register_bits)[place])}"
+        else:
+            what = (self.shared if kind == SHARED else self.local).where(place)
+        self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
+
+    def glimpse(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
+        """A source with zeros for what it lacks, and of each lane the bits that hold nothing and where that came from."""
+        index = np.array(self.index(lanes))
+        self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
+        try:
+            return self.rows(read(self, index), index), self.missing, self.whence
+        finally:
+            self.trial = -1
+
+    def sources(self, readers: Sequence[Any], lanes: Lanes) -> tuple[list[Any], Any]:
+        """Sources of an instruction that passes on what holds nothing.
+
+        Returns:
+            Their values, and None or (where some hold nothing) for each of them the bits and origins of :meth:`glimpse`.
+        """
+        try:
+            return [read(self, lanes) for read in readers], None
+        except HazardError as nothing:
+            if nothing.kind != "poison":
+                raise
+            found = [self.glimpse(read, lanes) for read in readers]
+            return [values for values, _, _ in found], [(missing, whence) for _, missing, whence in found]
+
+    def is_fresh(self, whence: Any) -> bool:
+        """Whether a register that was never written is read right here."""
+        return bool((whence >> 32 == (REGISTER << 28 | self.at)).any())
 
     def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
         """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.
@@ -341,16 +372,14 @@ class Machine:
         pair = (result.first, result.second) if isinstance(result, Pair) else (result,)
         names = [name for name in (result.items if isinstance(result, Vector) else pair) if name != "_"]
         names += [CARRY] if "cc" in opcode else []
-        if nothing not in self.origins.values() and not any(name in read_somewhere(self.program) for name in names):
-            raise nothing  # nobody reads it: whoever wrote this meant something else
         index = np.array(self.index(lanes))
         found: list[Any] = []
-        self.known = np.ones(len(index), bool)
+        self.missing, self.whence = np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         for name in names:
             self._let_go(name)
         before = [(self.registers.get(name), self.defined.get(name)) for name in names]
         try:
-            for self.trial in range(TRIALS if exact else 1):
+            for self.trial in range(TRIALS) if exact else (2,):
                 for name, (values, defined) in zip(names, before, strict=True):
                     self._restore(name, values, defined)
                 self.launch.steps[self.at](self, index)
@@ -363,15 +392,16 @@ class Machine:
             self.trial = -1
             for name, (values, defined) in zip(names, before, strict=True):
                 self._restore(name, values, defined)
+        if self.is_fresh(self.whence) and read_somewhere(self.program).isdisjoint(names):
+            raise nothing  # nobody reads it: whoever wrote this meant something else
         for number, name in enumerate(names):
             first = found[0][number]
             self.write(name, index, first)
-            bits = np.where(self.known, np.uint64(0), ALL_BITS)
+            bits = np.where(self.missing != 0, ALL_BITS, np.uint64(0))
             if exact:
                 changed = [np.bitwise_or.reduce(each[number] ^ first, axis=1) for each in found]
                 bits = np.bitwise_or.reduce(changed).astype(np.uint64)
-            if bits.any():
-                self.undefine(name, index[bits != 0], nothing, bits[bits != 0])
+            self.undefine(name, index[bits != 0], self.whence[bits != 0], bits[bits != 0])
 
     def _restore(self, name: str, values: Any, defined: Any) -> None:
         """Put a register back as it was."""
@@ -461,14 +491,11 @@ class Machine:
             return None
         return np.stack(found)
 
-    def undefine(self, name: str, lanes: Lanes, why: HazardError | None = None, bits: Any = ALL_BITS) -> None:
-        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``why``."""
-        if name == "_":
+    def undefine(self, name: str, lanes: Lanes, whence: Any = 0, bits: Any = ALL_BITS) -> None:
+        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``whence``."""
+        if name == "_" or not self.size(lanes):
             return
         self._let_go(name)
-        self.origins.pop(name, None)
-        if why is not None:
-            self.origins[name] = why
         if name not in self.registers:
             type = REGISTER_TYPES[self.program.register_bits[name]]
             self.registers[name], self.owned[name] = np.zeros((1, 1), type), False
@@ -477,9 +504,7 @@ class Machine:
             defined = self.defined[name] = np.full(self.units, name in self.defined)
         defined[lanes] = False
         self.holes.setdefault(name, np.full(self.units, ALL_BITS))[lanes] = bits
-        if name in self.poison:
-            for lane in self.index(lanes).tolist():
-                self.poison[name].pop(lane, None)
+        self.origins.setdefault(name, np.zeros(self.units, np.int64))[lanes] = whence
 
     # ------------------------------------------------------------------------------------------- memory
 
@@ -487,10 +512,23 @@ class Machine:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
         raw = spaces.load(self, lanes, access, addresses)
         if self.unwritten:
-            found, self.unwritten = self.unwritten[0], []
-            at, said = found.first()
-            self.hazard("poison", said, found.lanes, at)
+            (who, origins), self.unwritten = self.unwritten[0], []
+            self.tell(who, origins)
         return raw
+
+    def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
+        """A load has found bytes that hold nothing: an error when what was loaded is used.
+
+        Args:
+            kind: :data:`.access.SHARED` or :data:`.access.LOCAL`.
+            lanes: those of the load.
+            places: where each lane's bytes start.
+            unwritten: of each lane's bytes, which were never written, shape (n, bytes).
+            blank: the origins of those that somebody wrote with nothing; None where nobody did.
+        """
+        at = self.at + (np.arange(len(places)) // self.each if lanes is self.many else np.zeros(len(places), np.int64))
+        origins = (kind << 60 | at << 32 | places)[:, None] + np.arange(unwritten.shape[1])
+        self.unwritten.append((lanes, np.where(unwritten, origins, 0 if blank is None else blank)))
 
     def poison_loaded(self, names: Sequence[str], element: int, each: int = 0) -> None:
         """What the load that has just been done found never written: its registers are poison, and say where it is from.
@@ -504,71 +542,29 @@ class Machine:
             each: lanes of one instruction, where several in a row have been done as one (with all their registers).
         """
         taken, self.unwritten = self.unwritten, []
-        for found in taken:
-            count = found.mask.shape[1] // element
-            for at in np.nonzero(found.mask.any(axis=1))[0].tolist():
-                lane, number = int(self.index(found.lanes)[at]), at // each if each else 0
-                for part in range(count):
-                    if found.mask[at, part * element : (part + 1) * element].any():
-                        name, said = names[number * count + part], found.said(at, part * element)
-                        if read_somewhere(self.program).isdisjoint(names[number * count : (number + 1) * count]):
-                            self.hazard("poison", said, found.lanes, at, at=self.at + number)
-                        self.undefine(name, np.array([lane]))
-                        self.poison.setdefault(name, {})[lane] = (self.at + number, said)
+        for lanes, origins in taken:
+            count, index = origins.shape[1] // element, self.index(lanes)
+            step = each or len(index)
+            for number, first in enumerate(range(0, len(index), step)):
+                part = slice(first, first + step)
+                self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
-    def spread_poison(
-        self, lanes: Lanes, readers: Sequence[Any], names: Sequence[Any], go: Any, choose: Any = None
-    ) -> bool:
-        """An instruction on registers alone has met poison: what it makes of values that were loaded is poison in turn.
+    def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, found: Any) -> None:
+        """As :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
+        if found.any() and read_somewhere(self.program).isdisjoint(names):
+            self.tell(lanes, found)
+        for part, name in enumerate(names):
+            origins = found[:, part * element : (part + 1) * element]
+            bad = origins.any(axis=1)
+            whole = np.repeat(origins[:, -1:] != 0, 8, axis=1)  # a wider register holds copies of the sign
+            whole[:, :element] = origins != 0
+            bits = np.where(whole, np.uint8(255), np.uint8(0)).view(np.uint64)[:, 0]
+            whence = origins[np.arange(len(bad)), np.argmax(origins != 0, axis=1)]
+            self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
-        Args:
-            lanes: those that execute it.
-            readers: of its sources.
-            names: of its results.
-            go: the instruction; it has written nothing yet.
-            choose: for one whose result may not depend on the poison: from the sources' values, and where each is poison, to
-                the results' values and where those are poison.
-
-        Returns:
-            Whether all of it was loaded; a register that was never written is an error at once.
-        """
-        index = self.index(lanes)
-        values, unknown = [], []
-        found: dict[int, tuple[int, str]] = {}
-        for read in readers:
-            self.lenient = []
-            try:
-                values.append(self.rows(read(self, index), index))
-            finally:
-                met, self.lenient = self.lenient, None
-            unknown.append(np.zeros(len(index), bool))
-            for name, missing in met:
-                loaded = self.poison.get(name, {})
-                for at in np.nonzero(missing)[0].tolist():
-                    if int(index[at]) not in loaded:
-                        return False
-                    found.setdefault(int(index[at]), loaded[int(index[at])])
-                unknown[-1] |= missing
-        bad = np.logical_or.reduce(unknown)
-        if not bad.all():
-            go(self, index[~bad])
-        results: Any = [(None, np.ones(int(bad.sum()), bool)) for _ in names]
-        if choose is not None:
-            results = choose([value[bad] for value in values], [each[bad] for each in unknown])
-        for name, (result, poisoned) in zip(names, results, strict=True):
-            if name == "_":
-                continue
-            if result is not None and not poisoned.all():
-                self.write(name, index[bad][~poisoned], result[~poisoned])
-            if poisoned.any():
-                hit = index[bad][poisoned]
-                self.undefine(name, hit)
-                self.poison.setdefault(name, {}).update({lane: found[lane] for lane in hit.tolist()})
-        return True
-
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
-        """Write bytes, as :meth:`load`."""
-        spaces.store(self, lanes, access, addresses, raw)
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """Write bytes, as :meth:`load`; ``origins``: of bytes that hold nothing, see :meth:`sources`, shape (n, access.bytes)."""
+        spaces.store(self, lanes, access, addresses, raw, origins)
 
     def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
         """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
@@ -873,11 +869,7 @@ class Machine:
         if copies == 1:
             raise AssertionError("one copy cannot differ from itself")
         self.spill_all()
-        self.unwritten, self.lenient = [], None
-        self.poison = {
-            name: {lane + copy * unit: said for copy in range(copies) for lane, said in lanes.items()}
-            for name, lanes in self.poison.items()
-        }
+        self.unwritten = []
         if self.lanes is not None and self.lanes is not FULL:
             self.lanes = (np.arange(copies)[:, None] * unit + self.lanes).ravel()
         for name, values in self.registers.items():
@@ -890,6 +882,7 @@ class Machine:
             if self.defined[name] is not None:
                 self.defined[name] = np.tile(self.defined[name], copies)
         self.holes = {name: np.tile(holes, copies) for name, holes in self.holes.items()}
+        self.origins = {name: np.tile(origins, copies) for name, origins in self.origins.items()}
         self.pc, self.status = np.tile(self.pc, copies), np.tile(self.status, copies)
         self.turn = np.tile(self.turn, copies)
         self.converging = {

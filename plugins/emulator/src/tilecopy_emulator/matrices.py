@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .access import Access
-from .accesses import address_reader
+from .accesses import address_reader, origins_of
 from .operands import Handler, Lanes, Step, reader, refuse, writer
 from .program import Instruction, Program, Vector
 
@@ -51,21 +51,31 @@ def _load(instruction: Instruction, program: Program) -> Step:
     if len(instruction.operands) != 2:
         raise refuse(instruction, f"it takes 2 operands, not {len(instruction.operands)}")
     writers = [writer(x, "b32", instruction, program) for x in _items(instruction, instruction.operands[0], tiles)]
+    names = _items(instruction, instruction.operands[0], tiles)
     address = address_reader(instruction.operands[1], instruction, program)
+
+    def given(rows: Any) -> Any:
+        """From elements of rows, shape (rows, copies, 8), to those of lanes: (tiles, lanes, copies, 2)."""
+        elements = rows.reshape(-1, tiles, 8, *rows.shape[1:])  # (warps, tiles, rows, copies, columns)
+        elements = np.moveaxis(elements, 3, 2)
+        if trans:
+            elements = elements.swapaxes(3, 4)
+        elements = elements.reshape(*elements.shape[:3], 32, 2)  # (warps, tiles, copies, lanes, 2)
+        return np.ascontiguousarray(elements.transpose(1, 0, 3, 2, 4)).reshape(tiles, -1, rows.shape[1], 2)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         giving, who = _rows(machine, lanes, tiles)
         addresses = machine.rows(address(machine, lanes), lanes)[giving]
-        raw = np.ascontiguousarray(machine.load(who, _ROW, addresses))
-        raw = np.broadcast_to(raw, (len(who), *raw.shape[1:])).reshape(-1, tiles, 8, *raw.shape[1:])
-        elements = np.ascontiguousarray(raw).view(np.uint16)  # (warps, tiles, rows, copies, columns)
-        elements = np.moveaxis(elements, 3, 4)
-        if trans:
-            elements = elements.swapaxes(2, 3)
-        words = np.ascontiguousarray(np.moveaxis(elements, 4, 2)).view(np.uint32)  # (warps, tiles, copies, rows, 4)
-        for tile, write in enumerate(writers):
-            values = words[:, tile].reshape(words.shape[0], words.shape[2], 32)
-            write(machine, lanes, values.swapaxes(1, 2).reshape(-1, words.shape[2]))
+        raw = np.ascontiguousarray(machine.shared.load(who, _ROW, addresses)).view(np.uint16)
+        words = given(np.broadcast_to(raw, (len(who), *raw.shape[1:]))).view(np.uint32)[..., 0]
+        for write, values in zip(writers, words, strict=True):
+            write(machine, lanes, values)
+        if machine.unwritten:
+            ((_, origins),), machine.unwritten = machine.unwritten, []
+            halves = given(origins.reshape(len(who), 1, 8, 2).max(axis=3))[:, :, 0]
+            machine.poison_found(
+                names, 4, lanes, np.repeat(halves, 2, axis=2).swapaxes(0, 1).reshape(len(halves[0]), -1)
+            )
 
     return step
 
@@ -77,17 +87,26 @@ def _store(instruction: Instruction, program: Program) -> Step:
     address = address_reader(instruction.operands[0], instruction, program)
     readers = [reader(x, "b32", instruction, program) for x in _items(instruction, instruction.operands[1], tiles)]
 
+    def taken(elements: Any) -> Any:
+        """From elements of lanes, shape (tiles, lanes, copies, 2), to those of rows: (rows, copies, 8)."""
+        copies = elements.shape[2]
+        elements = elements.reshape(tiles, -1, 32, copies, 2).transpose(1, 0, 3, 2, 4)
+        elements = elements.reshape(*elements.shape[:3], 8, 8)  # (warps, tiles, copies, rows, columns)
+        if trans:
+            elements = elements.swapaxes(3, 4)
+        return np.ascontiguousarray(elements.transpose(0, 1, 3, 2, 4)).reshape(-1, copies, 8)
+
     def step(machine: Machine, lanes: Lanes) -> None:
         giving, who = _rows(machine, lanes, tiles)
         addresses = machine.rows(address(machine, lanes), lanes)[giving]
-        held = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
-        words = np.stack(held).reshape(tiles, -1, 32, held[0].shape[1])  # (tiles, warps, lanes, copies)
-        words = np.ascontiguousarray(words.transpose(1, 0, 3, 2))
-        elements = words.view(np.uint16).reshape(*words.shape[:3], 8, 8)
-        if trans:
-            elements = elements.swapaxes(3, 4)
-        raw = np.ascontiguousarray(elements.transpose(0, 1, 3, 2, 4)).view(np.uint8)
-        machine.store(who, _ROW, addresses, raw.reshape(len(who), words.shape[2], 16))
+        values, lacking = machine.sources(readers, lanes)
+        words = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
+        raw = taken(words[..., None].view(np.uint16)).view(np.uint8)
+        origins = origins_of(lacking, 4)
+        if lacking:
+            halves = origins.reshape(-1, tiles, 1, 2, 2).max(axis=4).swapaxes(0, 1)
+            origins = np.repeat(taken(halves)[:, 0], 2, axis=1)
+        machine.shared.store(who, _ROW, addresses, raw, origins)
 
     return step
 

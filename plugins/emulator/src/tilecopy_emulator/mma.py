@@ -39,12 +39,28 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if len(instruction.operands) != 4:
         raise refuse(instruction, f"it takes 4 operands, not {len(instruction.operands)}")
     halves = _TYPES[types]
-    writers = [writer(x, "f32", instruction, program) for x in _registers(instruction, 0, 4)]
+    names = _registers(instruction, 0, 4)
+    writers = [writer(x, "f32", instruction, program) for x in names]
     a, b = (
         [reader(x, "b32", instruction, program) for x in _registers(instruction, number, count)]
         for number, count in ((1, 4), (2, 2))
     )
     c = [reader(x, "f32", instruction, program) for x in _registers(instruction, 3, 4)]
+
+    def pass_on(machine: Machine, lanes: Lanes, origins: list[Any]) -> None:
+        """Of what holds nothing in the operands come rows, columns and elements of the result that hold nothing."""
+        left, right, total = origins
+        rows: Any = np.zeros((total.shape[1], 16), np.int64)
+        columns: Any = np.zeros((total.shape[1], 8), np.int64)
+        every: Any = slice(None)
+        for register in range(4):
+            np.maximum.at(rows, (every, _ROW + 8 * (register % 2)), left[register])
+        for register in range(2):
+            np.maximum.at(columns, (every, _ROW), right[register])
+        for register, name in enumerate(names):
+            above = np.maximum(rows[:, _ROW + 8 * (register // 2)], columns[:, _COLUMN + register % 2])
+            whence = np.maximum(above, total[register]).ravel()
+            machine.undefine(name, machine.index(lanes)[whence != 0], whence[whence != 0])
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.demand_whole_warps(lanes)
@@ -52,9 +68,14 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
             machine.hazard("aligned", "a matrix product by a warp of less than 32 threads", lanes)
 
+        lacking: list[Any] = []
+
         def held(readers: Any) -> Any:
             """Registers as (registers, warps, 32, copies)."""
-            found = np.stack(np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers)))
+            values, missing = machine.sources(readers, lanes)
+            none = np.zeros((len(readers), len(index)), np.int64)
+            lacking.append(np.stack([whence for _, whence in missing]) if missing else none)
+            found = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
             return np.ascontiguousarray(found).reshape(len(readers), -1, 32, found.shape[-1])
 
         def pairs(readers: Any) -> Any:
@@ -80,6 +101,8 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         for register, write in enumerate(writers):
             values = raw[:, :, _ROW + 8 * (register // 2), _COLUMN + register % 2]
             write(machine, lanes, np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, copies))
+        if any(each.any() for each in lacking):
+            pass_on(machine, lanes, [each.reshape(len(each), -1, 32) for each in lacking])
 
     return step
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilecopy_core import HazardError
-
 from .access import LOCAL_WINDOW, SHARED_WINDOW
 from .operands import Handler, Lanes, Step, reader, refuse, width_of, writer
 from .program import Instruction, Memory, Program, Vector
@@ -45,13 +43,7 @@ def _move(instruction: Instruction, program: Program) -> Step:
     read = reader(source, type, instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        try:
-            value = read(machine, lanes)
-        except HazardError:
-            if machine.spread_poison(lanes, [read], [destination], step):
-                return
-            raise
-        write(machine, lanes, value)
+        write(machine, lanes, read(machine, lanes))
 
     return step
 
@@ -73,13 +65,8 @@ def _pack(instruction: Instruction, program: Program, type: str, source: Vector)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         total: Any = np.zeros((1, 1), dtype)
-        try:
-            for position, read in enumerate(readers):
-                total = total | (read(machine, lanes).astype(dtype) << dtype.type(position * part))
-        except HazardError:
-            if machine.spread_poison(lanes, readers, instruction.operands[:1], step):
-                return
-            raise
+        for position, read in enumerate(readers):
+            total = total | (read(machine, lanes).astype(dtype) << dtype.type(position * part))
         write(machine, lanes, total)
 
     return step
@@ -92,12 +79,7 @@ def _unpack(instruction: Instruction, program: Program, type: str, destination: 
     narrow = np.dtype(f"u{part // 8}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        try:
-            whole = read(machine, lanes)
-        except HazardError:
-            if machine.spread_poison(lanes, [read], destination.items, step):
-                return
-            raise
+        whole = read(machine, lanes)
         for position, write in enumerate(writers):
             write(machine, lanes, (whole >> whole.dtype.type(position * part)).astype(narrow))
 

@@ -259,7 +259,7 @@ def read_somewhere(program: Program) -> frozenset[str]:
     found: set[str] = set()
     for instruction in program.instructions:
         found.add(instruction.guard)
-        made = instruction.opcode[0] == "ld" or instruction.opcode[0] in REGISTERS_ONLY
+        made = instruction.opcode[0] in ("ld", "ldmatrix") or instruction.opcode[0] in REGISTERS_ONLY
         for operand in instruction.operands[1 if made else 0 :]:
             if isinstance(operand, (Memory, Offset)):
                 found.add(operand.base)
@@ -270,3 +270,10 @@ def read_somewhere(program: Program) -> frozenset[str]:
             else:
                 found.add(operand.name if isinstance(operand, Negated) else operand)
     return frozenset(found)
+
+
+@lru_cache(maxsize=32)
+def loads_somewhere(program: Program) -> bool:
+    """Whether some instruction of a program loads from shared or local memory, or may."""
+    parts = [set(i.opcode) for i in program.instructions if i.opcode[0] in ("ld", "ldmatrix")]
+    return any(part.isdisjoint(("global", "const", "param", "param::entry")) for part in parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import profile
-from .access import WORDS, Access, Together, Unwritten, new_values, rounds
+from .access import SHARED, WORDS, Access, Together, new_values, rounds
 from .judgement import blame, judge_shared
 from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
 from .special import RESERVED
@@ -38,6 +38,7 @@ class SharedMemory:
             self.reserved = self.variables[-1].offset
             cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
             cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
+        self.blank: Any = None
         self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
         self.has_objects = False
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}
@@ -54,6 +55,8 @@ class SharedMemory:
         self.data = np.ascontiguousarray(self.data.transpose(1, 0, 2)).reshape(-1, 1, 16)
         self.shadow = self.shadow.copied(copies, shifts)
         self.objects = np.tile(self.objects, copies)
+        if self.blank is not None:
+            self.blank = np.tile(self.blank, copies)
         ctas, lanes = self.machine.unit_ctas // copies, shifts[0]
         self.remote = {
             cta + c * ctas: {lane + c * lanes: seen for lane, seen in by.items()}
@@ -202,14 +205,12 @@ class SharedMemory:
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places = self._placed(lanes, access, addresses)
-        unwritten = self.check_read(lanes, places, access.bytes, access.strength, loads=True)
+        self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
         if access.strength:
             raw = raw.copy()
             fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
             self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
-        if unwritten is not None:
-            self.machine.unwritten.append(unwritten)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -220,12 +221,14 @@ class SharedMemory:
             profile.count_shared(self.machine, lanes, places, access.bytes)
         return places
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
         places = self._placed(lanes, access, addresses)
         try:
             self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
         except Together as together:
+            if origins is not None:
+                self.machine.tell(lanes, origins)
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
             self.put(places, raw)
             if not np.array_equal(self.fetch(places, access.bytes), raw):
@@ -241,6 +244,10 @@ class SharedMemory:
         if not same or not self.machine.watch.suspicious:
             self.put(places, raw)
             self.machine.launch.version += 1
+        if origins is not None:
+            if self.blank is None:
+                self.blank = np.zeros(len(self.objects) * 8, np.int64)
+            self.blank[places[:, None] + np.arange(access.bytes)] = origins
         if access.strength:
             self.machine.flags.release(lanes, access, places, shared=True, new=raw)
 
@@ -285,26 +292,26 @@ class SharedMemory:
 
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
-    ) -> Unwritten | None:
-        """The bytes must be written, and ordered after their writer; ``loads``: what is not written is returned."""
+    ) -> None:
+        """The bytes must be written, and ordered after their writer; ``loads``: what is not may be loaded."""
         cells, count = self.cells(places, size)
         written = self.shadow.writer[cells] != 0
-        unwritten = None
-        if not written.all():
-            mask = np.repeat(~written.reshape(-1, count), size // count, axis=1)
-            unwritten = Unwritten(lanes, mask, places, self.where)
+        blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
+        if not written.all() or (blank is not None and blank.any()):
+            unwritten = np.repeat(~written.reshape(-1, count), size // count, axis=1)
+            self.machine.unwritten_bytes(SHARED, lanes, places, unwritten, blank)
             if not loads:
-                at, said = unwritten.first()
-                self.machine.hazard("poison", said, lanes, at)
+                self.machine.tell(*self.machine.unwritten.pop())
         act: Any = self.shadow.read
         if not remember:
             act = lambda cells, stamps, judge: self.shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
         self._judge(lanes, places, size, cells, count, strength, act, "read")
-        return unwritten
 
     def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
         """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
         cells, count = self.cells(places, size)
+        if self.blank is not None:
+            self.blank[places[:, None] + np.arange(size)] = 0
         act: Any = self.shadow.write
         if raw is not None and self.machine.launch.allows_same_value:
             equal = (self.fetch(places, size) == raw).all(axis=(1, 2))

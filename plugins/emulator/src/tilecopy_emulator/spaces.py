@@ -50,20 +50,25 @@ def load(machine: Machine, lanes: Lanes, access: Access, addresses: Any) -> Any:
     return raw
 
 
-def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: Any) -> None:
+def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
     """See :meth:`Machine.store`."""
     if access.space == "":
         _generic(
             machine, lanes, access, addresses,
-            lambda part, to, x, rows: store(machine, part, to, x, raw if rows is None or len(raw) == 1 else raw[rows]),
+            lambda part, to, x, rows: store(
+                machine, part, to, x, raw if rows is None or len(raw) == 1 else raw[rows],
+                origins if rows is None or origins is None else origins[rows],
+            ),
         )  # fmt: skip
         return
     if access.space[:6] == "shared":
-        machine.shared.store(lanes, access, addresses, raw)
+        machine.shared.store(lanes, access, addresses, raw, origins)
         return
     if access.space == "local":
-        machine.local.store(lanes, access, addresses, raw)
+        machine.local.store(lanes, access, addresses, raw, origins)
         return
+    if origins is not None and origins.any():
+        machine.tell(lanes, origins)
     memory = machine.launch.memory
     addresses = memory.spread(machine, lanes, _wide(addresses))
     if access.strength:

@@ -104,6 +104,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
             machine.hazard("aligned", f"reads the register of lane {source[at]}, which {why}", here.lanes, at)
+        lacking = None
         try:
             values = machine.rows(value(machine, here.lanes), here.lanes)
         except HazardError:  # a lane that nobody reads may have nothing there
@@ -111,10 +112,17 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             read[here.group, source] = True
             mine = read[here.group, here.lane]
             lanes = machine.index(here.lanes)[mine]
-            theirs = machine.rows(value(machine, lanes), lanes)
+            (theirs,), lacking = machine.sources([value], lanes)
+            theirs = machine.rows(theirs, lanes)
             values = np.zeros((len(mine), theirs.shape[1]), theirs.dtype)
             values[mine] = theirs
         write(machine, here.lanes, here.table(values, 0)[here.group, source])
+        if lacking:
+            bits, whence = (np.zeros((len(mine), 1), each.dtype) for each in lacking[0])
+            bits[mine, 0], whence[mine, 0] = lacking[0]
+            bits, whence = (here.table(each, 0)[here.group, source, 0] for each in (bits, whence))
+            bad = bits != 0
+            machine.undefine(both.first, machine.index(here.lanes)[bad], whence[bad], bits[bad])
         write_found(machine, here.lanes, found[:, None])
 
     return step

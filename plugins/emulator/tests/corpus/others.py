@@ -150,15 +150,29 @@ for _name, _faulty, _right, _use in (
     ("an_address", "%d1", "%A", "mad.wide.u32 %d1, %r1, 4, %A; ld.global.b32 %r2, [{}];"),
     ("carried", "%r3", "%r0", "add.cc.u32 %r2, %r1, %r0; addc.u32 %r3, %r0, 0; add.cc.u32 %r4, %r0, 1; st.global.b32 [%A], {};"),
     ("divided", "%r2", "%r0", "div.u32 %r2, %r0, %r1; st.global.b32 [%A], {};"),
-    ("shuffled", "%r1", "%r0", "shfl.sync.idx.b32 %r2, {}, 0, 31, -1; @%p0 st.global.b32 [%A], %r1;"),
+    ("shuffled", "%r1", "%r0", "shfl.sync.idx.b32 %r2, {}, 0, 31, -1; st.global.b32 [%A], %r2; @%p0 st.global.b32 [%A], %r1;"),
     ("voted", "%p2", "%p1", "setp.eq.u32 %p2, %r1, 3; vote.sync.any.pred %p3, {}, -1;"),
     ("reduced", "%r1", "%r0", "red.global.add.u32 [%A], {}; @%p0 st.global.b32 [%A], %r1;"),
+    ("stored_and_loaded", "%p1", "%p0", "st.shared.b32 [%st], %r1; ld.shared.b32 %r2, [%st]; @{} st.global.b32 [%At], %r2;"),
+    ("kept_in_local_memory", "%p1", "%p0", "st.local.b32 [own+4], %r1; ld.local.b32 %r2, [own+4]; @{} st.global.b32 [%At], %r2;"),
+    ("half_of_a_word", "[%st+2]", "[%st]", "prmt.b32 %r2, %r0, %r1, 0x5410; st.shared.b32 [%st], %r2; ld.shared.b16 %h1, {}; st.global.b16 [%At], %h1;"),
+    ("half_of_a_vector", "%h5", "%h4", "mov.b32 {{%h1, %h2}}, %r1; cvt.u16.u32 %h3, %r0; st.shared.v2.b16 [%st], {{%h3, %h1}}; ld.shared.v2.b16 {{%h4, %h5}}, [%st]; st.global.b16 [%At], {};"),
+    ("one_of_two_stores", "%p1", "%p0", "mov.b32 {{%h1, %h2}}, %r1; cvt.u16.u32 %h3, %r0; st.shared.b16 [%st], %h3; st.shared.b16 [%st+2], %h1; ld.shared.b16 %h4, [%st]; ld.shared.b16 %h5, [%st+2]; st.global.b16 [%At], %h4; @{} st.global.b16 [%At], %h5;"),
+    ("written_over", "@%is99", "", "st.shared.b32 [%st], %r1; {} st.shared.b32 [%st], %r0; ld.shared.b32 %r2, [%st]; st.global.b32 [%At], %r2;"),
+    ("added_to", "@%is99", "", "st.shared.b32 [%st], %r1; {} st.shared.b32 [%st], %r0; red.shared.add.u32 [%st], 1;"),
+    ("copied_out", "@%is99", "", "st.shared.b32 [%st], %r1; {} st.shared.b32 [%st], %r0; fence.proxy.async; bar.sync 0; @%is0 cp.async.bulk.global.shared::cta.bulk_group [%A], [%s], 128; @%is0 cp.async.bulk.commit_group; @%is0 cp.async.bulk.wait_group 0;"),
+    ("shuffled_by_some", "%p5", "!%p5", "shr.u32 %r6, %t, 2; setp.eq.u32 %p5, %r6, 1; mov.b32 %r5, %r0; @%p5 mov.b32 %r5, %r1; shfl.sync.idx.b32 %r2, %r5, %t, 31, -1; @{} st.global.b32 [%At], %r2;"),
+    ("a_row_of_a_product", "%f2", "%f3", "mov.b32 %f0, 0; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%f1, %f2, %f3, %f4}}, {{%r1, %r0, %r1, %r0}}, {{%r0, %r0}}, {{%f0, %f0, %f0, %f0}}; st.global.b32 [%At], {};"),
+    ("a_column_of_a_product", "%f2", "%f1", "shr.u32 %r6, %t, 2; setp.eq.u32 %p5, %r6, 1; mov.b32 %r5, %r0; @%p5 mov.b32 %r5, %r1; mov.b32 %f0, 0; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%f1, %f2, %f3, %f4}}, {{%r0, %r0, %r0, %r0}}, {{%r5, %r0}}, {{%f0, %f0, %f0, %f0}}; st.global.b32 [%At], {};"),
+    ("a_summand_of_a_product", "%f4", "%f1", "mov.b32 %f5, %r1; mov.b32 %f0, 0; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%f1, %f2, %f3, %f4}}, {{%r0, %r0, %r0, %r0}}, {{%r0, %r0}}, {{%f0, %f0, %f0, %f5}}; st.global.b32 [%At], {};"),
+    ("a_row_of_a_matrix", "%h2", "%h1", "shr.u32 %r6, %t, 2; setp.eq.u32 %p5, %r6, 1; mov.b32 %r5, %r0; @%p5 mov.b32 %r5, %r1; mad.lo.u32 %r7, %t, 16, %s; stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r7], {{%r5}}; bar.warp.sync -1; ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {{%r2}}, [%r7]; mov.b32 {{%h1, %h2}}, %r2; st.global.b16 [%At], {};"),
     ("a_count_of_a_barrier", "%r1", "32", "and.b32 %r2, %r1, 0; add.u32 %r1, %r1, 32; bar.sync 0, {};"),
 ):  # fmt: skip
     fault(
         f"others_loaded_and_{_name}",
         LOADED,
         f"""
+    .local .align 4 .b8 own[8];
     setp.ne.u32 %p0, %t, %t;
     setp.eq.u32 %p1, %t, %t;
     mov.b32 %r0, 3;
@@ -171,6 +185,60 @@ for _name, _faulty, _right, _use in (
         bytes="s 128:132",
         threads=("0-31",),
     )
+
+fault(
+    "others_stores_of_nothing_race",
+    "a store is ordered with the loads of other threads, whatever it stores (PTX ISA 8.10)",
+    """
+    ld.shared.b32 %r1, [%s+256];
+    st.shared.b32 [%st], %r1;
+-
++   bar.sync 0;
+    xor.b32 %r2, %t, 63;
+    mad.lo.u32 %r2, %r2, 4, %s;
+    ld.shared.b32 %r3, [%r2];            // FAULT: race
+    @%is99 st.global.b32 [%A], %r3;
+    """,
+    shared="s:260",
+    bytes="s 0:256",
+    threads=("0-63",),
+)
+fault(
+    "others_a_register_of_nothing_goes_through_shared_memory",
+    LOADED,
+    """
+    setp.lt.u32 %p0, %t, 8;
+    @%p0 mov.b32 %r0, 5;
+    st.shared.b32 [%st], %r0;            // FAULT: poison
+    bar.warp.sync -1;
+    xor.b32 %r1, %t, 31;
+    mad.lo.u32 %r1, %r1, 4, %s;
+    ld.shared.b32 %r2, [%r1];
+    setp.lt.u32 %p1, %t, 24;
+-   @%p1 st.global.b32 [%At], %r2;
++   @!%p1 st.global.b32 [%At], %r2;
+    """,
+    shared="s:128",
+    block=32,
+    threads=("0-31",),
+    words=("register %r0",),
+)
+fault(
+    "others_a_register_of_nothing_is_shuffled",
+    LOADED,
+    """
+    setp.lt.u32 %p0, %t, 8;
+    @%p0 mov.b32 %r0, 5;
+    shfl.sync.bfly.b32 %r2, %r0, 31, 31, -1;             // FAULT: poison
+    shfl.sync.bfly.b32 %r3, %r0, 16, 31, -1;
+    setp.lt.u32 %p1, %t, 24;
+-   @%p1 st.global.b32 [%At], %r2;
++   @!%p1 st.global.b32 [%At], %r2;
+    """,
+    block=32,
+    threads=("0-31",),
+    words=("register %r0",),
+)
 
 clean(
     "others_merge_looks_one_past_its_runs",
