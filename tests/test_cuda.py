@@ -366,6 +366,30 @@ def test_a_graph_replays_a_kernel_that_was_dropped(gpu: str) -> None:
     assert not cuda._modules._dropped
 
 
+_EXIT = """
+import torch, tilecopy as tc
+from tilecopy.executors import executor_named
+from tilecopy_testkit.programs import round_trip
+kernel = round_trip((256, 64), (128, 64), "float32", target="GPU")
+a, b, graph = torch.zeros(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    a += 1
+    kernel(a, b)
+del kernel
+executor_named("cuda").unload_unused()
+graph.replay()
+torch.cuda.synchronize()
+print(b.sum().item())
+"""
+
+
+def test_a_process_ends_with_a_graph_of_a_kernel_that_was_dropped(gpu: str) -> None:
+    pytest.importorskip("torch")
+    script = [sys.executable, "-c", _EXIT.replace("GPU", gpu)]
+    done = subprocess.run(script, capture_output=True, text=True, cwd=Path(__file__).parent, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "16384.0\n", "")
+
+
 def test_unloading_ends_no_launch_in_flight_and_breaks_no_capture(gpu: str) -> None:
     torch = pytest.importorskip("torch")
     cuda: Any = executor_named("cuda")
