@@ -499,7 +499,9 @@ def test_without_nvjitlink_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
     monkeypatch.delattr("cuda.bindings.nvjitlink", raising=False)
-    with pytest.raises(tc.LaunchError, match=r"UNSUPPORTED_PTX_VERSION \(222\)\n.*pip install nvidia-nvjitlink"):
+    with pytest.raises(
+        tc.LaunchError, match=r"UNSUPPORTED_PTX_VERSION \(222\)\n.*pip install cuda-python nvidia-nvjitlink"
+    ):
         launched(kernel, None, fail={"cuModuleLoadDataEx": 222})
 
 

@@ -171,3 +171,22 @@ def test_drawn_guards_take_what_is_inside_in_every_turn_of_every_thread() -> Non
             assert inside, asked
         seen[inside] += 1
     assert min(seen.values()) > 60
+
+
+def test_guards_on_remainders_prove_what_those_on_quotients_do() -> None:
+    for guard in (lambda i: i % 4 == 0, lambda i: i // 4 * 4 == i):
+        k = tc.KernelBuilder("k", threads=32)
+        a, s = k.param("A", (8, 32), "float32"), k.shared((4, 32), "float32")
+        with k.range(8) as i, k.if_(guard(i)):
+            k.cta.copy(s[:, :], a[i : i + 4, :])
+        assert k.build(target="sm_90", grid=1).plans
+
+
+def test_a_guard_behind_many_alternatives_is_weighed() -> None:
+    k = tc.KernelBuilder("k", threads=1)
+    a = k.param("A", (8,), "float32")
+    with k.range(9) as i, k.if_(i != 0), k.if_(i != 1), k.if_(i != 2), k.if_(i != 3), k.if_((i < 4) | (i == 5)):
+        k.store(a[i], 1.0)
+    found = np.zeros(8, np.float32)
+    k.build(target="sm_90", grid=1)(found, executor="emulator")
+    assert found.tolist() == [0, 0, 0, 0, 0, 1, 0, 0]

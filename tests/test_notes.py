@@ -182,7 +182,7 @@ def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more
     lacking, single = other("lacking", priority=30, options=(*needs, free)), other("single")
     assert "variant single is" in named(single, wide, no)
     assert "variant lacking is" in (text := named(single, lacking, wide, no))
-    assert "it lacks only first= (the first), second= (the second): give it" in text
+    assert "it lacks only first= (the first), second= (the second): try it with that" in text
     assert kinds(third_party(Split(129), wide, no)) == []
     assert kinds(third_party(Split(129))) == []
 

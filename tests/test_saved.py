@@ -248,6 +248,13 @@ def test_a_record_that_is_not_ours_is_refused(change: Any, said: str, tmp_path: 
         (lambda r: r.update(target="sm_1"), "sm_1"),
         (lambda r: r.pop("grid"), "grid"),
         (lambda r: r.update(more=1), "more"),
+        (lambda r: r["parameters"][2].update(strides_elems=[1]), "shape, strides and alignment"),
+        (lambda r: r["parameters"][2].update(align_bytes=24), "shape, strides and alignment"),
+        (lambda r: size_of(r).update(read_from=[]), "read from no dimension"),
+        (lambda r: size_of(r)["read_from"][0].update(dim=-8), "read from no dimension"),
+        (lambda r: size_of(r)["read_from"][0].update(factor=0), "read from no dimension"),
+        (lambda r: size_of(r).update(name="other"), "is no parameter"),
+        (lambda r: r.update(statements=[99]), "comes from no statement"),
     ],
 )
 def test_what_no_kernel_has_is_refused_with_a_digest_too(change: Any, said: str, tmp_path: Path) -> None:
@@ -256,6 +263,20 @@ def test_what_no_kernel_has_is_refused_with_a_digest_too(change: Any, said: str,
     (folder / "launch.json").write_text(json.dumps(with_digest(record, folder)))
     with pytest.raises(tc.LaunchError, match=f"(?s)not as kernel.save writes it.*{said}"):
         tc.load_kernel(folder)
+
+
+def size_of(record: dict[str, Any]) -> dict[str, Any]:
+    return next(each for each in record["parameters"] if each["kind"] == "size")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    folder, _ = saved(tmp_path)
+    (folder / "launch.json").unlink()
+    os.mkfifo(folder / "launch.json")
+    writer = os.open(folder / "launch.json", os.O_RDWR)  # a FIFO with somebody at its other end
+    with pytest.raises(tc.LaunchError, match="launch.json is no regular file"):
+        tc.load_kernel(folder)
+    os.close(writer)
 
 
 ODD = [None, True, 0, -1, 1, 2**70, 1.5, float("nan"), "", "M", "M // 0", [], [[]], {}, [None], {"name": "M"}]

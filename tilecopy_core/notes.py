@@ -50,7 +50,7 @@ def of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str
     """
     if lacks:
         needed = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
-        remedy = f"it lacks only {needed}: give it"
+        remedy = f"it lacks only {needed}: try it with that"
     else:
         remedy = f"it accepts: ask for it by variant={other.name!r}"
     return Note(

@@ -108,7 +108,7 @@ class TileLayout:
     def __repr__(self) -> str:
         parts = [_bracket("S", self.shard)] if self.shard else []
         parts += [_bracket("R", (it,)) for it in self.replica]
-        parts += [str(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
+        parts += [_offset_text(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
         plain = f"TileLayout({' + '.join(parts)})"
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
@@ -425,6 +425,11 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
         raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {shown(layout)}")
     return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
+
+
+def _offset_text(value: Int) -> str:
+    """An offset on memory; a layout takes no minus, so that what subtracts stands in parentheses."""
+    return f"({value})" if " - " in str(value) else str(value)
 
 
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:

@@ -142,6 +142,8 @@ def emulate(
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Arrays are changed in memory only; --save keeps them.
     """
     try:
+        if file.exists() and not file.is_file():
+            raise LaunchError(f"{file} is no regular file")
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LaunchError(f"{file} cannot be read: {error}") from error
@@ -171,6 +173,8 @@ def emulate(
         if not isinstance(value, np.ndarray):
             raise LaunchError(f"the parameter '{name}' is a number, there is no array to save")
         try:
+            if path.exists() and not path.is_file():
+                raise LaunchError(f"{path} is no regular file")
             with path.open("wb") as stream:
                 np.save(stream, value)
         except OSError as error:

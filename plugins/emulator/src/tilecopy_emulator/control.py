@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .access import SCOPES, SHARED_WINDOW
-from .accesses import address_reader
+from .accesses import address_reader, immediate
 from .engines import ASYNC_GLOBAL, ASYNC_SHARED
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse, writer
 from .program import Instruction, Memory, Pair, Program
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 def _exit(instruction: Instruction, program: Program) -> Step:
+    if instruction.operands:
+        raise refuse(instruction, f"{instruction.opcode[0]} has no operands")
     return lambda machine, lanes: machine.exit(lanes)
 
 
@@ -114,7 +116,9 @@ def _set_registers(instruction: Instruction, program: Program) -> Step:
         or len(instruction.operands) != 1
     ):
         raise refuse(instruction, "this form of setmaxnreg is not known")
-    reader(instruction.operands[0], "u32", instruction, program)
+    count = immediate(instruction.operands[0], instruction, "the number of registers")
+    if count % 8 or not 24 <= count <= 256:
+        raise refuse(instruction, f"{count} registers: a multiple of 8 from 24 to 256 is needed")
 
     def step(machine: Machine, lanes: Lanes) -> None:
         lanes = machine.whole_warps(lanes)

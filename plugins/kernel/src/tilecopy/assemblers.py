@@ -20,7 +20,7 @@ __all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
 _ASSEMBLER = one_of(*ASSEMBLERS)
-INSTALL = {"nvjitlink": "pip install nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
+INSTALL = {"nvjitlink": "pip install cuda-python nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
 """What to install for each."""
 
 TIMEOUT_S = 300.0

@@ -272,7 +272,7 @@ class VariantSuite:
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
         """By nvJitLink or ptxas."""
         if not proofs.assembles(self.subject()):
-            pytest.skip("no assembler: pip install nvidia-nvjitlink")
+            pytest.skip("no assembler: pip install cuda-python nvidia-nvjitlink")
 
     def test_other_processes_give_the_same_answers(self) -> None:
         """With other hash seeds, asked in another order."""

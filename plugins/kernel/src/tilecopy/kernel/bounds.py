@@ -19,11 +19,13 @@ from tilecopy_core.expr import (
     FloorDiv,
     Int,
     Minimum,
+    Mod,
     Symbol,
     add,
     bounds_of,
     constant_of,
     divisor_of,
+    floordiv,
     is_int,
     key_of,
     mul,
@@ -48,9 +50,10 @@ _MOST_GOALS = 500
 
 def together(left: Alternatives, right: Alternatives) -> Alternatives:
     """What is known where both are; of more alternatives than are worth looking at, the outer ones are kept."""
-    if len(left) * len(right) > _MOST_ALTERNATIVES:
-        return left
-    return tuple(a + b for a, b in product(left, right))
+    found = tuple(a + b for a, b in product(left, right))
+    if len(found) > _MOST_ALTERNATIVES:  # those that never happen need no look
+        found = tuple(facts for facts in found if not contradict(facts)) or found[:1]
+    return found if len(found) <= _MOST_ALTERNATIVES else left
 
 
 def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
@@ -155,13 +158,19 @@ def never(known: Alternatives) -> bool:
 
 
 def of_atoms(values: Sequence[Int]) -> list[Int]:
-    """What quotients and minima are: ``e - d * (e // d)`` lies in ``[0, d - 1]``, a minimum is no more than either."""
+    """What quotients, remainders and minima are.
+
+    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either.
+    """
     found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value))
     facts: list[Int] = []
     for atom in found:
         if isinstance(atom, FloorDiv):
             rest = sub(atom.dividend, mul(of_atom(atom), atom.by))
             facts += [rest, sub(atom.by - 1, rest)]
+        elif isinstance(atom, Mod):
+            rest = sub(sub(atom.dividend, mul(floordiv(atom.dividend, atom.by), atom.by)), of_atom(atom))
+            facts += [rest, sub(0, rest)]
         elif isinstance(atom, Minimum):
             facts += [sub(atom.left, of_atom(atom)), sub(atom.right, of_atom(atom))]
     return facts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
 
 def _text_of(path: Path) -> str:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), encoding="utf-8") as file:  # noqa: PTH123 - a FIFO would block
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path.name} is no regular file")
         return file.read()
 
 
@@ -86,6 +89,7 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
     }
     names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
     parameters = tuple(_read_parameter(each, names) for each in record.parameters)
+    _check_fit(record, parameters)
     return BuiltKernel(
         name=record.name,
         ptx=text,
@@ -108,6 +112,27 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
         origins=record.origins,
         statements=record.statements,
     )
+
+
+def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
+    """Raise ValueError where parts of a record, each of which is right by itself, do not fit each other."""
+    ranks = {each.name: len(each.shape) for each in parameters if isinstance(each, ArrayParameter)}
+    names = [each.name for each in parameters]
+    if len({*names}) != len(names):
+        raise ValueError("two parameters have one name")
+    for each in parameters:
+        if isinstance(each, ArrayParameter):
+            if len(each.strides) != len(each.shape) or each.align_bytes not in (1 << bit for bit in range(32)):
+                raise ValueError(f"array {each.name}: shape, strides and alignment are of no array")
+        elif isinstance(each, SizeParameter):
+            known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in each.sources)
+            if not known or not each.sources:
+                raise ValueError(f"size {each.name} is read from no dimension of an array")
+    for symbol in record.symbols:
+        if symbol.parameter and symbol.name not in names:
+            raise ValueError(f"the symbol {symbol.name} is no parameter")
+    if any(number >= len(record.origins) for number in record.statements):
+        raise ValueError("a line of the PTX comes from no statement")
 
 
 def _all(told: tuple[int | str, ...], names: Mapping[str, Int]) -> Any:
