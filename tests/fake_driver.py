@@ -196,6 +196,8 @@ class FakeDriver:
         return self._said("cuFuncSetAttribute")
 
     def cuStreamIsCapturing(self, stream: Any) -> Any:
+        if not self.current and not self.pushed:
+            return real.CUresult.CUDA_ERROR_INVALID_CONTEXT, None
         return self._said("cuStreamIsCapturing", self.capturing)
 
     def cuStreamGetCaptureInfo(self, stream: Any) -> Any:

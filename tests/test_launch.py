@@ -795,6 +795,17 @@ def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor
     assert not fake.loaded
 
 
+def test_a_graph_keeps_what_a_thread_without_a_context_captured(fake: FakeDriver, cuda: CudaExecutor) -> None:
+    kernel, fake.capturing, fake.current = loads_of_rows(9), 1, False
+    cuda.launch(kernel, arrays_of_rows(9), stream=5)
+    del kernel
+    cuda.unload_unused()
+    assert len(fake.launches) == 1 and len(fake.loaded) == 1 and len(fake.graph) == 1
+    fake.destroy_graph()
+    cuda.unload_unused()
+    assert not fake.loaded
+
+
 def test_a_graph_may_outlive_the_executor(fake: FakeDriver) -> None:
     cuda, kernel, fake.capturing = CudaExecutor(fake), loads_of_rows(9), 1
     cuda.launch(kernel, arrays_of_rows(9), stream=5)
