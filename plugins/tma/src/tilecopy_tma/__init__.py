@@ -1,0 +1,105 @@
+"""copy_async -> tma: from global to shared memory by tensor copies (TMA); they complete on an mbarrier."""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    Buffer,
+    CopyRequest,
+    Decline,
+    Expr,
+    Option,
+    PtxBuilder,
+    Region,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    Walk,
+    batches,
+    first_failure,
+    fits_one_phase,
+    hookimpl,
+    mbarrier_of,
+    no_replica,
+    one_mbarrier,
+    valid_copy,
+    whole_byte_elements,
+)
+
+from .boxes import BoxPartition, boxed
+
+variant = Variant(
+    name="tma",
+    op="copy_async",
+    priority=30,
+    summary="global to shared memory by tensor copies (TMA); completes on an mbarrier",
+    spaces=(("global", "shared"),),
+    min_arch=90,
+    instructions="cp.async.bulk.tensor",
+    options=(
+        Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required=True),
+        Option("multicast", (int, Expr), "the mask of the cluster's CTAs that receive, bit n for rank n"),
+    ),
+    completion="mbarrier",
+    completion_steps=(
+        "before: fence_proxy_async() by threads that wrote the destination, then a barrier",
+        "arrive_expect_tx(bytes of all boxes, also where they overhang) on mbar, by one thread of each CTA that receives",
+        "wait(phase) on mbar, by every thread that reads",
+    ),
+    threads="one",
+    edges=True,
+)
+LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+
+
+def filled_with_zeros(request: CopyRequest) -> str | None:
+    """What is outside arrives as zeros; the tile itself is written whole."""
+    if any(any(request.dst.overhang(dim)) for dim in range(len(request.dst.starts))):
+        return f"{request.dst} may overhang its buffer in shared memory; a tensor copy writes whole boxes there"
+    if request.overhangs and not (request.outside is not None and request.outside.is_zero):
+        return f"outside={request.outside}: a tensor copy fills what is outside with zeros"
+    return None
+
+
+def mask_of_ctas(request: CopyRequest) -> str | None:
+    """Option ``multicast`` is a mask of 16 bits."""
+    mask = request.options.get("multicast")
+    if isinstance(mask, int) and not 0 < mask < 1 << 16:
+        return f"option multicast is a mask of 1 to 16 CTAs, 1 to 65535, not {mask}"
+    return None
+
+
+PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one_phase, filled_with_zeros, mask_of_ctas)
+"""What the record does not declare. Each check gives a reason to decline, or None."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
+    """The largest boxes that both sides have, and the loop over them."""
+    return boxed(request, request.dst, request.src)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
+    """One tensor copy a box; no wait."""
+    mbar, mask = mbarrier_of(request), request.options.get("multicast")
+    assert mbar is not None
+    barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
+    opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
+    masked = () if mask is None else (ptx.value_of_bits(mask, 16),)
+    dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
+    for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
+        for turn in batch:
+            ptx.instr(opcode, dst.address(turn), ptx.tensor(map, partition.coordinates(turn)), barrier, *masked)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_tma
+
+    return tilecopy_tma

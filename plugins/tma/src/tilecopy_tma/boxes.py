@@ -1,0 +1,255 @@
+"""The partition of tensor copies: one box of a tensor map an instruction, and the loop over the boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import attrs
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Int,
+    Iter,
+    Region,
+    Side,
+    Swizzle,
+    TensorMap,
+    TileLayout,
+    VectorPartition,
+    bounds_of,
+    divisor_of,
+    is_multiple,
+    m,
+    same,
+)
+
+ALIGN_BYTES = 16
+"""Strides, innermost starts and the global address are multiples of this (CUDA driver API, cuTensorMapEncodeTiled)."""
+SHARED_ALIGN_BYTES = 128
+"""What a box's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
+MOST_DIMENSIONS = 5
+MOST_BOX = 256
+MODES = {(4, 1, 3): "32B", (4, 2, 3): "64B", (4, 3, 3): "128B", (5, 2, 2): "128B_atom_32B", (6, 1, 1): "128B_atom_64B"}
+"""(M, B, S) of a swizzle of bytes -> the hardware's mode (PTX ISA, swizzling modes)."""
+SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
+"""Bytes of a row of a swizzled box; its rows lie so far apart, even where they are narrower."""
+
+
+@attrs.frozen
+class Piece:
+    """A part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
+
+    Attributes:
+        dim: dimension of the global region.
+        extent: how many.
+        unit: coordinates from one to the next.
+        shared: elements from one to the next in shared memory, before the swizzle.
+    """
+
+    dim: int
+    extent: int
+    unit: int
+    shared: int
+
+
+@attrs.frozen
+class Axis:
+    """A dimension of the tensor map: of the global region's dimension ``dim``, by steps of ``unit`` coordinates."""
+
+    dim: int
+    unit: int
+    box: int
+
+
+@attrs.frozen
+class BoxPartition:
+    """One tensor copy a box.
+
+    Attributes:
+        map: what the launch encodes.
+        starts: coordinates of the first box, innermost first.
+        steps: of each coordinate, what the boxes add to it, in the order of the boxes.
+        rounds: the boxes in shared memory, as ``[boxes, 1, elements of a box]``.
+        box_bytes: bytes that a box completes, wherever it lies.
+    """
+
+    map: TensorMap
+    starts: tuple[Int, ...] = attrs.field(eq=False)
+    steps: tuple[TileLayout, ...]
+    rounds: VectorPartition
+    box_bytes: int
+
+    @property
+    def instructions_per_thread(self) -> int:
+        """Tensor copies that the one thread issues."""
+        return self.rounds.outer
+
+    def coordinates(self, turn: Int) -> list[Int]:
+        """The coordinates of a box, innermost first."""
+        return [start + layout.along(m, turn) for start, layout in zip(self.starts, self.steps, strict=True)]
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        box = " x ".join(map(str, reversed(self.map.box)))
+        swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
+        return f"{self.rounds.outer} tensor copies of a box of {box} ({self.box_bytes} bytes{swizzled})"
+
+
+def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
+    """The boxes of a copy between a tile in shared memory and a region of a global array.
+
+    Args:
+        request: the copy.
+        tile: its operand in shared memory.
+        array: its operand in global memory.
+    """
+    size = array.buffer.dtype.bytes
+    layout = tile.sliced_layout()
+    if layout is None or layout.axes not in ((m,), ()):
+        return Decline(f"{tile} is not a layout of its own over memory: the box cuts inside an iter of {tile.buffer.layout}")
+    strides = array.buffer.layout.strides if hasattr(array.buffer.layout, "strides") else None
+    if strides is None:
+        return Decline(f"{array.buffer.name} has no stride a dimension: its layout is {array.buffer.layout}")
+    mode = mode_of(layout.swizzle, size)
+    if mode is None:
+        return Decline(f"{tile.buffer.name}: tensor copies have no {layout.swizzle}; their modes are 32B, 64B and 128B")
+    pieces = pieces_of(layout.unswizzled, array)
+    if isinstance(pieces, Decline):
+        return pieces
+    return _of_pieces(request, tile, array, layout, pieces, strides, mode)
+
+
+def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
+    """The hardware's mode of a swizzle of elements, or None."""
+    if swizzle is None:
+        return "none"
+    shift = size.bit_length() - 1
+    return MODES.get((swizzle.per_element + shift, swizzle.swizzle_len, swizzle.atom_len))
+
+
+def pieces_of(layout: TileLayout, array: Region) -> list[Piece] | Decline:
+    """The tile's iters, by the dimension of the array that they belong to; those that lie closest in shared memory first."""
+    dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
+    try:
+        grouped, separators = layout.group([array.extents[dim] for dim in dims])
+    except Exception:
+        return Decline(f"the tile {layout} cannot be split along the dimensions of {array}")
+    pieces = []
+    for place, dim in enumerate(dims):
+        unit = 1
+        for it in reversed(grouped.shard[separators[place] : separators[place + 1]]):
+            if not isinstance(it.stride, int):
+                return Decline(f"the tile has the stride {it.stride}, which is known only at run time")
+            if it.extent > 1:
+                pieces.append(Piece(dim, it.extent, unit, it.stride))
+            unit *= it.extent
+    return sorted(pieces, key=lambda piece: piece.shared)
+
+
+def _of_pieces(
+    request: CopyRequest,
+    tile: Region,
+    array: Region,
+    layout: TileLayout,
+    pieces: list[Piece],
+    strides: tuple[Int, ...],
+    mode: str,
+) -> BoxPartition | Decline:
+    size = array.buffer.dtype.bytes
+    overhangs = [any(array.overhang(dim)) for dim in range(len(array.starts))]
+    if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not same(strides[pieces[0].dim], 1):
+        return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
+    inner = pieces[0].dim
+    axes, boxes = list[Axis](), list[Piece]()
+    steps = list[Piece]()
+    fixed = [dim for dim in range(len(array.starts)) if array.extents[dim] == 1 and (overhangs[dim] or not same(array.starts[dim], 0))]
+    others = {piece.dim for piece in pieces} - {inner}
+    room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
+    if room < 0:
+        return Decline(f"{array} takes {MOST_DIMENSIONS - room} dimensions of a tensor map, which has {MOST_DIMENSIONS}")
+    span = SPAN_BYTES[mode] // size
+    pitch, open_ = 1, True
+    for number, piece in enumerate(pieces):
+        most = min(MOST_BOX, span) if number == 0 and span else MOST_BOX
+        taken = 0
+        if open_ and piece.shared == pitch and (piece.unit == 1 or (room > 0 and not overhangs[piece.dim])):
+            taken = next(count for count in range(min(most, piece.extent), 0, -1) if piece.extent % count == 0)
+        if not taken or (number and taken == 1):
+            open_ = False
+            steps.append(piece)
+            continue
+        room -= piece.unit > 1
+        axes.append(Axis(piece.dim, piece.unit, taken))
+        boxes.append(attrs.evolve(piece, extent=taken))
+        if taken < piece.extent:
+            steps.append(Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken))
+            open_ = False
+        pitch = max(span, taken) if number == 0 else pitch * taken
+    carried = {(axis.dim, axis.unit) for axis in axes}
+    axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
+    if why := why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
+        return Decline(why)
+    dims = [array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes]
+    tensor = TensorMap(
+        array.buffer,
+        tuple(dims),
+        tuple(strides[axis.dim] * axis.unit * size for axis in axes[1:]),
+        tuple(axis.box for axis in axes),
+        swizzle=mode,
+    )
+    iters = [Iter(piece.extent, piece.shared) for piece in reversed([*boxes, *steps])]
+    elems, count = prod(piece.extent for piece in boxes), prod(piece.extent for piece in steps)
+    along = [
+        TileLayout.of([Iter(p.extent, p.unit if (p.dim, 1) == (a.dim, a.unit) else 0) for p in reversed(steps)])
+        for a in axes
+    ]
+    starts = tuple(array.starts[axis.dim] if axis.unit == 1 else 0 for axis in axes)
+    side = Side(tile, layout.unswizzled.with_iters(iters))
+    rounds = VectorPartition(count, 1, elems, elems * size * 8, side, side)
+    return BoxPartition(tensor, starts, tuple(along), rounds, elems * size)
+
+
+def why_misaligned(
+    tile: Region,
+    array: Region,
+    layout: TileLayout,
+    boxes: list[Piece],
+    steps: list[Piece],
+    axes: list[Axis],
+    strides: tuple[Int, ...],
+    mode: str,
+) -> str | None:
+    """Why an address, a stride or a start is not the multiple that the hardware needs, or None."""
+    size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
+    repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
+    rules: Iterator[tuple[str, Int, int]] = iter(
+        [
+            (f"{array}: the innermost start", inner * size, ALIGN_BYTES),
+            (f"{array}: the innermost extent of a box", axes[0].box * size, ALIGN_BYTES),
+            *((f"{array}: the stride of dimension {a.dim}", strides[a.dim] * (a.unit * size), ALIGN_BYTES) for a in axes[1:]),
+            (f"{array.buffer.name}: the address", array.buffer.align_bytes, ALIGN_BYTES),
+            (f"{array.buffer.name}: its own start", array.buffer.elem_offset * size, ALIGN_BYTES),
+            (f"{tile.buffer.name}: the address", tile.buffer.align_bytes, repeat),
+            (f"{tile.buffer.name}: its own start", tile.buffer.elem_offset * size, repeat),
+            (f"{tile}: the start", layout.offset_on(m) * size, SHARED_ALIGN_BYTES),
+            *((f"{tile}: a step between boxes", piece.shared * size, SHARED_ALIGN_BYTES) for piece in steps),
+        ]
+    )
+    for what, value, needed in rules:
+        if not is_multiple(value, needed):
+            return f"{what} is a multiple of {divisor_of(value)} bytes; tensor copies need {needed}"
+    for piece in steps:
+        if piece.dim == axes[0].dim and piece.unit * size % ALIGN_BYTES:
+            return f"{array}: boxes begin {piece.unit * size} bytes apart in the innermost dimension; tensor copies need {ALIGN_BYTES}"
+    return None
+
+
+def never_negative(region: Region) -> str | None:
+    """Why a store could begin before the first element of a dimension, which the hardware refuses; or None."""
+    for dim, start in enumerate(region.starts):
+        lower = bounds_of(start)[0]
+        if (lower is None or lower < 0) and region.overhang(dim)[0]:
+            return f"{region}: dimension {dim} may begin below 0, and a tensor store may not (PTX ISA 9.7.9.27.1.1)"
+    return None

@@ -1,0 +1,81 @@
+"""copy_async -> tma_store: from shared to global memory by tensor copies (TMA); the caller commits a bulk group and waits."""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    Walk,
+    batches,
+    first_failure,
+    hookimpl,
+    no_replica,
+    valid_copy,
+    whole_byte_elements,
+)
+
+from .boxes import BoxPartition, boxed, never_negative
+
+variant = Variant(
+    name="tma_store",
+    op="copy_async",
+    priority=30,
+    summary="shared to global memory by tensor copies (TMA); the caller commits and waits",
+    spaces=(("shared", "global"),),
+    min_arch=90,
+    instructions="cp.async.bulk.tensor",
+    completion="bulk_group",
+    threads="one",
+    edges=True,
+)
+STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
+
+
+def tile_is_whole(request: CopyRequest) -> str | None:
+    """The tile is read whole."""
+    if any(any(request.src.overhang(dim)) for dim in range(len(request.src.starts))):
+        return f"{request.src} may overhang its buffer in shared memory; a tensor copy reads whole boxes there"
+    return None
+
+
+def starts_inside(request: CopyRequest) -> str | None:
+    """The array is left at its upper ends alone."""
+    return never_negative(request.dst)
+
+
+PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_inside)
+"""What the record does not declare. Each check gives a reason to decline, or None."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
+    """The largest boxes that both sides have, and the loop over them."""
+    return boxed(request, request.src, request.dst)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
+    """One tensor copy a box; no commit and no wait."""
+    map = ptx.host_parameter(partition.map)
+    src = Walk(ptx, partition.rounds.src, partition.rounds, 0)
+    opcode = STORE.format(len(partition.starts))
+    for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
+        for turn in batch:
+            ptx.instr(opcode, ptx.tensor(map, partition.coordinates(turn)), src.address(turn))
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_tma.store
+
+    return tilecopy_tma.store
