@@ -1,0 +1,56 @@
+"""Tensor maps as the driver encodes them (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from tilecopy.kernel.parameters import MapFacts
+
+from tilecopy_core.errors import LaunchError
+
+_TYPES = {8: 0, 16: 1, 32: 2, 64: 4}
+"""Bits of an element -> CUtensorMapDataType: unsigned integers, since a copy moves bits."""
+_FLOATS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+"""For a fill of NaN, which the driver has for floats alone."""
+_SWIZZLES = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "128B_atom_32B": 4, "128B_atom_64B": 6}
+_L2_256B = 3
+
+
+def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[MapFacts], bytes]:
+    """What encodes a map.
+
+    Args:
+        function: address of the driver's cuTensorMapEncodeTiled.
+        error: the error for a code of the driver.
+    """
+    u64, u32, pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
+    call: Any = ctypes.CFUNCTYPE(
+        ctypes.c_int, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer, *[ctypes.c_int] * 4
+    )(function)
+
+    def encode(facts: MapFacts) -> bytes:
+        memory = ctypes.create_string_buffer(128 + 63)
+        at = -(-ctypes.addressof(memory) // 64) * 64
+        rank = len(facts.sizes)
+        kind = _FLOATS[facts.dtype] if facts.fill == "nan" else _TYPES[facts.element_bits]
+        code = call(
+            at,
+            kind,
+            rank,
+            facts.address,
+            (u64 * rank)(*facts.sizes),
+            (u64 * 5)(*facts.strides_bytes),
+            (u32 * rank)(*facts.box),
+            (u32 * rank)(*(facts.element_strides or (1,) * rank)),
+            0,
+            _SWIZZLES[facts.swizzle],
+            _L2_256B,
+            int(facts.fill == "nan"),
+        )
+        if code:
+            raise error(f"the driver refuses a tensor map of {facts}", code)
+        return ctypes.string_at(at, 128)
+
+    return encode
