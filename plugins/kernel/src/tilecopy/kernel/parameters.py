@@ -69,6 +69,7 @@ class Binding:
         numbers: values of scalars and sizes, by parameter.
         addresses: where the kernel finds each array; set by the executor before ``encode``.
         grid: CTAs along x, y, z, once the numbers are known.
+        encode_map: gives the bytes of a tensor map; set by the executor before ``encode``.
     """
 
     kernel: str
@@ -77,6 +78,7 @@ class Binding:
     numbers: dict[str, int] = attrs.field(factory=dict)
     addresses: dict[str, int] = attrs.field(factory=dict)
     grid: tuple[int, int, int] = (1, 1, 1)
+    encode_map: Callable[[MapFacts], bytes] | None = None
 
     @property
     def on_host(self) -> list[str]:
@@ -92,6 +94,29 @@ class Binding:
     def devices(self) -> dict[str, int]:
         """The GPU of each array in device memory, by parameter; an empty one without an address lies on none."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
+
+
+@attrs.frozen
+class MapFacts:
+    """A tensor map with everything known (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
+
+    Attributes:
+        array: the array's parameter.
+        address: of the first element.
+        dtype: name of the element type.
+        element_bits: bits of an element.
+    """
+
+    array: str
+    address: int
+    dtype: str
+    element_bits: int
+    sizes: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    swizzle: str
+    fill: str
 
 
 @attrs.frozen
@@ -448,3 +473,111 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
     if number is None:
         raise error(f"{where}: an integer, not {shown(value)}")
     return number
+
+
+# ----------------------------------------------------------------------------------------- computed by the launch
+
+
+@attrs.frozen
+class ComputedParameter(Parameter):
+    """Bytes that each launch makes of the arguments.
+
+    Attributes:
+        size_bytes: how many.
+        align_bytes: what its address in the parameter space is a multiple of.
+    """
+
+    size_bytes: int
+    align_bytes: int
+
+    takes_argument: ClassVar[bool] = False
+    follows_addresses: ClassVar[bool] = True
+
+    @property
+    def type(self) -> str:
+        """Bytes; the array's length stands behind the name."""
+        return f"align {self.align_bytes} .b8"
+
+    def read(self, argument: Any, binding: Binding) -> None:
+        """Nothing: it is made of what others are bound to."""
+
+
+@attrs.frozen
+class BytesParameter(ComputedParameter):
+    """What a function makes of addresses and integers (:class:`tilecopy_core.plugin.HostBytes`)."""
+
+    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
+    arrays: tuple[str, ...]
+    numbers: tuple[Int, ...]
+
+    def encode(self, binding: Binding) -> bytes:
+        """What the function gives.
+
+        Raises:
+            LaunchError: it raises, or gives anything but so many bytes.
+        """
+        where = f"kernel {binding.kernel}, parameter {self.name}"
+        addresses = tuple(binding.addresses[name] for name in self.arrays)
+        try:
+            made = self.make(addresses, tuple(value_of(number, binding.numbers) for number in self.numbers))
+        except Exception as error:  # the package's own
+            raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
+        if not isinstance(made, bytes) or len(made) != self.size_bytes:
+            raise LaunchError(f"{where}: {self.make.__qualname__} gave {shown(made)}, not {self.size_bytes} bytes")
+        return made
+
+
+@attrs.frozen
+class TensorMapParameter(ComputedParameter):
+    """A tensor map of an array (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
+
+    Attributes:
+        array: the array's parameter.
+        start_bytes: from its first element to that of the map.
+    """
+
+    array: str
+    start_bytes: int
+    dtype: DType
+    sizes: tuple[Int, ...]
+    strides_bytes: tuple[Int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    swizzle: str
+    fill: str
+
+    def check(self, binding: Binding) -> None:
+        """Sizes and strides are within what a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
+        where = f"kernel {binding.kernel}, argument {self.array}"
+        for size in self.sizes:
+            if not 1 <= (found := value_of(size, binding.numbers)) < 1 << 31:
+                raise LaunchError(f"{where}: extent {size} = {found}; a tensor map takes extents from 1 to 2**31 - 1")
+        for stride in self.strides_bytes:
+            found = value_of(stride, binding.numbers)
+            if found % 16 or not 0 <= found < 1 << 40:
+                raise LaunchError(
+                    f"{where}: a stride of {found} bytes; a tensor map takes multiples of 16 below 2**40"
+                )
+
+    def encode(self, binding: Binding) -> bytes:
+        """The map as the executor encodes it."""
+        assert binding.encode_map is not None
+        address = binding.addresses[self.array] + self.start_bytes
+        if address % 16:
+            raise LaunchError(
+                f"kernel {binding.kernel}, argument {self.array}: the address 0x{address:x} of a tensor map is not a multiple of 16 bytes"
+            )
+        return binding.encode_map(
+            MapFacts(
+                self.array,
+                address,
+                str(self.dtype),
+                self.dtype.bits,
+                tuple(value_of(size, binding.numbers) for size in self.sizes),
+                tuple(value_of(stride, binding.numbers) for stride in self.strides_bytes),
+                self.box,
+                self.element_strides,
+                self.swizzle,
+                self.fill,
+            )
+        )
