@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -258,6 +259,28 @@ def test_equal_plugin_objects_are_told_apart() -> None:
     assert list(plan(registry(*plugins)).declined) == ["b"]
 
 
+def test_few_frames_lie_between_a_copy_and_a_hook() -> None:
+    """Whoever reads a traceback of a variant reads them."""
+    between: dict[str, list[str]] = {}
+
+    def answered(what: str, answer: Any) -> Any:
+        names = [frame.name for frame in traceback.extract_stack()]
+        between[what] = names[len(names) - names[::-1].index("lower") : -2]  # without the lambda and this
+        return answer
+
+    plugin = variant(
+        "deep",
+        verdict=lambda request: answered("predicate", tc.Accept()),
+        partition=lambda request: answered("partition", "split"),
+        emit=lambda request: answered("emit", None),
+    )
+    build(registry(source("deep", plugin)))
+    assert set(between) == {"predicate", "partition", "emit"}
+    for what, names in between.items():
+        assert names[-2:] == [f"tilecopy_{what}", "answer"], "the hook, and what the test's variant calls"
+        assert len(names[:-1]) <= 6, names
+
+
 def test_a_wrapper_sees_every_call() -> None:
     seen: list[str] = []
 
@@ -338,6 +361,11 @@ def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
         assert not bad, bad
     """
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, cwd=Path("/"))
+
+
+def test_dispatch_writes_no_ptx() -> None:
+    code = "import sys, tilecopy_core.dispatch, tilecopy_core.registry; assert 'tilecopy_core.ptx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path("/"))
 
 
 def test_what_authors_and_users_of_plugins_name_is_public() -> None:
@@ -594,6 +622,22 @@ def wrapper(hook: str, body: Any) -> Any:
     space: dict[str, Any] = {"body": body}
     exec(f"def {hook}({names}):\n    return body((yield))", space)
     return SimpleNamespace(**{hook: tc.hookimpl(wrapper=True)(space[hook])})
+
+
+def test_wrappers_stand_in_the_order_that_they_ask_for_then_of_their_names() -> None:
+    seen: list[str] = []
+
+    def tracing(name: str, **asked: bool) -> Source:
+        @tc.hookimpl(wrapper=True, **asked)
+        def tilecopy_partition(request: Any) -> Any:
+            seen.append(name)
+            return (yield)
+
+        return source(name, SimpleNamespace(tilecopy_partition=tilecopy_partition))
+
+    names = {"e": {}, "d": {}, "z": {"tryfirst": True}, "a": {"trylast": True}, "b": {"trylast": True}}
+    plan(registry(source("v", variant("v")), *(tracing(name, **asked) for name, asked in names.items())))
+    assert seen == ["z", "d", "e", "a", "b"]
 
 
 def test_a_wrapper_that_raises_is_set_aside_and_named() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from .errors import did_you_mean, shown
 from .memory import Buffer, Region
-from .ptx import MBARRIER_TX_LIMIT
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Option, Variant, Verdict, why_invalid, why_not_shared
+from .target import MBARRIER_TX_LIMIT
 
 Check = Callable[[CopyRequest], str | None]
 

@@ -21,7 +21,7 @@ from .errors import (
     shown,
 )
 from .known import known_variants
-from .loading import PluginWarning, WrapperError, said
+from .loading import PluginWarning, WrapperError, shown_error
 from .memory import Region
 from .names import exporter
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
@@ -108,7 +108,7 @@ class Plan:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return f"({self.package} is faulty: summary() of its partition raised {said(error)})"
+            return f"({self.package} is faulty: summary() of its partition raised {shown_error(error)})"
         return told if isinstance(told, str) else shown(told)
 
     @checked(ptx=Kind("a PtxBuilder", lambda value: callable(getattr(value, "comment", None))))
@@ -149,7 +149,7 @@ class Plan:
         except (PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
             raise
         except BaseException as error:
-            raise PluginError(f"{who}: tilecopy_emit raised {said(error)}; {plugin.source.advice}") from error
+            raise PluginError(f"{who}: tilecopy_emit raised {shown_error(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
                 f"{who}: tilecopy_emit answered {shown(answer)}; it writes instructions and answers nothing "
@@ -204,7 +204,7 @@ class Plan:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [f"({self.package} is faulty: narrowed of its partition raised {said(error)})"]
+            return [f"({self.package} is faulty: narrowed of its partition raised {shown_error(error)})"]
 
     def _why(self) -> str:
         if self.demanded:
@@ -282,12 +282,10 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     if variant is not None and not isinstance(variant, str):
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
     table = registry.table()
-    if not table.wrappers:
+    if "tilecopy_dispatch" not in table.wrappers:
         return _elected(request, variant, registry, table)
-    from .hookspecs import DISPATCH
-
-    plan: Plan = registry.call(_elector(), DISPATCH, request=request, demanded=variant, registry=registry)
-    return plan
+    found: Plan = registry.call(_elector(), "tilecopy_dispatch", request=request, demanded=variant, registry=registry)
+    return found
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
@@ -299,7 +297,7 @@ def tell(plan: Plan, registry: Registry, where: str = "") -> None:
 @cache
 def _elector() -> Plugin:
     """The core's own hook, for wrappers to stand around."""
-    from .hookcalls import Hooks, Plugin
+    from .hookcalls import Plugin, hook_manager, hooks_of
     from .hookspecs import hookimpl
     from .loading import CORE, Source
     from .version import __version__
@@ -309,7 +307,7 @@ def _elector() -> Plugin:
         return _elected(request, demanded, registry, registry.table())
 
     own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
-    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=Hooks(own))
+    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
 
 
 def _elected(request: CopyRequest, variant: str | None, registry: Registry, table: Table) -> Plan:
@@ -398,7 +396,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
     except BaseException as error:
-        fault, cause = f"{hook} raised {said(error)}", error
+        fault, cause = f"{hook} raised {shown_error(error)}", error
     else:
         if isinstance(answer, Decline):
             return Outcome(plugin.name, "declined", answer.reason)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import attrs
 
-from .loading import installed, load, said, warn
+from .loading import installed, load, shown_error, warn
 
 KNOWN_GROUP = "tilecopy.known.v1"
 """Entry-point group of tables of :class:`KnownVariant` by name."""
@@ -46,5 +46,5 @@ def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
             table = load(source)
             found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
         except Exception as error:
-            warn(f"the table of known variants of {source.owner} is left out: {said(error)}")
+            warn(f"the table of known variants of {source.owner} is left out: {shown_error(error)}")
     return found

@@ -103,7 +103,7 @@ def installed(group: str) -> list[Source]:
         try:
             points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
         except Exception as error:
-            wrong = said(error)
+            wrong = shown_error(error)
         if not points and not (wrong and family in _text(distribution, "entry_points.txt")):
             continue
         package, version, requirements = _about(distribution)
@@ -202,8 +202,7 @@ def load(source: Source) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
-        raise PluginError(f"{source.owner} failed to load: {why}") from error
+        raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
         warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
     return plugin
@@ -245,7 +244,7 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
 # -------------------------------------------------------------------------------------------------- messages
 
 
-def said(error: BaseException) -> str:
+def shown_error(error: BaseException) -> str:
     """An exception's type and message on one line."""
     try:
         text = " ".join(str(error).split())
@@ -254,6 +253,11 @@ def said(error: BaseException) -> str:
     except BaseException:
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def fault_of(error: BaseException) -> str:
+    """As :func:`shown_error`; a PluginError says all by its message."""
+    return " ".join(str(error).split()) if isinstance(error, PluginError) else shown_error(error)
 
 
 def warn_outside(message: str | Warning, category: type[Warning], where: str = "") -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
+import pluggy
 
 from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
-from .hookcalls import Fault, HookCall, Hooks, Plugin, Stage, hook_manager
+from .hookcalls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import known_variants
 from .loading import (
@@ -23,10 +25,10 @@ from .loading import (
     Source,
     WrapperError,
     canonical,
+    fault_of,
     installed,
     load,
     load_only,
-    said,
     warn,
     warn_outside,
 )
@@ -58,13 +60,13 @@ class Table:
     Attributes:
         plugins: by priority (higher first), then name; the ones that are not ready come last.
         environment: the values of the variables that it was made for.
-        wrappers: those whose hooks run around the others'.
+        wrappers: by hook, those whose hooks run around the others', the outermost first.
         sifted: what dispatch has found out about requests of one kind; see there.
     """
 
     plugins: tuple[Plugin, ...]
     environment: tuple[str | None, ...]
-    wrappers: tuple[Plugin, ...]
+    wrappers: Mapping[str, tuple[Plugin, ...]]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
 
     def named(self, name: str) -> Plugin | None:
@@ -86,14 +88,14 @@ class Registry:
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
-        if isinstance(sources, str) or not isinstance(sources, Iterable) or getattr(sources, "ndim", 1) == 0:
-            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
         self._installed = list[Source]()
         try:
-            found = iter(sources)  # looked at one by one: there may be no end of them
+            found = None if isinstance(sources, str) else iter(sources)
         except Exception:  # an object's own
-            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}") from None
-        for source in found:
+            found = None
+        if found is None:
+            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
+        for source in found:  # one by one: there may be no end of them
             if not isinstance(source, Source):
                 raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
             self._installed.append(source)
@@ -103,7 +105,6 @@ class Registry:
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
-        self._stages: dict[Plugin, Stage] = {}
         self._table: Table | None = None
         self._checker = hook_manager()
         self._said: set[tuple[Any, ...]] = set()
@@ -152,9 +153,7 @@ class Registry:
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
-            wrappers = tuple(plugin for plugin in plugins if plugin.status == "wrapper")
-            self._table = table = Table(tuple(plugins), environment, wrappers)
-            self._stages = {}
+            self._table = table = Table(tuple(plugins), environment, _wrappers(plugins))
             return table
 
     def _disabled(self, names: set[str]) -> dict[str, str]:
@@ -206,50 +205,24 @@ class Registry:
         except PluginError as error:
             return Plugin(source, "broken", f"{error}; {source.advice}")
         try:
-            variant, hooks = getattr(plugin, "variant", None), Hooks(plugin)
+            variant = getattr(plugin, "variant", None)
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 _check_record(source, variant)
-            self._check_hooks(hooks, wrapper=variant is None)
-            if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.impls.values()):
+            try:
+                hooks = hooks_of(plugin, self._checker)
+            except BaseException:
+                self._checker = hook_manager()
+                raise
+            _check_hooks(hooks, wrapper=variant is None)
+            if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = " ".join(str(error).split()) if isinstance(error, PluginError) else said(error)
-            return Plugin(source, "broken", f"{source.owner} is no variant: {why}; {source.advice}")
+            return Plugin(source, "broken", f"{source.owner} is no variant: {fault_of(error)}; {source.advice}")
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
-
-    def _check_hooks(self, hooks: Hooks, *, wrapper: bool) -> None:
-        """Demand that a plugin implements the hooks that there are, as they are.
-
-        Raises:
-            PluginError, pluggy.PluginValidationError: a hook is missing, misspelt or takes what there is not.
-        """
-        manager = self._checker
-        try:
-            manager.register(hooks)
-            manager.check_pending()
-            for caller in manager.get_hookcallers(hooks) or ():
-                hooks.impls[caller.name] = caller.get_hookimpls()[0]
-            manager.unregister(hooks)
-        except Exception:
-            self._checker = hook_manager()  # pluggy 1.6 leaves what it refuses half registered
-            raise
-        if old := sorted(name for name, impl in hooks.impls.items() if impl.hookwrapper):
-            raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
-        wrapping = sorted(name for name, impl in hooks.impls.items() if impl.wrapper)
-        if wrapper and (not wrapping or len(wrapping) < len(hooks.impls)):
-            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
-        if not wrapper and (missing := sorted(set(HOOKS) - set(hooks.impls))):
-            raise PluginError(f"it does not implement {', '.join(missing)}")
-        if not wrapper and DISPATCH in hooks.impls:
-            raise PluginError(
-                f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it"
-            )
-        if not wrapper and wrapping:
-            raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
     def _say(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._said:
@@ -308,31 +281,48 @@ class Registry:
         Raises:
             WrapperError: a wrapper wrote instructions, or it failed and ``TILECOPY_STRICT`` is set.
         """
-        stage = self._stages.get(plugin)
-        if stage is None:
-            stage = self._stages[plugin] = Stage(plugin, list(self.table().wrappers))
-        call = stage.call(hook, arguments if hook == DISPATCH else arguments | {"variant": plugin.variant})
-        if call.seconds > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, hook, call)
-        for fault in call.faults:
-            self._set_aside(fault, hook)
-        if call.error is not None:
-            raise call.error
-        return call.result
+        table = self._table or self.table()
+        if plugin.variant is not None:
+            arguments["variant"] = plugin.variant
+        impl, lines = plugin.hooks[hook], getattr(arguments.get("ptx"), "recent", ())
+        around: list[Wrapping] = []
+        answer, error, started = None, None, time.perf_counter()
+        try:
+            for wrapper in table.wrappers.get(hook, ()):
+                around.append(Wrapping(wrapper, hook, arguments, lines))
+            answer = impl.function(*map(arguments.__getitem__, impl.argnames))
+        except BaseException as raised:
+            error = raised
+        for wrapping in reversed(around):
+            try:
+                answer = wrapping.finish(answer, error)
+            except KeyboardInterrupt as raised:
+                error = raised
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        if (seconds := time.perf_counter() - started) > SLOW_SECONDS[hook]:
+            self._report_slow(plugin, hook, seconds, around)
+        for wrapping in reversed(around):
+            if wrapping.fault:
+                self._set_aside(wrapping, hook)
+        if error is not None:
+            raise error
+        return answer
 
-    def _report_slow(self, plugin: Plugin, hook: str, call: HookCall) -> None:
-        own = {} if hook == DISPATCH else {plugin: call.seconds - sum(call.spent.values())}
-        for who, took in (own | call.spent).items():
-            if took > SLOW_SECONDS[hook]:
-                kind = "variant" if who is plugin else "wrapper"
+    def _report_slow(self, plugin: Plugin, hook: str, seconds: float, around: list[Wrapping]) -> None:
+        took = [("wrapper", each.wrapper, each.seconds) for each in around]
+        if hook != DISPATCH:  # the core's own, which is as slow as the hooks that it calls
+            took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
+        for kind, who, own in took:
+            if own > SLOW_SECONDS[hook]:
                 self._say(
                     ("slow", who, hook),
-                    f"{kind} {who.name} ({who.source.owner}): {hook} took {took:.1f} s for one copy; {who.source.advice}",
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}",
                 )
 
-    def _set_aside(self, fault: Fault, hook: str) -> None:
+    def _set_aside(self, fault: Wrapping, hook: str) -> None:
         wrapper = fault.wrapper
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault.what}; {wrapper.source.advice}"
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault.fault}; {wrapper.source.advice}"
         if self.strict or fault.wrote:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from fault.cause
         with LOCK:
@@ -340,7 +330,7 @@ class Registry:
                 return  # another of its hooks was running when it was set aside
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._said.add((wrapper.source,))
-            self._table, self._stages = None, {}
+            self._table = None
         warn(f"wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
@@ -367,6 +357,20 @@ def _first_party(source: Source) -> bool:
     return known is not None and canonical(source.package) == known.package
 
 
+def _wrappers(plugins: Iterable[Plugin]) -> dict[str, tuple[Plugin, ...]]:
+    """Those that run around each hook: the outermost first, by what they ask of pluggy (``tryfirst``), then by name."""
+    found: dict[str, list[Plugin]] = {}
+    for plugin in plugins:
+        for hook in plugin.hooks if plugin.status == "wrapper" else ():
+            found.setdefault(hook, []).append(plugin)
+
+    def place(plugin: Plugin, hook: str) -> tuple[bool, bool, str]:
+        impl = plugin.hooks[hook]
+        return impl.trylast, not impl.tryfirst, plugin.name
+
+    return {hook: tuple(sorted(each, key=functools.partial(place, hook=hook))) for hook, each in found.items()}
+
+
 def _check_record(source: Source, variant: Any) -> None:
     if not isinstance(variant, Variant):
         raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
@@ -374,6 +378,27 @@ def _check_record(source: Source, variant: Any) -> None:
         raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
     if why := variant.why_unusable():
         raise PluginError(why)
+
+
+def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
+    """Demand that a plugin implements all hooks of a variant, or wraps some.
+
+    Raises:
+        PluginError: it does not.
+    """
+    if old := sorted(name for name, impl in hooks.items() if impl.hookwrapper):
+        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
+    wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
+    if wrapper:
+        if not wrapping or len(wrapping) < len(hooks):
+            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+        return
+    if missing := sorted(set(HOOKS) - set(hooks)):
+        raise PluginError(f"it does not implement {', '.join(missing)}")
+    if DISPATCH in hooks:
+        raise PluginError(f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it")
+    if wrapping:
+        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
 @functools.cache

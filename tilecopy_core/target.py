@@ -35,6 +35,8 @@ _VERSIONS: dict[str, Version] = {
     "121a": (8, 8),
     "121f": (8, 8),
 }
+MBARRIER_TX_LIMIT = 2**20 - 1
+"""The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
 STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 """The most shared memory that a module may declare statically (PTX ISA; larger needs ``.extern`` and an opt-in)."""
 

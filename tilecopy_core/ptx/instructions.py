@@ -14,12 +14,9 @@ from functools import cache, lru_cache
 import attrs
 
 from ..errors import PtxError, TargetError, shown
-from ..target import Target, Version, target_of
+from ..target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from .opcodes import FORMS, PARTS
 from .operands import Address, Register
-
-MBARRIER_TX_LIMIT = 2**20 - 1
-"""The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tilecopy_core.errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
-from tilecopy_core.loading import Source, by_name, canonical, load_only, said
+from tilecopy_core.loading import Source, by_name, canonical, load_only, shown_error
 from tilecopy_core.once import LOCK
 
 from .known import KNOWN_EXECUTORS, install_line
@@ -126,7 +126,7 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {said(error)}"
+            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
         if why is None:
             return executor
         reasons.append(f"{candidate}: {why}")
