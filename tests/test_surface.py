@@ -476,6 +476,10 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "one_of": lambda w: call(plugin.one_of, "x", "y"),
     "shown": lambda w: call(plugin.shown, 10**5000),
     "whole": lambda w: call(plugin.whole, 1, 8),
+    "instance_of": lambda w: call(plugin.instance_of, "a text", str, bytes),
+    "integer_in": lambda w: call(plugin.integer_in, 1, 8),
+    "optional": lambda w: call(plugin.optional, plugin.TEXT),
+    "tuple_of": lambda w: call(plugin.tuple_of, plugin.TEXT),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(
         lambda ptx, outer, words_per_round, limit: list(plugin.batches(ptx, outer, words_per_round, limit=limit)),

@@ -15,10 +15,10 @@ from .errors import (
     LayoutError,
     PluginError,
     RequestError,
-    a,
     attribute,
     checked,
     did_you_mean,
+    instance_of,
     one_of,
     shown,
 )
@@ -67,7 +67,7 @@ UNDECLARED = "undeclared"
 THREADS = ("all", "one", "any")
 IN_A_KERNEL = "in a kernel"
 _REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
-_INTEGER, _OP = a("an integer", int), one_of(*OPS)
+_INTEGER, _OP = instance_of("an integer", int), one_of(*OPS)
 
 
 def _is_text(value: object) -> bool:
@@ -159,7 +159,7 @@ class Option:
     name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
-        lambda value: _is_tuple_of(value, a("a type", type).fits) and value != (),
+        lambda value: _is_tuple_of(value, instance_of("a type", type).fits) and value != (),
         converter=_types,
     )
     meaning: str = _field("a text that says what the value is", _is_text)
@@ -241,7 +241,7 @@ class Variant:
     )
     options: tuple[Option, ...] = _field(
         "a tuple of Option records",
-        lambda value: _is_tuple_of(value, a("an Option", Option).fits),
+        lambda value: _is_tuple_of(value, instance_of("an Option", Option).fits),
         default=(),
         converter=_tuple,
     )

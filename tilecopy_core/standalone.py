@@ -7,7 +7,7 @@ from typing import Any
 
 from .dispatch import Plan
 from .emitted import emit_checked
-from .errors import RequestError, a, checked, maybe
+from .errors import RequestError, checked, instance_of, optional
 from .expr import Symbol, fits, of_atom, symbols_in_order
 from .layout import TileLayout
 from .memory import Buffer, Region, check_identifier
@@ -16,7 +16,7 @@ from .registry import Registry
 from .request import CopyRequest
 
 
-@checked(plan=a("a Plan, as plan() gives it", Plan), registry=maybe(a("a Registry", Registry)))
+@checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
     """A PTX module with one kernel that does a plan's copy and nothing else.
 
