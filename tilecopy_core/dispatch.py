@@ -282,7 +282,7 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     if variant is not None and not isinstance(variant, str):
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
     table = registry.table()
-    if "tilecopy_dispatch" not in table.wrappers:
+    if not table.wrappers["tilecopy_dispatch"]:
         return _elected(request, variant, registry, table)
     found: Plan = registry.call(_elector(), "tilecopy_dispatch", request=request, demanded=variant, registry=registry)
     return found
@@ -297,7 +297,7 @@ def tell(plan: Plan, registry: Registry, where: str = "") -> None:
 @cache
 def _elector() -> Plugin:
     """The core's own hook, for wrappers to stand around."""
-    from .hookcalls import Plugin, hook_manager, hooks_of
+    from .hookcalls import Plugin, hooks_of
     from .hookspecs import hookimpl
     from .loading import CORE, Source
     from .version import __version__
@@ -307,7 +307,7 @@ def _elector() -> Plugin:
         return _elected(request, demanded, registry, registry.table())
 
     own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
-    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
+    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own))
 
 
 def _elected(request: CopyRequest, variant: str | None, registry: Registry, table: Table) -> Plan:

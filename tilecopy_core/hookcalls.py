@@ -60,30 +60,22 @@ _SPECIFICATIONS = ModuleType("tilecopy_hooks")
 vars(_SPECIFICATIONS).update((name, getattr(hookspecs, name)) for name in (*HOOKS, DISPATCH))
 
 
-def hook_manager() -> pluggy.PluginManager:
-    """A manager that knows the hooks and no plugin."""
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(_SPECIFICATIONS)
-    return manager
-
-
-def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.HookImpl]:
-    """The hook implementations of a plugin object, by hook; the manager forgets them.
+def hooks_of(plugin: Any) -> dict[str, pluggy.HookImpl]:
+    """The hook implementations of a plugin object, by hook.
 
     Raises:
-        pluggy.PluginValidationError: a hook is misspelt or takes what there is not; the manager is spoilt (pluggy 1.6 leaves
-            what it refuses half registered).
+        pluggy.PluginValidationError: a hook is misspelt or takes what there is not.
     """
-    own = ModuleType("plugin")  # compared by identity, whatever the object's own == says
+    own = ModuleType("plugin")  # the hooks alone, and compared by identity whatever the object's own == says
     for name in dir(plugin):
         value = getattr(plugin, name, None)
         if hasattr(value, f"{PROJECT}_impl"):
             setattr(own, name, value)
+    manager = pluggy.PluginManager(PROJECT)  # of its own: pluggy 1.6 leaves what it refuses half registered
+    manager.add_hookspecs(_SPECIFICATIONS)
     manager.register(own)
     manager.check_pending()
-    hooks = {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
-    manager.unregister(own)
-    return hooks
+    return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
 
 
 class Wrapping:

@@ -16,7 +16,7 @@ import attrs
 import pluggy
 
 from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
-from .hookcalls import Plugin, Wrapping, hook_manager, hooks_of
+from .hookcalls import Plugin, Wrapping, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import known_variants
 from .loading import (
@@ -106,7 +106,6 @@ class Registry:
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
         self._table: Table | None = None
-        self._checker = hook_manager()
         self._said: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------------------------------------- contents
@@ -153,7 +152,9 @@ class Registry:
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
-            self._table = table = Table(tuple(plugins), environment, _wrappers(plugins))
+            self._table = table = Table(
+                tuple(plugins), environment, {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
+            )
             return table
 
     def _disabled(self, names: set[str]) -> dict[str, str]:
@@ -209,11 +210,7 @@ class Registry:
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 _check_record(source, variant)
-            try:
-                hooks = hooks_of(plugin, self._checker)
-            except BaseException:
-                self._checker = hook_manager()
-                raise
+            hooks = hooks_of(plugin)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
@@ -288,7 +285,7 @@ class Registry:
         around: list[Wrapping] = []
         answer, error, started = None, None, time.perf_counter()
         try:
-            for wrapper in table.wrappers.get(hook, ()):
+            for wrapper in table.wrappers[hook]:
                 around.append(Wrapping(wrapper, hook, arguments, lines))
             answer = impl.function(*map(arguments.__getitem__, impl.argnames))
         except BaseException as raised:
@@ -357,18 +354,10 @@ def _first_party(source: Source) -> bool:
     return known is not None and canonical(source.package) == known.package
 
 
-def _wrappers(plugins: Iterable[Plugin]) -> dict[str, tuple[Plugin, ...]]:
-    """Those that run around each hook: the outermost first, by what they ask of pluggy (``tryfirst``), then by name."""
-    found: dict[str, list[Plugin]] = {}
-    for plugin in plugins:
-        for hook in plugin.hooks if plugin.status == "wrapper" else ():
-            found.setdefault(hook, []).append(plugin)
-
-    def place(plugin: Plugin, hook: str) -> tuple[bool, bool, str]:
-        impl = plugin.hooks[hook]
-        return impl.trylast, not impl.tryfirst, plugin.name
-
-    return {hook: tuple(sorted(each, key=functools.partial(place, hook=hook))) for hook, each in found.items()}
+def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
+    """The wrappers of a hook, the outermost first: by what they ask of pluggy (``tryfirst``, ``trylast``), then by name."""
+    found = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
+    return tuple(sorted(found, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
 
 
 def _check_record(source: Source, variant: Any) -> None:
