@@ -297,7 +297,7 @@ def tell(plan: Plan, registry: Registry, where: str = "") -> None:
 @cache
 def _elector() -> Plugin:
     """The core's own hook, for wrappers to stand around."""
-    from .hookcalls import Plugin, hooks_of
+    from .hookcalls import Plugin, hook_manager, hooks_of
     from .hookspecs import hookimpl
     from .loading import CORE, Source
     from .version import __version__
@@ -307,7 +307,7 @@ def _elector() -> Plugin:
         return _elected(request, demanded, registry, registry.table())
 
     own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
-    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own))
+    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
 
 
 def _elected(request: CopyRequest, variant: str | None, registry: Registry, table: Table) -> Plan:

@@ -60,8 +60,15 @@ _SPECIFICATIONS = ModuleType("tilecopy_hooks")
 vars(_SPECIFICATIONS).update((name, getattr(hookspecs, name)) for name in (*HOOKS, DISPATCH))
 
 
-def hooks_of(plugin: Any) -> dict[str, pluggy.HookImpl]:
-    """The hook implementations of a plugin object, by hook.
+def hook_manager() -> pluggy.PluginManager:
+    """A manager that knows the hooks and no plugin."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(_SPECIFICATIONS)
+    return manager
+
+
+def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.HookImpl]:
+    """The hook implementations of a plugin object, by hook, as a manager finds them; it does not keep the plugin.
 
     Raises:
         pluggy.PluginValidationError: a hook is misspelt or takes what there is not.
@@ -71,11 +78,13 @@ def hooks_of(plugin: Any) -> dict[str, pluggy.HookImpl]:
         value = getattr(plugin, name, None)
         if hasattr(value, f"{PROJECT}_impl"):
             setattr(own, name, value)
-    manager = pluggy.PluginManager(PROJECT)  # of its own: pluggy 1.6 leaves what it refuses half registered
-    manager.add_hookspecs(_SPECIFICATIONS)
-    manager.register(own)
-    manager.check_pending()
-    return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
+    try:
+        manager.register(own)
+        manager.check_pending()
+        return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
+    finally:
+        if manager.is_registered(own):  # pluggy 1.6 leaves what it refuses half registered
+            manager.unregister(own)
 
 
 class Wrapping:

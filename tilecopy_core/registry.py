@@ -16,7 +16,7 @@ import attrs
 import pluggy
 
 from .errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
-from .hookcalls import Plugin, Wrapping, hooks_of
+from .hookcalls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .known import known_variants
 from .loading import (
@@ -106,6 +106,7 @@ class Registry:
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
         self._table: Table | None = None
+        self._manager = hook_manager()
         self._said: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------------------------------------- contents
@@ -210,7 +211,7 @@ class Registry:
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 _check_record(source, variant)
-            hooks = hooks_of(plugin)
+            hooks = hooks_of(plugin, self._manager)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
