@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sized
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -17,7 +17,7 @@ import pluggy
 
 from . import hookspecs
 from .errors import shown
-from .hookspecs import DISPATCH, HOOKS, PROJECT
+from .hookspecs import PROJECT
 from .loading import Source, shown_error
 from .request import Accept, Decline, Variant
 
@@ -55,15 +55,20 @@ class Plugin:
         return self.variant
 
 
-_SPECIFICATIONS = ModuleType("tilecopy_hooks")
-"""The specifications alone: pluggy looks at every name of what it is given."""
-vars(_SPECIFICATIONS).update((name, getattr(hookspecs, name)) for name in (*HOOKS, DISPATCH))
+class _Hooks:
+    """The hooks of a plugin object alone, compared by identity whatever the object's own ``==`` says."""
+
+    def __init__(self, hooks: Mapping[str, Any]) -> None:
+        vars(self).update(hooks)
+
+    def __dir__(self) -> list[str]:
+        return list(vars(self))  # pluggy looks at every name, and an object has thirty of its own
 
 
 def hook_manager() -> pluggy.PluginManager:
     """A manager that knows the hooks and no plugin."""
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(_SPECIFICATIONS)
+    manager.add_hookspecs(hookspecs)
     return manager
 
 
@@ -73,11 +78,8 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.Hoo
     Raises:
         pluggy.PluginValidationError: a hook is misspelt or takes what there is not.
     """
-    own = ModuleType("plugin")  # the hooks alone, and compared by identity whatever the object's own == says
-    for name in dir(plugin):
-        value = getattr(plugin, name, None)
-        if hasattr(value, f"{PROJECT}_impl"):
-            setattr(own, name, value)
+    found = {name: getattr(plugin, name, None) for name in dir(plugin)}
+    own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
     try:
         manager.register(own)
         manager.check_pending()
