@@ -94,22 +94,22 @@ class Plan:
     @property
     def summary(self) -> str:
         """The partition in one line, as the variant tells it."""
-        return self._told(self.partition)
+        return self._shown(self.partition)
 
     @property
     def edge_summary(self) -> str:
         """The partition of boxes that overhang, likewise; "" where every box lies inside."""
         edge = getattr(self.partition, "edge", None)
-        return "" if edge is None else self._told(edge)
+        return "" if edge is None else self._shown(edge)
 
-    def _told(self, partition: Any) -> str:
+    def _shown(self, partition: Any) -> str:
         try:
-            told = partition.summary() if hasattr(partition, "summary") else str(partition)
+            text = partition.summary() if hasattr(partition, "summary") else str(partition)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return f"({self.package} is faulty: summary() of its partition raised {shown_error(error)})"
-        return told if isinstance(told, str) else shown(told)
+        return text if isinstance(text, str) else shown(text)
 
     @checked(ptx=Kind("a PtxBuilder", lambda value: callable(getattr(value, "comment", None))))
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:

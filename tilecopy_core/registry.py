@@ -107,7 +107,7 @@ class Registry:
         self._loaded: dict[Source, Plugin] = {}
         self._table: Table | None = None
         self._manager = hook_manager()
-        self._said: set[tuple[Any, ...]] = set()
+        self._warned: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------------------------------------- contents
 
@@ -152,7 +152,7 @@ class Registry:
                 ):
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
-                    self._say((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
+                    self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             self._table = table = Table(
                 tuple(plugins), environment, {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
             )
@@ -222,9 +222,9 @@ class Registry:
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
 
-    def _say(self, key: tuple[Any, ...], message: str) -> None:
-        if key not in self._said:
-            self._said.add(key)
+    def _warn_once(self, key: tuple[Any, ...], message: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
             warn(message)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
@@ -313,7 +313,7 @@ class Registry:
             took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
         for kind, who, own in took:
             if own > SLOW_SECONDS[hook]:
-                self._say(
+                self._warn_once(
                     ("slow", who, hook),
                     f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}",
                 )
@@ -324,16 +324,16 @@ class Registry:
         if self.strict or fault.wrote:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from fault.cause
         with LOCK:
-            if (wrapper.source,) in self._said:
+            if (wrapper.source,) in self._warned:
                 return  # another of its hooks was running when it was set aside
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
-            self._said.add((wrapper.source,))
+            self._warned.add((wrapper.source,))
             self._table = None
         warn(f"wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
-        self._say((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
+        self._warn_once((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
 
     def advise(self, kind: str, advice: str, where: str = "") -> None:
         """Say once what of a copy is likely a mistake (once a process, of the installed variants).
@@ -345,9 +345,9 @@ class Registry:
             advice: one line.
             where: the ``file:line`` that it is about; by default the first caller outside this package.
         """
-        if ("advice", kind) not in self._said:
+        if ("advice", kind) not in self._warned:
             warn_outside(advice, PerformanceWarning, where)
-            self._said.add(("advice", kind))
+            self._warned.add(("advice", kind))
 
 
 def _first_party(source: Source) -> bool:

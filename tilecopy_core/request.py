@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ from .errors import (
     instance_of,
     one_of,
     shown,
+    tuple_of,
 )
 from .expr import Symbol, evaluate, of_atom
 from .layout import TileLayout
@@ -74,12 +75,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_tuple_of(value: object, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, tuple) and all(map(fits, value))
+_TEXTS = tuple_of(Kind("a text", _is_text))
+_PAIRS = tuple_of(Kind("a pair of texts", lambda value: _TEXTS.fits(value) and len(value) == 2))
 
 
-def _is_pair(value: Any) -> bool:
-    return _is_tuple_of(value, _is_text) and len(value) == 2
+def _some(rule: str, each: Kind) -> Kind:
+    """A tuple, not an empty one, in which each is that."""
+    return Kind(rule, lambda value: each.fits(value) and value != ())
 
 
 def _tuple(value: Any) -> Any:
@@ -87,15 +89,19 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _field(rule: str, fits: Callable[[Any], bool], **more: Any) -> Any:
-    """A field of a record of the contract: what it is in words, and whether a value is that."""
+def _field(kind: Kind, **more: Any) -> Any:
+    """A field of a record of the contract, and what it may be."""
 
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not fits(value):
+        if not kind.fits(value):
             named = f" {shown(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
-            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {shown(value)}")
+            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {kind.rule}, not {shown(value)}")
 
     return attrs.field(validator=check, **more)
+
+
+def _text(rule: str, **more: Any) -> Any:
+    return _field(Kind(rule, _is_text), **more)
 
 
 def _default_completion(variant: Variant) -> str:
@@ -127,7 +133,7 @@ class Decline:
         PluginError: the reason is not a text.
     """
 
-    reason: str = _field("a text: operand, value and rule", _is_text)
+    reason: str = _text("a text: operand, value and rule")
 
     def __bool__(self) -> bool:
         return False
@@ -156,16 +162,13 @@ class Option:
         PluginError: a field is malformed.
     """
 
-    name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
+    name: str = _field(Kind("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier()))
     types: tuple[type, ...] = _field(
-        "a type or a tuple of types",
-        lambda value: _is_tuple_of(value, instance_of("a type", type).fits) and value != (),
-        converter=_types,
+        _some("a type or a tuple of types", tuple_of(instance_of("a type", type))), converter=_types
     )
-    meaning: str = _field("a text that says what the value is", _is_text)
+    meaning: str = _text("a text that says what the value is")
     required: bool | str = _field(
-        f"True, False or {IN_A_KERNEL!r}",
-        lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value),
+        Kind(f"True, False or {IN_A_KERNEL!r}", lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value)),
         default=False,
     )
     default: Any = None
@@ -227,37 +230,30 @@ class Variant:
         PluginError: a field is malformed; the message names the field, the value and the rule.
     """
 
-    name: str = _field("the name of the entry point", _is_text)
-    op: str = _field(f"one of {', '.join(OPS)}", _is_text)
-    priority: int = _field("an integer", _INTEGER.fits)
-    summary: str = _field("one line that says what it does", _is_text)
+    name: str = _text("the name of the entry point")
+    op: str = _text(f"one of {', '.join(OPS)}")
+    priority: int = _field(_INTEGER)
+    summary: str = _text("one line that says what it does")
     spaces: tuple[tuple[str, str], ...] = _field(
-        "pairs of names, (source, destination)",
-        lambda value: _is_tuple_of(value, _is_pair) and value != (),
+        _some("pairs of names, (source, destination)", _PAIRS),
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
     min_arch: int = _field(
-        "the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1, default=75
+        Kind("the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1), default=75
     )
     options: tuple[Option, ...] = _field(
-        "a tuple of Option records",
-        lambda value: _is_tuple_of(value, instance_of("an Option", Option).fits),
-        default=(),
-        converter=_tuple,
+        Kind("a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits), default=(), converter=_tuple
     )
-    completion: str = _field(
-        "a word such as 'mbarrier'", _is_text, default=attrs.Factory(_default_completion, takes_self=True)
-    )
+    completion: str = _text("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
     completion_steps: tuple[str, ...] = _field(
-        "what the caller does after the copy (for a completion of the variant's own), as texts in order",
-        lambda value: _is_tuple_of(value, _is_text) and value != (),
+        _some("what the caller does after the copy (for a completion of the variant's own), as texts in order", _TEXTS),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    specific: bool = _field(FLAG.rule, FLAG.fits, default=False)
-    threads: str = _field(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits, default="all")
-    instructions: str = _field("a text", TEXT.fits, default="")
-    edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
+    specific: bool = _field(FLAG, default=False)
+    threads: str = _field(Kind(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits), default="all")
+    instructions: str = _field(TEXT, default="")
+    edges: bool = _field(FLAG, default=False)
 
     def __attrs_post_init__(self) -> None:
         for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
@@ -382,7 +378,7 @@ class CopyRequest:
 
     def __str__(self) -> str:
         outside = "" if self.outside is None else f", outside {self.outside}"
-        return f"{self.op} {_describe(self.src)} -> {_describe(self.dst)}, scope {self.scope}, {self.target}{outside}"
+        return f"{self.op} {_shown_region(self.src)} -> {_shown_region(self.dst)}, scope {self.scope}, {self.target}{outside}"
 
     @property
     def spaces(self) -> tuple[str, str]:
@@ -405,7 +401,7 @@ class CopyRequest:
         return self.dst if self.dst.buffer.space == space else self.src
 
 
-def _describe(region: Region) -> str:
+def _shown_region(region: Region) -> str:
     extents = "x".join(map(str, region.extents))
     return f"{region.buffer.dtype} {region.buffer.space} {region.buffer.name}[{extents}]"
 
