@@ -281,10 +281,8 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
     """
     if variant is not None and not isinstance(variant, str):
         raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
-    table = registry.table()
-    if not table.wrappers["tilecopy_dispatch"]:
-        return _elected(request, variant, registry, table)
-    found: Plan = registry.call(_elector(), "tilecopy_dispatch", request=request, demanded=variant, registry=registry)
+    registry.table()  # as the environment is now
+    found: Plan = registry.call(_own_hook(), "tilecopy_dispatch", request=request, demanded=variant, registry=registry)
     return found
 
 
@@ -295,38 +293,38 @@ def tell(plan: Plan, registry: Registry, where: str = "") -> None:
 
 
 @cache
-def _elector() -> Plugin:
+def _own_hook() -> Plugin:
     """The core's own hook, for wrappers to stand around."""
     from .hookcalls import Plugin, hook_manager, hooks_of
     from .hookspecs import hookimpl
     from .loading import CORE, Source
     from .version import __version__
 
-    @hookimpl
-    def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:
-        return _elected(request, demanded, registry, registry.table())
-
-    own = SimpleNamespace(tilecopy_dispatch=tilecopy_dispatch)
+    own = SimpleNamespace(tilecopy_dispatch=hookimpl(tilecopy_dispatch))
     return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
 
 
-def _elected(request: CopyRequest, variant: str | None, registry: Registry, table: Table) -> Plan:
-    candidates, others = _sifted(table, request, variant)
-    named = table.named(variant) if variant is not None else None
+def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:
+    """The election, as the hook of its name says."""
+    table = registry.table()
+    candidates, others = _sifted(table, request, demanded)
+    named = table.named(demanded) if demanded is not None else None
     if named is not None and named.variant is None and named.status != "disabled":
         reason = named.reason or "it wraps the hooks of others and lowers nothing"
-        raise PluginError(f"variant {shown(variant)} was asked for by name and cannot be used: {reason}")
+        raise PluginError(f"variant {shown(demanded)} was asked for by name and cannot be used: {reason}")
     accepted: list[Plugin] = []
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
     for plugin in candidates:
-        outcome = _against(plugin, request, looked) or _answer(plugin, "tilecopy_predicate", request, variant, registry)
+        outcome = _against(plugin, request, looked) or _answer(
+            plugin, "tilecopy_predicate", request, demanded, registry
+        )
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
             accepted.append(plugin)
     for place, plugin in enumerate(accepted):
-        partition = _answer(plugin, "tilecopy_partition", request, variant, registry)
+        partition = _answer(plugin, "tilecopy_partition", request, demanded, registry)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
@@ -339,11 +337,11 @@ def _elected(request: CopyRequest, variant: str | None, registry: Registry, tabl
             partition=partition,
             completion=plugin.record.completion,
             completion_steps=plugin.record.completion_steps,
-            demanded=variant is not None,
+            demanded=demanded is not None,
             outcomes=(*outcomes, *others),
             notes=_notes(request, plugin, partition, candidates, outcomes),
         )
-    raise _no_variant(request, variant, (*outcomes, *others), table)
+    raise _no_variant(request, demanded, (*outcomes, *others), table)
 
 
 # ---------------------------------------------------------------------------------------------- candidates

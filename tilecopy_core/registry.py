@@ -296,27 +296,30 @@ class Registry:
                 answer = wrapping.finish(answer, error)
             except KeyboardInterrupt as raised:
                 error = raised
-        if isinstance(error, KeyboardInterrupt):
-            raise error
-        if (seconds := time.perf_counter() - started) > SLOW_SECONDS[hook]:
-            self._report_slow(plugin, hook, seconds, around)
-        for wrapping in reversed(around):
-            if wrapping.fault:
-                self._set_aside(wrapping, hook)
-        if error is not None:
-            raise error
-        return answer
+        seconds = time.perf_counter() - started
+        try:
+            if (around or seconds > SLOW_SECONDS[hook]) and not isinstance(error, KeyboardInterrupt):
+                self._report(plugin, hook, seconds, around)
+            if error is not None:
+                raise error
+            return answer
+        finally:
+            error = None  # its traceback holds this frame
 
-    def _report_slow(self, plugin: Plugin, hook: str, seconds: float, around: list[Wrapping]) -> None:
-        took = [("wrapper", each.wrapper, each.seconds) for each in around]
+    def _report(self, plugin: Plugin, hook: str, seconds: float, around: list[Wrapping]) -> None:
+        """Name who was slow in a call, and set aside the wrappers that are at fault."""
+        limit, took = SLOW_SECONDS[hook], [("wrapper", each.wrapper, each.seconds) for each in around]
         if hook != DISPATCH:  # the core's own, which is as slow as the hooks that it calls
             took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
         for kind, who, own in took:
-            if own > SLOW_SECONDS[hook]:
-                self._warn_once(
-                    ("slow", who, hook),
-                    f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}",
+            if own > limit:
+                text = (
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}"
                 )
+                self._warn_once(("slow", who, hook), text)
+        for wrapping in reversed(around):
+            if wrapping.fault:
+                self._set_aside(wrapping, hook)
 
     def _set_aside(self, fault: Wrapping, hook: str) -> None:
         wrapper = fault.wrapper
