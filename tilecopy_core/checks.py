@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from .errors import did_you_mean, shown
 from .memory import Buffer, Region
-from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Option, Variant, Verdict, why_invalid, why_not_shared
+from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 from .target import MBARRIER_TX_LIMIT
 
 Check = Callable[[CopyRequest], str | None]
@@ -69,22 +69,22 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     return None
 
 
-def options_missing(variant: Variant, request: CopyRequest) -> list[Option]:
-    """The options that a record requires and a request does not give."""
-    return [option for option in variant.options if option.missing_in(request)]
-
-
-def option_missing(variant: Variant, request: CopyRequest) -> str | None:
-    """Why a request lacks what a record requires, by the first such option; or None."""
-    for option in options_missing(variant, request):
-        where = f" {IN_A_KERNEL}" if option.required == IN_A_KERNEL else ""
-        return f"option {option.name} is {option.meaning}; it is required{where} and was not given"
-    return None
+def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
+    """Why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
+    missing = [option for option in variant.options if option.missing_in(request)]
+    if not missing:
+        return None, ()
+    first = missing[0]
+    where = f" {IN_A_KERNEL}" if first.required == IN_A_KERNEL else ""
+    why = f"option {first.name} is {first.meaning}; it is required{where} and was not given"
+    return why, tuple(option.name for option in missing)
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
     """Why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
-    return of_another_kind(variant, request) or not_as_declared(variant, request) or option_missing(variant, request)
+    return (
+        of_another_kind(variant, request) or not_as_declared(variant, request) or options_missing(variant, request)[0]
+    )
 
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from .checks import not_as_declared, of_another_kind, option_missing, options_missing
+from .checks import not_as_declared, of_another_kind, options_missing
 from .errors import (
     Kind,
     NoVariantError,
@@ -377,10 +377,8 @@ def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]
     """Why this request's threads or options do not fit a variant's record, or None."""
     if why := not_as_declared(plugin.record, request, looked):
         return Outcome(plugin.name, "declined", why)
-    if why := option_missing(plugin.record, request):
-        lacks = tuple(option.name for option in options_missing(plugin.record, request))
-        return Outcome(plugin.name, "lacks option", why, lacks)
-    return None
+    why, lacks = options_missing(plugin.record, request)
+    return Outcome(plugin.name, "lacks option", why, lacks) if why else None
 
 
 def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:

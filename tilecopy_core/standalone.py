@@ -62,11 +62,11 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
             parameters[key] = (f"{word}_{number}" if number else word, "b32" if fits(of_atom(what), 32) else "b64")
         taken.add(what.name if isinstance(what, Buffer) else parameters[key][0])
     shared = SharedPlan.of(memories, request.target)
-    scalars = {key: told for key, told in parameters.items() if isinstance(key, Symbol)}
+    scalars = {key: found for key, found in parameters.items() if isinstance(key, Symbol)}
     threads = request.active.cta_threads or request.scope.threads
     ptx = PtxBuilder(request.target, threads, bindings=KernelBindings(shared, scalars))
     emit_checked(plan, ptx, registry)
-    text, _ = module_text(ptx, name, [told for told in parameters.values() if told[0]], shared)
+    text, _ = module_text(ptx, name, [found for found in parameters.values() if found[0]], shared)
     return text
 
 
