@@ -77,15 +77,8 @@ else:  # a checker would take every name for one of the package
 
 __all__ = ["__version__", "Plan", "plan", "ptx_text"]
 __all__ += ["AssemblerError", "CacheError", "HazardError", "LaunchError", "LayoutError", "NoVariantError"]
-__all__ += [
-    "PerformanceWarning",
-    "PluginError",
-    "PluginWarning",
-    "PtxError",
-    "RequestError",
-    "TargetError",
-    "TilecopyError",
-]
+__all__ += ["PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
+__all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
 __all__ += ["bx", "by", "bz", "cbx", "cby", "cbz", "laneid", "m", "tid_in_wg", "tx", "warpid", "wgid", "wid_in_wg"]
 __all__ += ["DTYPES", "SPACES", "Buffer", "DType", "Region", "dtype_of"]
