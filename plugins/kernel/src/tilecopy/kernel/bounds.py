@@ -16,10 +16,7 @@ from tilecopy_core.conditions import Condition
 from tilecopy_core.errors import LayoutError
 from tilecopy_core.expr import (
     Expr,
-    FloorDiv,
     Int,
-    Minimum,
-    Mod,
     Symbol,
     add,
     bounds_of,
@@ -100,10 +97,11 @@ def implied(fact: Int) -> Facts:
     """A fact, and what it says of the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
     fact = tight(fact)
     for quotient, coefficient in terms_of(fact):
-        if isinstance(quotient, FloorDiv):
+        if quotient.op == "//":
+            dividend, by = quotient.operands
             rest = sub(fact, mul(of_atom(quotient), coefficient))
-            slack = 0 if coefficient > 0 else -coefficient * (quotient.by - 1)  # d * q >= e - (d - 1)
-            return fact, *implied(add(add(mul(quotient.dividend, coefficient), mul(rest, quotient.by)), slack))
+            slack = 0 if coefficient > 0 else -coefficient * (by - 1)  # d * q >= e - (d - 1)
+            return fact, *implied(add(add(mul(dividend, coefficient), mul(rest, by)), slack))
     return (fact,)
 
 
@@ -162,17 +160,18 @@ def of_atoms(values: Sequence[Int]) -> list[Int]:
 
     ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either.
     """
-    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value))
+    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
     facts: list[Int] = []
     for atom in found:
-        if isinstance(atom, FloorDiv):
-            rest = sub(atom.dividend, mul(of_atom(atom), atom.by))
-            facts += [rest, sub(atom.by - 1, rest)]
-        elif isinstance(atom, Mod):
-            rest = sub(sub(atom.dividend, mul(floordiv(atom.dividend, atom.by), atom.by)), of_atom(atom))
+        itself, (left, right) = of_atom(atom), atom.operands
+        if atom.op == "//":
+            rest = sub(left, mul(itself, right))
+            facts += [rest, sub(right - 1, rest)]
+        elif atom.op == "%":
+            rest = sub(sub(left, mul(floordiv(left, right), right)), itself)
             facts += [rest, sub(0, rest)]
-        elif isinstance(atom, Minimum):
-            facts += [sub(atom.left, of_atom(atom)), sub(atom.right, of_atom(atom))]
+        elif atom.op == "min":
+            facts += [sub(left, itself), sub(right, itself)]
     return facts
 
 
