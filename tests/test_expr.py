@@ -35,7 +35,7 @@ from tilecopy_core.expr import (
     symbols_of,
 )
 from tilecopy_core.layout import S, laneid
-from tilecopy_core.ptx import values
+from tilecopy_core.ptx import values as lowering
 
 SYMBOLS = {
     Symbol("a", 0, 31): range(32),
@@ -384,4 +384,4 @@ def test_an_exclusive_or_with_nothing_or_itself_is_no_exclusive_or() -> None:
 
 
 def test_every_operation_has_its_instructions_and_its_texts() -> None:
-    assert OPERATIONS.keys() == values._LOWERED.keys() == written._CPP.keys() == written._PYTHON.keys()
+    assert OPERATIONS.keys() == lowering._LOWERED.keys() == written._CPP.keys() == written._PYTHON.keys()

@@ -229,31 +229,24 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
 
 @attrs.frozen(eq=False)
 class Bound:
-    """A start that must keep a region inside its buffer; checked when the grid and the scalars are known.
+    """An integer that must stay in a range; checked when the grid and the scalars are known.
 
     Attributes:
-        region: what must stay inside.
-        dim: the dimension that this is about; its start must lie in ``[0, limit]``.
+        value: the integer, such as where a region begins.
+        least, most: the range.
         known: what the conditions and loops around say.
+        what: what it is about, in words.
         where: the line of the program that made the statement.
-        integer: where it is about an integer that its type must hold, that in words.
+        extent: of the dimension in which a region begins there; None of an integer that its type must hold.
     """
 
-    region: Region
-    dim: int
+    value: Int
+    least: int
+    most: Int
     known: Alternatives
+    what: str
     where: str = ""
-    integer: str = ""
-
-    @property
-    def start(self) -> Int:
-        """Where the region begins."""
-        return self.region.starts[self.dim]
-
-    @property
-    def limit(self) -> Int:
-        """Extent of the buffer less that of the region."""
-        return sub(self.region.buffer.shape[self.dim], self.region.extents[self.dim])
+    extent: Int | None = None
 
     def holds(self, facts: Facts) -> bool:
         """Whether :meth:`check` passes for all values of which these facts are true."""
@@ -264,38 +257,40 @@ class Bound:
         return True
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
-        """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
-        start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
-        if never_negative(start) and never_negative(sub(most_start, start)):
+        """Raise :class:`LayoutError` when the integer cannot be shown to stay in its range."""
+        value, most = substitute(self.value, replacements), substitute(self.most, replacements)
+        if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
-            facts_left, (inside, limit) = closer(found, start, most_start)
-            if proves(facts_left, inside) and proves(facts_left, sub(limit, inside)):
+            facts_left, (inside, limit) = closer(found, value, most)
+            if proves(facts_left, sub(inside, self.least)) and proves(facts_left, sub(limit, inside)):
                 continue
             if contradict(found):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""
             at = f"\n  at {self.where}" if self.where else ""
-            if self.integer:
+            if self.extent is None:
                 past = "" if upper is None else f": it may be {sub(upper, limit)} more"
                 raise LayoutError(
-                    f"{self.integer}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
+                    f"{self.what}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
                 )
-            extent = self.region.buffer.shape[self.dim]
-            known = f" = {substitute(extent, replacements)}" if isinstance(extent, Expr) and replacements else ""
+            known = ""
+            if isinstance(self.extent, Expr) and replacements:
+                known = f" = {substitute(self.extent, replacements)}"
             raise LayoutError(
-                f"{self.region}, dimension {self.dim} of extent {extent}{known}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
-                f"{guard}{at}"
+                f"{self.what} of extent {self.extent}{known}: the start {self.value} reaches from {lower} to {upper}; "
+                f"it must stay in {self.least} to {limit}{guard}{at}"
             )
 
 
-def bounds_checks(region: Region, known: Alternatives, where: str = "", integer: str = "") -> list[Bound]:
+def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
     """The checks of a region that stands where some facts are known."""
     return [
-        Bound(region, dim, known, where, integer)
-        for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
-        if known
-        and (isinstance(start, Expr) or isinstance(extent, Expr) or surely_leaves(start, region.extents[dim], extent))
+        Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
+        for dim, (start, extent, size) in enumerate(
+            zip(region.starts, region.extents, region.buffer.shape, strict=True)
+        )
+        if known and (isinstance(start, Expr) or isinstance(size, Expr) or surely_leaves(start, extent, size))
     ]

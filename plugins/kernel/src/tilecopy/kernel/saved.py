@@ -14,7 +14,6 @@ from msgspec import convert
 from tilecopy_core.dtypes import dtype_of
 from tilecopy_core.errors import PATH, LaunchError, checked, shown
 from tilecopy_core.expr import Int, Symbol, of_atom
-from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.target import target_of
 
 from ..written import read
@@ -153,6 +152,7 @@ def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
 
 
 def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:
-    buffer = Buffer(_all(told.shape, names), told.dtype, space="global", name=told.buffer)
+    value, most = _all((told.value, told.most), names)
+    extent = None if told.extent is None else read(told.extent, names)
     known = tuple(_all(facts, names) for facts in told.known)
-    return Bound(Region(buffer, _all(told.starts, names), told.extents), told.dim, known, told.where, told.integer)
+    return Bound(value, told.least, most, known, told.what, told.where, extent)
