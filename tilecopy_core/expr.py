@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -170,24 +170,29 @@ class Expr(RunTime):
     """
 
     __slots__ = ("_bounds", "const", "terms")
-    __array_ufunc__ = None  # array + expr comes to __radd__, which refuses it
+    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
     _bounds: Bounds
     const: int
     terms: tuple[Term, ...]
+
+    def __new__(cls, const: int, terms: tuple[Term, ...]) -> Expr:
+        """The integer; what it is made of is looked at after that, by ``__init__``."""
+        made = object.__new__(cls)
+        _set(made, "const", const)
+        _set(made, "terms", terms)
+        return made
 
     def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
         if type(const) is not int:
             raise RequestError(f"Expr: const is an integer, not {shown(const)}")
         if type(terms) is not tuple or not terms or not all(map(_is_term, terms)):
             raise RequestError(f"Expr: terms are (atom, coefficient) pairs, at least one, not {shown(terms)}")
-        _set_const(self, const)
-        _set_terms(self, terms)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Expr is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return made_of, (self.const, self.terms)
+        return Expr, (self.const, self.terms)
 
     def __hash__(self) -> int:
         return hash((self.const, self.terms))
@@ -211,7 +216,7 @@ class Expr(RunTime):
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
             found = lower, upper
-            _set_bounds(self, found)
+            _set(self, "_bounds", found)
         return found
 
     @property
@@ -239,15 +244,6 @@ class Expr(RunTime):
     __gt__ = _comparison(">")
     __ge__ = _comparison(">=")
 
-    def _no_such(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(
-            f"'{self}' and {shown(other)}: integers known at run time have + - * ^ and comparisons, and // % by a positive "
-            "constant; no other operator"
-        )
-
-    __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = _no_such
-    __and__ = __rand__ = __or__ = __ror__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_such
-
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
 
@@ -255,18 +251,9 @@ class Expr(RunTime):
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
 
 
-_set_const: Callable[[Expr, int], None] = Expr.__dict__["const"].__set__
-_set_terms: Callable[[Expr, tuple[Term, ...]], None] = Expr.__dict__["terms"].__set__
-_set_bounds: Callable[[Expr, Bounds], None] = Expr.__dict__["_bounds"].__set__
-_new = object.__new__
-
-
-def made_of(const: int, terms: tuple[Term, ...]) -> Expr:
-    """As Expr(const, terms), of parts that are known to be good."""
-    made = _new(Expr)
-    _set_const(made, const)
-    _set_terms(made, terms)
-    return made
+_set = object.__setattr__
+made_of: Callable[[int, tuple[Term, ...]], Expr] = partial(Expr.__new__, Expr)
+"""As Expr(const, terms), of parts that are known to be good: at least one term, in the order of their texts."""
 
 
 def _is_term(term: object) -> bool:
@@ -350,12 +337,12 @@ def terms_of(value: Int) -> tuple[Term, ...]:
 
 def add(left: Int, right: Int) -> Int:
     """Sum of two integers."""
-    if not isinstance(right, Expr):
-        if not isinstance(left, Expr):
-            return left + right
-        return left if not right else made_of(left.const + right, left.terms)
     if not isinstance(left, Expr):
-        return right if not left else made_of(left + right.const, right.terms)
+        left, right = right, left
+    if not isinstance(left, Expr):
+        return left + right
+    if not isinstance(right, Expr):
+        return made_of(left.const + right, left.terms) if right else left
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
@@ -460,10 +447,8 @@ def xor(left: Int, right: Int) -> Int:
         return left ^ right
     if same(left, right):
         return 0
-    if 0 in (key_of(left), key_of(right)):
-        return add(left, right)
-    left_bits, right_bits = possible_bits(left), possible_bits(right)
-    if left_bits is not None and right_bits is not None and not left_bits & right_bits:
+    bits = possible_bits(left), possible_bits(right)
+    if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
         return add(left, right)
     return of_atom(Operation("^", left, right))
 

@@ -72,17 +72,8 @@ class Value(RunTime):
         if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
             raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
 
+    has: ClassVar[str] = "run-time values have + - * /, min, max and comparisons"
     reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
-    __array_ufunc__ = None
-
-    def _no_such(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(
-            f"'{self!r}' and {shown(other)}: run-time values have + - * /, min, max and comparisons; no other operator"
-        )
-
-    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = _no_such
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_such
-    __rshift__ = __rrshift__ = _no_such
 
     __add__, __radd__ = _arithmetic("add"), _arithmetic("add", swap=True)
     __sub__, __rsub__ = _arithmetic("sub"), _arithmetic("sub", swap=True)
@@ -390,7 +381,7 @@ def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """A condition on symbolic integers, values, or both in a predicate register."""
+    """A condition that is :func:`typed` in a predicate register."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
@@ -415,10 +406,9 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
         result = ptx.reg("pred")
         ptx.instr("elect.sync", f"_|{result}", "0xffffffff")
         return result
-    if not isinstance(condition.left, Value) and not isinstance(condition.right, Value):
+    left, right = condition.left, condition.right
+    if not isinstance(left, Value):
         return ptx.predicate(condition)
-    typed = condition.left if isinstance(condition.left, Value) else condition.right
-    left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
     if left.dtype != right.dtype:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
     operands = lower_value(ptx, left), lower_value(ptx, right)
