@@ -29,10 +29,10 @@ from .operands import Register
 _REGISTER = a("a register", Register)
 
 
-def _in_64_bits(value: Int) -> bool:
-    """Whether each bound of an integer that is known fits 64 bits."""
+def _may_pass_64_bits(value: Int) -> bool:
+    """Whether the bounds of an integer do not fit 64 bits; an integer without bounds is taken to fit."""
     lower, upper = bounds_of(value)
-    return (lower is None or lower >= -(2**63)) and (upper is None or upper < 2**63)
+    return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
 class ValueEmitter(Emitter):
@@ -191,7 +191,7 @@ class ValueEmitter(Emitter):
             PtxError: it may be past the 64 bits in which it is computed.
         """
         INT.check(value, "exact", "value", PtxError)
-        if not (_in_64_bits(value) or _in_64_bits(substitute(value, self.tighter))):
+        if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
                 f"the value {shown(value)} may be from {shown(lower)} to {shown(upper)}: past the 64 bits in which it is "

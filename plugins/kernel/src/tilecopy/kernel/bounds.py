@@ -1,4 +1,4 @@
-"""Regions stay inside their buffers: what enclosing conditions and loops say, and proving it when sizes are known.
+"""Integers stay in their ranges, and so regions inside their buffers: what enclosing conditions and loops say of them.
 
 A *fact* is an integer that is not negative where a statement stands (``i < n`` gives ``n - i - 1``). The enclosing
 conditions and loops of a statement give alternatives, each a tuple of facts that hold together.
@@ -79,9 +79,9 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def tight(fact: Int) -> Int:
-    """What ``fact >= 0`` says of integers: divided by what divides all coefficients, the constant rounded down.
+    """The strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
 
-    The constant is rounded to what is known to divide the terms (a size that is a multiple of 64), which may be more.
+    The constant is first rounded down to a multiple of what divides every value of the terms (a size may be a multiple of 64).
     """
     if not isinstance(fact, Expr):
         return fact
@@ -138,7 +138,7 @@ def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
 
 
 def never_negative(value: Int) -> bool:
-    """Whether bounds alone say so."""
+    """Whether the bounds of an integer show that it is never negative."""
     lower, _ = bounds_of(value)
     return lower is not None and lower >= 0
 
@@ -156,9 +156,9 @@ def never(known: Alternatives) -> bool:
 
 
 def of_atoms(values: Sequence[Int]) -> list[Int]:
-    """What quotients, remainders and minima are.
+    """Facts about the quotients, remainders and minima in integers.
 
-    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either.
+    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either of its operands.
     """
     found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
     facts: list[Int] = []
@@ -198,7 +198,7 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Facts and values with each symbol as near as the facts bound it, and what is known of the quotients in them."""
+    """Facts and values with each symbol bounded as closely as the facts say; with the facts, those of :func:`of_atoms`."""
     bounds = narrowed(facts)
     near = [substitute(value, bounds) for value in values]
     left = [substitute(fact, bounds) for fact in facts]

@@ -134,9 +134,9 @@ def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
         raise ValueError("a line of the PTX comes from no statement")
 
 
-def _all(told: tuple[int | str, ...], names: Mapping[str, Int]) -> Any:
-    """Integers out of their texts."""
-    return tuple(read(each, names) for each in told)
+def _all(told: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
+    """Integers out of their texts, and None as it is."""
+    return tuple(None if each is None else read(each, names) for each in told)
 
 
 def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
@@ -152,7 +152,6 @@ def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
 
 
 def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:
-    value, most = _all((told.value, told.most), names)
-    extent = None if told.extent is None else read(told.extent, names)
+    value, most, extent = _all((told.value, told.most, told.extent), names)
     known = tuple(_all(facts, names) for facts in told.known)
     return Bound(value, told.least, most, known, told.what, told.where, extent)

@@ -59,7 +59,7 @@ class Value(RunTime):
 
     Attributes:
         dtype: its type.
-        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer whose type holds it in the grids that pass), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
         args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
