@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -11,9 +11,25 @@ from .errors import Kind, RequestError, shown
 
 
 class RunTime:
-    """What is known only when a kernel runs, and can be compared: symbolic integers and run-time values."""
+    """What is known only when a kernel runs, and can be compared: symbolic integers and run-time values.
+
+    It refuses every operator that its class does not define.
+
+    Attributes:
+        has: what it has, in words, for that message.
+    """
 
     __slots__ = ()
+    __array_ufunc__ = None  # array + value comes to __radd__, which refuses it
+    has: ClassVar[str]
+
+    def _refuse(self, other: Any = None, *_: Any) -> Any:
+        raise RequestError(f"'{self!r}' and {shown(other)}: {self.has}; no other operator")
+
+    _refused: Any = _refuse  # a class may define any of them
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused
+    __pow__ = __rpow__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {

@@ -1,9 +1,10 @@
 """Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
 
 An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
-term. An atom is a :class:`Symbol`, or a quotient, remainder, product, minimum or exclusive or of integers. What can be proved of
-an atom (its bounds, a divisor, its symbols) is found once, when it is made; nothing is assumed that does not follow
-from what the symbols declare. The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
+term. An atom is a :class:`Symbol`, or an :class:`Operation` on integers: a row of :data:`OPERATIONS` says all that there
+is to know of one. What can be proved of an atom (its bounds, a divisor, its symbols) is found once, when it is made;
+nothing is assumed that does not follow from what the symbols declare. The divisor decides vector widths, the bounds
+decide 32- or 64-bit arithmetic.
 
 ``a == b`` gives a :class:`Condition`, which has no truth value; :func:`same` is structural equality, and :func:`key_of`
 what to put into a dict.
@@ -11,11 +12,13 @@ what to put into a dict.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 
 from .conditions import Condition, RunTime
@@ -30,28 +33,29 @@ class Atom:
     """What sums are made of: immutable, hashable, equal when made of equal parts.
 
     Attributes:
+        op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
+        operands: the two integers that the operation is of; none of a symbol.
         lower, upper: smallest and largest value; None where nothing is known.
         divisor: the largest integer proved to divide every value.
+        bits: mask of the bits that can be set, or None when a value can be negative or has no upper bound.
         symbols: every symbol in it.
+        order: its text, which terms are sorted by, so that equal sums have equal terms.
     """
 
-    __slots__ = ("_bits", "_hash", "_parts", "divisor", "lower", "order", "symbols", "upper")
-    _parts: tuple[Any, ...]
+    __slots__ = ("_hash", "_key", "bits", "divisor", "lower", "order", "symbols", "upper")
+    op: str = ""
+    operands: tuple[Any, ...] = ()
     lower: int | None
     upper: int | None
     divisor: int
+    bits: int | None
     symbols: frozenset[Symbol]
     order: str
 
-    def _made(self, parts: tuple[Any, ...], bounds: Bounds, divisor: int, symbols: frozenset[Symbol]) -> None:
-        """Set what is found once; ``order`` is what terms are sorted by, so that equal sums have equal terms."""
-        self._parts = parts
-        self._hash = hash((type(self).__name__, *[key_of(part) if isinstance(part, Expr) else part for part in parts]))
-        self.lower, self.upper = bounds
-        self.divisor = divisor
-        self.symbols = symbols
-        self.order = repr(self)
-        self._bits: int | None = -1
+    def _identify(self, *key: Any) -> None:
+        """Set what decides whether two are equal."""
+        self._key = key
+        self._hash = hash(key_of(key))
 
     def __hash__(self) -> int:
         return self._hash
@@ -59,35 +63,13 @@ class Atom:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or self._hash != other._hash:
-            return False
-        return all(same(a, b) for a, b in zip(self._parts, other._parts, strict=True))
+        return type(self) is type(other) and self._hash == other._hash and same(self._key, other._key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._parts
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """What it was made of: its value depends on nothing else."""
-        return self._parts
-
-    @property
-    def bits(self) -> int | None:
-        """Mask of the bits that can be set, or None when a value can be negative or has no upper bound."""
-        if self._bits == -1:
-            self._bits = self._find_bits()
-        return self._bits
-
-    def _find_bits(self) -> int | None:
-        if self.lower is None or self.upper is None or self.lower < 0:
-            return None
-        return _between(_low_bit(self.divisor) or 1, self.upper)
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        """The value, given a function from the parts to theirs."""
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        return self.order
 
 
+@attrs.define(slots=False, eq=False, repr=False)
 class Symbol(Atom):
     """An integer known only at run time; :func:`symbol` makes the expression to compute with.
 
@@ -102,174 +84,64 @@ class Symbol(Atom):
         varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
         source: integers that decide its value (a loop's start): it differs between threads where one of them does.
         register: the special register that it is, such as ``%ctaid.x``, or "".
+        identity: what no other symbol has, but this one with other bounds.
     """
 
-    __slots__ = ("multiple_of", "name", "register", "source", "varies")
+    name: str
+    lower: int | None = 0
+    upper: int | None = None
+    multiple_of: int = 1
+    varies: str = "grid"
+    source: tuple[Int, ...] = ()
+    register: str = ""
+    identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
 
-    def __init__(
-        self,
-        name: str,
-        lower: int | None = 0,
-        upper: int | None = None,
-        multiple_of: int = 1,
-        varies: str = "grid",
-        source: tuple[Int, ...] = (),
-        register: str = "",
-        identity: object = None,
-    ) -> None:
-        self.name, self.multiple_of, self.varies, self.register, self.source = (
-            name,
-            multiple_of,
-            varies,
-            register,
-            source,
-        )
-        identity = register or identity or object()
-        parts = (name, lower, upper, multiple_of, varies, source, register, identity)
-        self._made(parts, (lower, upper), multiple_of, frozenset())
-        self.symbols = frozenset((self,))
+    def __attrs_post_init__(self) -> None:
+        self._identify(self.identity, self.lower, self.upper, self.multiple_of)
+        self.order, self.divisor, self.symbols = self.name, self.multiple_of, frozenset((self,))
+        self.bits = _bits_within(self)
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, Symbol)
-            and self._parts[-1] == other._parts[-1]
-            and (self.lower, self.upper, self.multiple_of) == (other.lower, other.upper, other.multiple_of)
-        )
-
-    def __repr__(self) -> str:
-        return self.name
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Symbol, attrs.astuple(self, recurse=False)
 
     def bounded(self, lower: int | None, upper: int | None) -> Symbol:
         """The same run-time integer with other bounds (a different symbol: substitute one for the other)."""
-        return Symbol(self.name, lower, upper, *self._parts[3:])
+        return attrs.evolve(self, lower=lower, upper=upper)
+
+
+class Operation(Atom):
+    """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
+
+    Args:
+        op: its name in :data:`OPERATIONS`.
+        left: first operand.
+        right: second operand; of ``//`` and ``%`` a positive constant.
+    """
+
+    __slots__ = ("op", "operands")
+
+    def __init__(self, op: str, left: Int, right: Int) -> None:
+        rule = OPERATIONS[op]
+        self.op, self.operands = op, (left, right)
+        self._identify(op, left, right)
+        self.order = rule.text.format(_told(left), _told(right))
+        self.lower, self.upper = rule.bounds(left, right)
+        self.divisor = rule.divisor(divisor_of(left), divisor_of(right))
+        self.symbols = symbols_of(left) | symbols_of(right)
+        self.bits = rule.bits(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Operation, self._key
 
 
 def _factor(atom: Atom) -> str:
     """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
-    return f"({atom})" if isinstance(atom, (FloorDiv, Mod)) else f"{atom}"
+    return f"({atom})" if atom.op in ("//", "%") else f"{atom}"
 
 
 def _told(value: Int) -> str:
     """An integer in words; Python may refuse to write out a very long one."""
     return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
-
-
-class FloorDiv(Atom):
-    """``dividend // divisor`` of a positive constant divisor."""
-
-    __slots__ = ("by", "dividend")
-
-    def __init__(self, dividend: Expr, by: int) -> None:
-        self.dividend, self.by = dividend, by
-        lower, upper = dividend.bounds
-        bounds = None if lower is None else lower // by, None if upper is None else upper // by
-        inner = divisor_of(dividend)
-        self._made((dividend, by), bounds, inner // by if inner % by == 0 else 1, dividend.symbols)
-
-    def __repr__(self) -> str:
-        return f"({self.dividend})//{_told(self.by)}"
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        return value_of(self.dividend) // self.by
-
-
-class Mod(Atom):
-    """``dividend % divisor`` of a positive constant divisor; never negative."""
-
-    __slots__ = ("by", "dividend")
-
-    def __init__(self, dividend: Expr, by: int) -> None:
-        self.dividend, self.by = dividend, by
-        self._made((dividend, by), (0, by - 1), gcd(divisor_of(dividend), by), dividend.symbols)
-
-    def __repr__(self) -> str:
-        return f"({self.dividend})%{_told(self.by)}"
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        return value_of(self.dividend) % self.by
-
-    def _find_bits(self) -> int | None:
-        if _low_bit(self.by) != self.by:
-            return super()._find_bits()
-        inner = possible_bits(self.dividend)
-        return (self.by - 1) & (-1 if inner is None else inner)
-
-
-class Product(Atom):
-    """The product of two atoms."""
-
-    __slots__ = ("left", "right")
-
-    def __init__(self, left: Expr, right: Expr) -> None:
-        self.left, self.right = left, right
-        (a, b), (c, d) = left.bounds, right.bounds
-        bounds: Bounds = (None, None)
-        if a is not None and b is not None and c is not None and d is not None:
-            corners = (a * c, a * d, b * c, b * d)
-            bounds = min(corners), max(corners)
-        elif a is not None and c is not None and a >= 0 and c >= 0:
-            bounds = a * c, None
-        self._made((left, right), bounds, divisor_of(left) * divisor_of(right), left.symbols | right.symbols)
-
-    def __repr__(self) -> str:
-        return f"({self.left})*({self.right})"
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        return value_of(self.left) * value_of(self.right)
-
-
-class Xor(Atom):
-    """Bitwise exclusive or of two integers."""
-
-    __slots__ = ("left", "right")
-
-    def __init__(self, left: Int, right: Int) -> None:
-        self.left, self.right = left, right
-        masks = possible_bits(left), possible_bits(right)
-        bounds: Bounds = (None, None)
-        edges = [edge for edge in (*bounds_of(left), *bounds_of(right)) if edge is not None]
-        if masks[0] is not None and masks[1] is not None:
-            bounds = 0, masks[0] | masks[1]
-        elif len(edges) == 4:  # two's complement: the sign and everything below the widest operand can change
-            reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)
-            bounds = -reach, reach - 1
-        divisor = _low_bit(gcd(divisor_of(left), divisor_of(right)))
-        self._made((left, right), bounds, divisor, symbols_of(left) | symbols_of(right))
-
-    def __repr__(self) -> str:
-        return f"(({_told(self.left)})^({_told(self.right)}))"
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        return value_of(self.left) ^ value_of(self.right)
-
-    def _find_bits(self) -> int | None:
-        return None if self.lower is None or self.lower < 0 else self.upper
-
-
-class Minimum(Atom):
-    """The lesser of two integers."""
-
-    __slots__ = ("left", "right")
-
-    def __init__(self, left: Expr, right: Int) -> None:
-        self.left, self.right = left, right
-        (a, b), (c, d) = left.bounds, bounds_of(right)
-        lower = None if a is None or c is None else min(a, c)
-        upper = min((edge for edge in (b, d) if edge is not None), default=None)
-        divisor = gcd(divisor_of(left), divisor_of(right))
-        self._made((left, right), (lower, upper), divisor, left.symbols | symbols_of(right))
-
-    def __repr__(self) -> str:
-        return f"min({self.left}, {_told(self.right)})"
-
-    def _compute(self, value_of: Callable[[Int], Any]) -> Any:
-        left, right = value_of(self.left), value_of(self.right)
-        return minimum(left, right) if is_int(left) and is_int(right) else np.minimum(left, right)
 
 
 def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
@@ -298,24 +170,29 @@ class Expr(RunTime):
     """
 
     __slots__ = ("_bounds", "const", "terms")
-    __array_ufunc__ = None  # array + expr comes to __radd__, which refuses it
+    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
     _bounds: Bounds
     const: int
     terms: tuple[Term, ...]
+
+    def __new__(cls, const: int, terms: tuple[Term, ...]) -> Expr:
+        """The integer; what it is made of is looked at after that, by ``__init__``."""
+        made = object.__new__(cls)
+        _set(made, "const", const)
+        _set(made, "terms", terms)
+        return made
 
     def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
         if type(const) is not int:
             raise RequestError(f"Expr: const is an integer, not {shown(const)}")
         if type(terms) is not tuple or not terms or not all(map(_is_term, terms)):
             raise RequestError(f"Expr: terms are (atom, coefficient) pairs, at least one, not {shown(terms)}")
-        _set_const(self, const)
-        _set_terms(self, terms)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Expr is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return made_of, (self.const, self.terms)
+        return Expr, (self.const, self.terms)
 
     def __hash__(self) -> int:
         return hash((self.const, self.terms))
@@ -339,7 +216,7 @@ class Expr(RunTime):
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
             found = lower, upper
-            _set_bounds(self, found)
+            _set(self, "_bounds", found)
         return found
 
     @property
@@ -367,15 +244,6 @@ class Expr(RunTime):
     __gt__ = _comparison(">")
     __ge__ = _comparison(">=")
 
-    def _no_such(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(
-            f"'{self}' and {shown(other)}: integers known at run time have + - * ^ and comparisons, and // % by a positive "
-            "constant; no other operator"
-        )
-
-    __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = _no_such
-    __and__ = __rand__ = __or__ = __ror__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_such
-
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
 
@@ -383,18 +251,9 @@ class Expr(RunTime):
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
 
 
-_set_const: Callable[[Expr, int], None] = Expr.__dict__["const"].__set__
-_set_terms: Callable[[Expr, tuple[Term, ...]], None] = Expr.__dict__["terms"].__set__
-_set_bounds: Callable[[Expr, Bounds], None] = Expr.__dict__["_bounds"].__set__
-_new = object.__new__
-
-
-def made_of(const: int, terms: tuple[Term, ...]) -> Expr:
-    """As Expr(const, terms), of parts that are known to be good."""
-    made = _new(Expr)
-    _set_const(made, const)
-    _set_terms(made, terms)
-    return made
+_set = object.__setattr__
+made_of: Callable[[int, tuple[Term, ...]], Expr] = partial(Expr.__new__, Expr)
+"""As Expr(const, terms), of parts that are known to be good: at least one term, in the order of their texts."""
 
 
 def _is_term(term: object) -> bool:
@@ -456,12 +315,13 @@ def _operand(op: str, left: Expr, other: Any) -> Any:
     raise RequestError(f"'{left} {op} {shown(other)}': index arithmetic takes integers, not {type(other).__name__}")
 
 
-def _build(const: int, terms: Mapping[Atom, int]) -> Int:
-    kept = [term for term in terms.items() if term[1]]
+def sum_of(const: int, terms: Iterable[Term]) -> Int:
+    """The integer of a constant and terms, each of another atom."""
+    kept = [term for term in terms if term[1]]
     if not kept:
         return const
     if len(kept) > 1:
-        kept.sort(key=lambda item: item[0].order)
+        kept.sort(key=lambda term: term[0].order)
     return made_of(const, tuple(kept))
 
 
@@ -477,16 +337,16 @@ def terms_of(value: Int) -> tuple[Term, ...]:
 
 def add(left: Int, right: Int) -> Int:
     """Sum of two integers."""
-    if not isinstance(right, Expr):
-        if not isinstance(left, Expr):
-            return left + right
-        return left if not right else made_of(left.const + right, left.terms)
     if not isinstance(left, Expr):
-        return right if not left else made_of(left + right.const, right.terms)
+        left, right = right, left
+    if not isinstance(left, Expr):
+        return left + right
+    if not isinstance(right, Expr):
+        return made_of(left.const + right, left.terms) if right else left
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
-    return _build(left.const + right.const, terms)
+    return sum_of(left.const + right.const, terms.items())
 
 
 def sub(left: Int, right: Int) -> Int:
@@ -505,7 +365,7 @@ def mul(left: Int, right: Int) -> Int:
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
                 first, second = sorted((atom, other), key=lambda a: a.order)
-                product = Product(of_atom(first), of_atom(second))
+                product = Operation("*", of_atom(first), of_atom(second))
                 total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
     if right in (0, 1):
@@ -571,13 +431,14 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
         if not same(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
             whole = add(multiples, first)
             return floordiv(whole, divisor) if quotient else add(mod(whole, divisor), sub(small, first))
-    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1:
-        atom = rest.terms[0][0]
-        if quotient and isinstance(atom, FloorDiv):
-            return floordiv(atom.dividend, atom.by * divisor)
-        if not quotient and isinstance(atom, Mod) and atom.by % divisor == 0:
-            return mod(atom.dividend, divisor)
-    return of_atom(FloorDiv(rest, divisor) if quotient else Mod(rest, divisor))
+    (atom, coefficient), op = rest.terms[0], "//" if quotient else "%"
+    if len(rest.terms) == 1 and rest.const == 0 and coefficient == 1 and atom.op == op:
+        dividend, by = atom.operands
+        if quotient:
+            return floordiv(dividend, by * divisor)
+        if by % divisor == 0:
+            return mod(dividend, divisor)
+    return of_atom(Operation(op, rest, divisor))
 
 
 def xor(left: Int, right: Int) -> Int:
@@ -586,12 +447,10 @@ def xor(left: Int, right: Int) -> Int:
         return left ^ right
     if same(left, right):
         return 0
-    if 0 in (key_of(left), key_of(right)):
+    bits = possible_bits(left), possible_bits(right)
+    if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
         return add(left, right)
-    left_bits, right_bits = possible_bits(left), possible_bits(right)
-    if left_bits is not None and right_bits is not None and not left_bits & right_bits:
-        return add(left, right)
-    return of_atom(Xor(left, right))
+    return of_atom(Operation("^", left, right))
 
 
 @checked(left=INT, right=INT)
@@ -608,8 +467,7 @@ def minimum(left: Int, right: Int) -> Int:
         return right
     if not isinstance(left, Expr) or (isinstance(right, Expr) and repr(right) < repr(left)):
         left, right = right, left
-    assert isinstance(left, Expr)
-    return of_atom(Minimum(left, right))
+    return of_atom(Operation("min", left, right))
 
 
 @checked(left=INT, right=INT)
@@ -628,7 +486,9 @@ def maximum(left: Int, right: Int) -> Int:
 def same(left: Any, right: Any) -> bool:
     """Structural equality: of integers, and of tuples of them; other values compare as they do."""
     if isinstance(left, Expr) and isinstance(right, Expr):
-        return left is right or (left.const == right.const and left.terms == right.terms) or not _differ(left, right)
+        if left is right or (left.const == right.const and left.terms == right.terms):
+            return True
+        return bool(key_of(sub(left, right)) == 0)
     if isinstance(left, Expr) or isinstance(right, Expr):
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
@@ -638,11 +498,6 @@ def same(left: Any, right: Any) -> bool:
     except Exception:  # an object's own
         return left is right
     return found if isinstance(found, bool) else left is right
-
-
-def _differ(left: Expr, right: Expr) -> bool:
-    difference = sub(left, right)
-    return isinstance(difference, Expr) or difference != 0
 
 
 def key_of(value: Any) -> Any:
@@ -684,6 +539,13 @@ def _between(low: int, largest: int) -> int:
     return ((1 << largest.bit_length()) - 1) & -low
 
 
+def _bits_within(atom: Atom) -> int | None:
+    """The bits that an atom's bounds and divisor leave."""
+    if atom.lower is None or atom.upper is None or atom.lower < 0:
+        return None
+    return _between(_low_bit(atom.divisor) or 1, atom.upper)
+
+
 def possible_bits(value: Int) -> int | None:
     """Mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
     lower, upper = bounds_of(value)
@@ -719,12 +581,8 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
     for atom, _ in terms_of(value):
         if isinstance(atom, Symbol):
             yield atom
-        elif isinstance(atom, (FloorDiv, Mod)):
-            yield from symbols_in_order(atom.dividend)
-        else:
-            assert isinstance(atom, (Product, Xor, Minimum))
-            yield from symbols_in_order(atom.left)
-            yield from symbols_in_order(atom.right)
+        for operand in atom.operands:
+            yield from symbols_in_order(operand)
 
 
 def only_symbol(value: Int) -> Symbol:
@@ -743,7 +601,10 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
         return value
     total: Any = value.const
     for atom, coefficient in value.terms:
-        found = env[atom] if isinstance(atom, Symbol) else atom._compute(lambda part: evaluate(part, env))
+        if isinstance(atom, Symbol):
+            found = env[atom]
+        else:
+            found = OPERATIONS[atom.op].compute(*[evaluate(operand, env) for operand in atom.operands])
         total = total + found * coefficient
     return total
 
@@ -759,19 +620,90 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
 
 def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
     """``(terms without the symbol, terms of nothing but it)``, or None when a term mixes it with others."""
-    without: dict[Atom, int] = {}
-    only: dict[Atom, int] = {}
-    for atom, coefficient in terms_of(value):
-        if chosen not in atom.symbols:
-            without[atom] = coefficient
-        elif len(atom.symbols) == 1:
-            only[atom] = coefficient
-        else:
-            return None
-    return _build(constant_of(value), without), _build(0, only)
+    only = [term for term in terms_of(value) if chosen in term[0].symbols]
+    if any(len(atom.symbols) > 1 for atom, _ in only):
+        return None
+    chosen_only = sum_of(0, only)
+    return sub(value, chosen_only), chosen_only
 
 
-def sum_of(const: int, terms: Iterable[Term]) -> Int:
-    """The integer of a constant and some terms, which are in canonical order."""
-    kept = tuple(terms)
-    return made_of(const, kept) if kept else const
+# --------------------------------------------------------------------------------------------- operations
+
+
+@attrs.frozen
+class Rule:
+    """What there is to know of an operation on two integers.
+
+    Attributes:
+        text: how it prints, of the texts of its operands.
+        compute: its value, of those of its operands: numbers, arrays or symbolic integers.
+        bounds: smallest and largest value, of its operands.
+        divisor: what divides every value, of what divides every value of each operand.
+        bits: mask of the bits that can be set, or None, of the operation with all that was found before.
+    """
+
+    text: str
+    compute: Callable[[Any, Any], Any]
+    bounds: Callable[[Any, Any], Bounds]
+    divisor: Callable[[int, int], int]
+    bits: Callable[[Operation], int | None] = _bits_within
+
+
+def _quotient_bounds(left: Int, by: int) -> Bounds:
+    lower, upper = bounds_of(left)
+    return None if lower is None else lower // by, None if upper is None else upper // by
+
+
+def _remainder_bits(found: Operation) -> int | None:
+    dividend, by = found.operands
+    below = _low_bit(by) - 1
+    if below != by - 1:
+        return _bits_within(found)
+    inner = possible_bits(dividend)
+    return below if inner is None else below & inner
+
+
+def _product_bounds(left: Int, right: Int) -> Bounds:
+    (a, b), (c, d) = bounds_of(left), bounds_of(right)
+    if a is not None and b is not None and c is not None and d is not None:
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+    if a is not None and c is not None and a >= 0 and c >= 0:
+        return a * c, None
+    return None, None
+
+
+def _xor_bounds(left: Int, right: Int) -> Bounds:
+    masks = possible_bits(left), possible_bits(right)
+    if masks[0] is not None and masks[1] is not None:
+        return 0, masks[0] | masks[1]
+    edges = [edge for edge in (*bounds_of(left), *bounds_of(right)) if edge is not None]
+    if len(edges) < 4:
+        return None, None
+    # two's complement: the sign and everything below the widest operand can change
+    reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)
+    return -reach, reach - 1
+
+
+def _xor_bits(found: Operation) -> int | None:
+    return None if found.lower is None or found.lower < 0 else found.upper
+
+
+def _least_bounds(left: Int, right: Int) -> Bounds:
+    (a, b), (c, d) = bounds_of(left), bounds_of(right)
+    lower = None if a is None or c is None else min(a, c)
+    return lower, min((edge for edge in (b, d) if edge is not None), default=None)
+
+
+def _least(left: Any, right: Any) -> Any:
+    return minimum(left, right) if is_int(left) and is_int(right) else np.minimum(left, right)
+
+
+OPERATIONS: dict[str, Rule] = {
+    "//": Rule("({})//{}", operator.floordiv, _quotient_bounds, lambda inner, by: 1 if inner % by else inner // by),
+    "%": Rule("({})%{}", operator.mod, lambda _, by: (0, by - 1), gcd, _remainder_bits),
+    "*": Rule("({})*({})", operator.mul, _product_bounds, operator.mul),
+    "^": Rule("(({})^({}))", operator.xor, _xor_bounds, lambda left, right: _low_bit(gcd(left, right)), _xor_bits),
+    "min": Rule("min({}, {})", _least, _least_bounds, gcd),
+}
+"""What an :class:`Operation` can be."""

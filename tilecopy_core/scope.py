@@ -15,9 +15,7 @@ from .expr import (
     INT,
     Atom,
     Expr,
-    FloorDiv,
     Int,
-    Minimum,
     Symbol,
     add,
     bounds_of,
@@ -188,12 +186,13 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
 
 def _made_of(atom: Atom) -> tuple[Any, ...]:
     """What decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
-    if isinstance(atom, FloorDiv):
-        for least, factor in atom.dividend.terms:
-            if isinstance(least, Minimum):
-                rest = sub(atom.dividend, mul(of_atom(least), factor))
-                return tuple(floordiv(add(rest, mul(side, factor)), atom.by) for side in least.parts)
-    return atom.parts
+    if atom.op == "//":
+        dividend, by = atom.operands
+        for least, factor in terms_of(dividend):
+            if least.op == "min":
+                rest = sub(dividend, mul(of_atom(least), factor))
+                return tuple(floordiv(add(rest, mul(side, factor)), by) for side in least.operands)
+    return atom.operands
 
 
 def _is_deciding(pair: Any) -> bool:

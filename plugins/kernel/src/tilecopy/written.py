@@ -9,20 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilecopy_core.errors import RequestError
-from tilecopy_core.expr import (
-    Atom,
-    FloorDiv,
-    Int,
-    Minimum,
-    Mod,
-    Product,
-    Symbol,
-    Xor,
-    constant_of,
-    is_int,
-    minimum,
-    terms_of,
-)
+from tilecopy_core.expr import Atom, Int, Symbol, constant_of, is_int, minimum, terms_of
+
+_CPP = {
+    "//": "tilecopy::quotient({}, {})",
+    "%": "tilecopy::remainder({}, {})",
+    "*": "({} * {})",
+    "^": "({} ^ {})",
+    "min": "tilecopy::lesser({}, {})",
+}
+"""Operation -> its text in C++, of the texts of its operands; likewise in Python."""
+_PYTHON = {"//": "({} // {})", "%": "({} % {})", "*": "({} * {})", "^": "({} ^ {})", "min": "min({}, {})"}
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
@@ -34,31 +31,19 @@ def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
         value: what is written.
         name_of: the variable of a symbol.
     """
-    return _written(
-        value,
-        lambda found: f"(int64_t){name_of(found)}",
-        "tilecopy::quotient({}, {})",
-        "tilecopy::remainder({}, {})",
-        "tilecopy::lesser({}, {})",
-    )
+    return _written(value, lambda found: f"(int64_t){name_of(found)}", _CPP)
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
     """Python, in which ``//`` and ``%`` round down; :func:`read` reads it."""
-    return _written(value, name_of, "({} // {})", "({} % {})", "min({}, {})")
+    return _written(value, name_of, _PYTHON)
 
 
-def _written(value: Int, symbol: Callable[[Symbol], str], quotient: str, remainder: str, lesser: str) -> str:
+def _written(value: Int, symbol: Callable[[Symbol], str], operations: Mapping[str, str]) -> str:
     def atom(found: Atom) -> str:
         if isinstance(found, Symbol):
             return symbol(found)
-        if isinstance(found, (FloorDiv, Mod)):
-            return (quotient if isinstance(found, FloorDiv) else remainder).format(total(found.dividend), found.by)
-        if isinstance(found, Minimum):
-            return lesser.format(total(found.left), total(found.right))
-        assert isinstance(found, (Product, Xor))
-        sign = "*" if isinstance(found, Product) else "^"
-        return f"({total(found.left)} {sign} {total(found.right)})"
+        return operations[found.op].format(*map(total, found.operands))
 
     def total(number: Int) -> str:
         parts = [atom(a) if c == 1 else f"{c} * {atom(a)}" for a, c in terms_of(number)]

@@ -339,7 +339,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
     seen = set()
     for bound in bounds:  # the copies of a kernel often share their boxes
-        what = key_of((bound.start, bound.limit, bound.known))
+        what = key_of((bound.value, bound.least, bound.most, bound.known))
         if what not in seen:
             seen.add(what)
             bound.check(replacements)

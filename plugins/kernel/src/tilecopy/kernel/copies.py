@@ -67,5 +67,7 @@ class ScopedCopies:
                 kernel._own(given, f"{op}: option {name}")
             elif isinstance(given, Value):
                 kernel._hold(given, f"{op}: option {name}")
-        around = NOTHING if filled is None else kernel._known(dst, src)
+        around = NOTHING
+        if filled is not None:
+            around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)
         kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))

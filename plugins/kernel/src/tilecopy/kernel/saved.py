@@ -14,7 +14,6 @@ from msgspec import convert
 from tilecopy_core.dtypes import dtype_of
 from tilecopy_core.errors import PATH, LaunchError, checked, shown
 from tilecopy_core.expr import Int, Symbol, of_atom
-from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.target import target_of
 
 from ..written import read
@@ -135,9 +134,9 @@ def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
         raise ValueError("a line of the PTX comes from no statement")
 
 
-def _all(told: tuple[int | str, ...], names: Mapping[str, Int]) -> Any:
-    """Integers out of their texts."""
-    return tuple(read(each, names) for each in told)
+def _all(told: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
+    """Integers out of their texts, and None as it is."""
+    return tuple(None if each is None else read(each, names) for each in told)
 
 
 def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
@@ -153,6 +152,6 @@ def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
 
 
 def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:
-    buffer = Buffer(_all(told.shape, names), told.dtype, space="global", name=told.buffer)
+    value, most, extent = _all((told.value, told.most, told.extent), names)
     known = tuple(_all(facts, names) for facts in told.known)
-    return Bound(Region(buffer, _all(told.starts, names), told.extents), told.dim, known, told.where, told.integer)
+    return Bound(value, told.least, most, known, told.what, told.where, extent)

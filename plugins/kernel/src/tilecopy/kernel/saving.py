@@ -26,7 +26,7 @@ from ..written import as_python
 from .bounds import Bound
 from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
 
-FORMAT, FORMAT_VERSION = "tilecopy kernel", 2
+FORMAT, FORMAT_VERSION = "tilecopy kernel", 3
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
 
 Number = int | str
@@ -93,15 +93,13 @@ class _Symbol(Record, frozen=True):
 
 
 class _Bound(Record, frozen=True):
-    buffer: str
-    dtype: str
-    shape: tuple[Number, ...]
-    starts: tuple[Number, ...]
-    extents: tuple[Positive, ...]
-    dim: Count
+    value: Number
+    least: int
+    most: Number
     known: tuple[tuple[Number, ...], ...]
+    what: str
     where: str
-    integer: str
+    extent: Number | None
 
 
 class _Value(Record, frozen=True):
@@ -226,8 +224,8 @@ class _SymbolNames:
             self._names[found] = name
         return self._names[found]
 
-    def texts(self, values: tuple[Int, ...]) -> Any:
-        """Plain integers as they are, any other as an expression of names."""
+    def texts(self, values: tuple[Int | None, ...]) -> Any:
+        """Plain integers and None as they are, any other as an expression of names."""
         return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
     def table(self) -> tuple[_Symbol, ...]:
@@ -262,10 +260,9 @@ def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNam
 
 
 def _bound(bound: Bound, names: _SymbolNames) -> _Bound:
-    region, buffer = bound.region, bound.region.buffer
-    shape, starts, known = names.texts(buffer.shape), names.texts(region.starts), tuple(map(names.texts, bound.known))
-    told = bound.where, bound.integer
-    return _Bound(buffer.name, str(buffer.dtype), shape, starts, region.extents, bound.dim, known, *told)
+    value, most, extent = names.texts((bound.value, bound.most, bound.extent))
+    known = tuple(map(names.texts, bound.known))
+    return _Bound(value, bound.least, most, known, bound.what, bound.where, extent)
 
 
 def digest(record: Mapping[str, Any], text: str) -> str:
