@@ -350,6 +350,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "TileLayout.offset_on": lambda w: call(w.layout.offset_on, tc.m),
     "TileLayout.permute": lambda w: call(w.layout.permute, (1, 0)),
     "TileLayout.places": lambda w: call(w.layout.places, 1, 2, shape=(8, 8)),
+    "TileLayout.reach": lambda w: call(w.layout.reach, tc.m),
     "TileLayout.slice": lambda w: call(w.layout.slice, (8, 8), (slice(0, 4), (0, 2))),
     "TileLayout.span": lambda w: call(w.layout.span, tc.m),
     "TileLayout.tile_to": lambda w: call(w.layout.tile_to, (16, 16), (8, 8)),

@@ -111,7 +111,21 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: a register index that is not constant"
-    return _threads_exist(request, layout, threads) or _store_is_whole(request, threads)
+    for axis in threads:
+        _, available = bounds_of(axis_index(axis, request.scope.tid))
+        assert available is not None  # the thread's index is bounded by the scope
+        if (last := layout.span(axis) - 1) > available:
+            return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
+    if request.src is not fragment:
+        return None
+    distinct = _told_apart(request.scope, tuple(threads))
+    if distinct == request.scope.threads:
+        return None
+    return (
+        f"register operand {name} names {distinct} of the {request.scope.threads} threads of the {kind} "
+        f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
+        "is ambiguous"
+    )
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
@@ -124,30 +138,6 @@ def _told_apart(scope: Scope, axes: tuple[Axis, ...]) -> int:
     """How many of a scope's threads have places of their own along some axes."""
     places = [by_thread(axis_index(axis, scope.tid), scope.threads) for axis in axes]
     return len(np.unique(np.stack(places), axis=1)[0]) if places else 1
-
-
-def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
-    for axis in threads:
-        _, available = bounds_of(axis_index(axis, request.scope.tid))
-        assert available is not None  # the thread's index is bounded by the scope
-        if (last := layout.span(axis) - 1) > available:
-            return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
-    return None
-
-
-def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
-    """A store needs one owner an element: the axes must tell all threads of the scope apart."""
-    fragment, _ = operands(request)
-    if request.src is not fragment:
-        return None
-    distinct = _told_apart(request.scope, tuple(threads))
-    if distinct != request.scope.threads:
-        named = ", ".join(a.name for a in threads) or "no thread axis"
-        return (
-            f"register operand {fragment.buffer.name} names {distinct} of the {request.scope.threads} threads of the "
-            f"{request.scope.kind} ({named}): each of the others holds its own values, so the store is ambiguous"
-        )
-    return None
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:

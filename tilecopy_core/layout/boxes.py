@@ -39,6 +39,7 @@ Offset = tuple[tuple[Axis, "Int"], ...]
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
     """Both offsets together."""
+    right = tuple([pair for pair in right if isinstance(pair[1], Expr) or pair[1]])
     if not right:
         return left
     total: dict[Axis, Int] = dict(left)
@@ -166,7 +167,7 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     def step(at: int) -> Offset | None:
         """From the piece before an index to the one that begins there, or None where they are not alike."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
-        if before is None or after is None or not same_iters(before[0], after[0]):
+        if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None
         return add_offsets(add_offsets((), after[1]), tuple((axis, mul(value, -1)) for axis, value in before[1]))
 
@@ -179,8 +180,3 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     if isinstance(stride, Expr) or stride < 0:
         return None
     return [Iter(extent // size, stride, axis), *first[0]], first[1]
-
-
-def same_iters(left: Sequence[Iter], right: Sequence[Iter]) -> bool:
-    """Whether two sequences of iters go through the same steps."""
-    return fuse(left) == fuse(right)
