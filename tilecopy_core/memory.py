@@ -133,6 +133,8 @@ class Buffer:
         align_bytes: what the address of the allocation is a multiple of.
         elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
+        name: that of its memory.
+        space: that of its memory.
     """
 
     shape: tuple[Any, ...] = attrs.field(eq=key_of)
@@ -140,8 +142,10 @@ class Buffer:
     layout: AnyLayout
     memory: Memory
     align_bytes: int
-    elem_offset: Int = attrs.field(default=0, eq=key_of)
-    allocated_addr: Any = None
+    elem_offset: Int = attrs.field(eq=key_of)
+    allocated_addr: Any
+    name: str = attrs.field(init=False, eq=False)
+    space: str = attrs.field(init=False, eq=False)
 
     def __init__(
         self,
@@ -186,14 +190,12 @@ class Buffer:
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
-    @property
-    def name(self) -> str:
-        """The name of its memory."""
+    @name.default
+    def _name(self) -> str:
         return self.memory.name
 
-    @property
-    def space(self) -> str:
-        """The space of its memory."""
+    @space.default
+    def _space(self) -> str:
         return self.memory.space
 
     def placed_by(self) -> tuple[Expr, ...]:
