@@ -344,7 +344,6 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "TileLayout.by_dimension": lambda w: call(w.layout.by_dimension, (8, 8)),
     "TileLayout.canonicalize": lambda w: call(w.layout.canonicalize),
     "TileLayout.check_admits": lambda w: call(w.layout.check_admits, (8, 8), "mine"),
-    "TileLayout.flatten": lambda w: call(w.layout.flatten, (1, 2), (8, 8)),
     "TileLayout.group": lambda w: call(w.layout.group, (8, 8)),
     "TileLayout.of": lambda w: call(TileLayout.of, (w.iter,), (), {tc.m: 8}, tc.Swizzle(3, 3, 3)),
     "TileLayout.offset_on": lambda w: call(w.layout.offset_on, tc.m),

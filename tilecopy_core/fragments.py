@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -11,28 +12,13 @@ import numpy as np
 from .conditions import Condition
 from .errors import FLAG, a, checked, many, maybe, whole
 from .expr import INT, Expr, Int, bounds_of
-from .layout import Axis, Iter, TileLayout, m
+from .layout import Axis, Iter, Pair, TileLayout, m
 from .memory import Region
-from .partition import Pair
 from .request import CopyRequest, Decline
 from .scope import Scope, axis_index, by_thread
 
-AXES = {
-    "thread": (),
-    "warp": ("laneid",),
-    "warpgroup": ("laneid", "wid_in_wg", "tid_in_wg"),
-    "cta": ("laneid", "warpid", "wid_in_wg", "wgid", "tid_in_wg", "tx"),
-}
-"""The thread axes that each scope spans; any other is coarser."""
-
-INDEPENDENT = (
-    {"tx"},
-    {"laneid", "warpid"},
-    {"laneid", "wid_in_wg", "wgid"},
-    {"tid_in_wg", "wgid"},
-)
-"""Axes that may stand together in one layout: none of them says again what another says."""
-
+_SCOPES = ("thread", "warp", "warpgroup", "cta")
+"""Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
 _COUNT = whole(1, 2**31 - 1)
 
@@ -103,11 +89,12 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     kind = request.scope.kind
     threads = thread_axes(fragment)
     for axis in threads:
-        if axis.name not in AXES[kind]:
+        if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
             return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
         if isinstance(layout.offset_on(axis), Expr):
             return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
-    if not any({axis.name for axis in threads} <= group for group in INDEPENDENT):
+    counted = sorted((_SCOPES.index(axis.finer), _SCOPES.index(axis.coarser)) for axis in threads)
+    if any(finer < coarser for (_, coarser), (finer, _) in pairwise(counted)):
         return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: a register index that is not constant"
@@ -117,7 +104,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
     if request.src is not fragment:
-        return None
+        return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     distinct = _told_apart(request.scope, tuple(threads))
     if distinct == request.scope.threads:
         return None

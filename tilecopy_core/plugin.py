@@ -34,10 +34,10 @@ from .errors import (
 from .expr import INT, Expr, Int, Symbol, is_int, same
 from .fragments import Digit
 from .hookspecs import VariantPlugin, hookimpl
-from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, m, swizzle
+from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, m, swizzle
 from .memory import Buffer, Region
 from .outside import Outside
-from .partition import WIDTHS_BITS, Guard, Pair, Run, Side, VectorPartition
+from .partition import WIDTHS_BITS, Guard, Run, Side, VectorPartition
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
 from .request import COMPLETIONS, RELAXED, Accept, CopyRequest, Decline, Option, Variant, Verdict
 from .rounds import Masks, Places, Walk, batches
@@ -136,7 +136,7 @@ why_no_owners = _door(fragments.why_no_owners)
 fuse = _door(layout.fuse)
 row_major = _door(layout.row_major)
 by_descending_stride = _door(partition.by_descending_stride)
-fuse_pairs = _door(partition.fuse_pairs)
+fuse_pairs = _door(layout.fuse_pairs)
 guards_of = _door(partition.guards_of)
 orders_of = _door(partition.orders_of)
 refine = _door(partition.refine)

@@ -218,13 +218,14 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    masks, fill, relaxed = Masks(ptx, partition, thread), request.fill, request.relaxed
+    masks = Masks(ptx, partition, thread) if partition.guards else None
+    fill, relaxed = request.fill, request.relaxed
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
             read: Register | bool = True
             write: Register | bool = True
-            if partition.guards:
+            if masks is not None:
                 write = masks.target(turn)
                 read = ptx.all_of([masks.source(turn), write])
                 write = read if fill is None else write

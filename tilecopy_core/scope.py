@@ -40,6 +40,7 @@ WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
+"""Threads of each scope but the CTA, whose size the kernel decides."""
 
 
 @attrs.frozen(repr=False)
@@ -101,17 +102,6 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
-_PLACES: dict[str, tuple[int, int | None]] = {
-    "laneid": (1, WARP_THREADS),
-    "warpid": (WARP_THREADS, None),
-    "wid_in_wg": (WARP_THREADS, 4),
-    "wgid": (WARPGROUP_THREADS, None),
-    "tid_in_wg": (1, WARPGROUP_THREADS),
-    "tx": (1, None),
-}
-"""Thread axis -> threads from one place to the next, and how many places there are before they begin again."""
-
-
 @checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
@@ -119,10 +109,11 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
     """
-    if axis.name not in _PLACES:
+    if axis.kind != "thread" or axis.finer not in _SIZES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
-    threads, modulus = _PLACES[axis.name]
-    return tid // threads if modulus is None else tid // threads % modulus
+    threads = _SIZES[axis.finer]
+    place = tid // threads
+    return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
 @checked(

@@ -51,16 +51,29 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
     """Iters without those of extent 1, neighbours that continue each other fused."""
-    fused: list[Iter] = []
-    for it in iters:
-        if it.extent == 1:
+    return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
+
+
+Pair = tuple[Iter, ...]
+"""One run of the common iteration space: the same extent, as each side (and each guarded coordinate) strides along it."""
+
+
+def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
+    fused: list[Pair] = []
+    for pair in pairs:
+        extent = pair[0].extent
+        if extent == 1:
             continue
-        last = fused[-1] if fused else None
-        if last is not None and last.axis == it.axis and same(last.stride, it.stride * it.extent):
-            fused[-1] = Iter(last.extent * it.extent, it.stride, it.axis)
+        last = fused[-1] if fused else ()
+        if last and all(
+            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
+            for outer, inner in zip(last, pair, strict=True)
+        ):
+            fused[-1] = tuple([Iter(last[0].extent * extent, it.stride, it.axis) for it in pair])
         else:
-            fused.append(it)
-    return tuple(fused)
+            fused.append(pair)
+    return fused
 
 
 def box(

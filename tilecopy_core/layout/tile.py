@@ -157,7 +157,7 @@ class TileLayout:
     @property
     def size(self) -> int:
         """Number of logical elements."""
-        return prod(it.extent for it in self.shard)
+        return prod([it.extent for it in self.shard])
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -171,7 +171,8 @@ class TileLayout:
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
-        TEXT.check(what, "check_admits", "what", LayoutError)
+        if type(what) is not str:
+            TEXT.check(what, "check_admits", "what", LayoutError)
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -181,10 +182,17 @@ class TileLayout:
 
     # ------------------------------------------------------------------------------------------- evaluation
 
-    def flatten(self, coordinate: Sequence[Int], shape: Sequence[int] | None = None) -> Int:
-        """Row-major flat index of a coordinate; see :meth:`apply` for the arguments."""
-        if type(coordinate) is not tuple:
-            _COORDINATE.check(coordinate, "flatten", "coordinate", LayoutError)
+    def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
+        """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
+
+        Args:
+            coordinate: one flat index, one index per shard iter, or one per dimension of ``shape``; each an int or
+                a symbolic integer.
+            shape: any shape of this layout's size.
+
+        Raises:
+            LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
+        """
         if shape is None:
             if len(coordinate) not in (1, len(self.shard)):
                 raise LayoutError(
@@ -203,21 +211,7 @@ class TileLayout:
             if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
-        return flat
-
-    def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
-        """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
-
-        Args:
-            coordinate: one flat index, one index per shard iter, or one per dimension of ``shape``; each an int or
-                a symbolic integer.
-            shape: any shape of this layout's size.
-
-        Raises:
-            LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
-        """
-        index = self.flatten(coordinate, shape)
-        place = {axis.name: self.along(axis, index) for axis in self.axes}
+        place = {axis.name: self.along(axis, flat) for axis in self.axes}
         if self.swizzle is not None:
             place[m.name] = self.swizzle.apply(place.get(m.name, 0))
         return place
@@ -289,7 +283,10 @@ class TileLayout:
 
     def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
         """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
-        shape = self.check_admits(shape, "group")
+        return self._owned(self.check_admits(shape, "group"))
+
+    def _owned(self, shape: tuple[int, ...]) -> list[list[Iter]]:
+        """As :meth:`by_dimension`, of a shape that is admitted."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -362,7 +359,7 @@ class TileLayout:
         self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
     ) -> tuple[list[Iter], Offset] | None:
         try:
-            groups = self.by_dimension(shape)
+            groups = self._owned(shape)
         except LayoutError:
             return None
         shard: list[Iter] = []
