@@ -8,9 +8,9 @@ import attrs
 
 from .errors import a, whole
 from .expr import Int, divisor_of, is_multiple, same
-from .layout import Iter, TileLayout, m
+from .layout import Iter, Pair, TileLayout, m
 from .memory import Region
-from .partition import Pair, Side, VectorPartition, by_descending_stride, refine, sliced
+from .partition import Side, VectorPartition, by_descending_stride, refine, sliced
 from .request import CopyRequest, Decline
 
 ALIGN_BYTES = 16

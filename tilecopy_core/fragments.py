@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -11,28 +12,13 @@ import numpy as np
 from .conditions import Condition
 from .errors import FLAG, a, checked, many, maybe, whole
 from .expr import INT, Expr, Int, bounds_of
-from .layout import Axis, Iter, TileLayout, m
+from .layout import Axis, Iter, Pair, TileLayout, m
 from .memory import Region
-from .partition import Pair
 from .request import CopyRequest, Decline
 from .scope import Scope, axis_index, by_thread
 
-AXES = {
-    "thread": (),
-    "warp": ("laneid",),
-    "warpgroup": ("laneid", "wid_in_wg", "tid_in_wg"),
-    "cta": ("laneid", "warpid", "wid_in_wg", "wgid", "tid_in_wg", "tx"),
-}
-"""The thread axes that each scope spans; any other is coarser."""
-
-INDEPENDENT = (
-    {"tx"},
-    {"laneid", "warpid"},
-    {"laneid", "wid_in_wg", "wgid"},
-    {"tid_in_wg", "wgid"},
-)
-"""Axes that may stand together in one layout: none of them says again what another says."""
-
+_SCOPES = ("thread", "warp", "warpgroup", "cta")
+"""Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
 _COUNT = whole(1, 2**31 - 1)
 
@@ -103,15 +89,30 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     kind = request.scope.kind
     threads = thread_axes(fragment)
     for axis in threads:
-        if axis.name not in AXES[kind]:
+        if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
             return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
         if isinstance(layout.offset_on(axis), Expr):
             return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
-    if not any({axis.name for axis in threads} <= group for group in INDEPENDENT):
+    counted = sorted((_SCOPES.index(axis.finer), _SCOPES.index(axis.coarser)) for axis in threads)
+    if any(finer < coarser for (_, coarser), (finer, _) in pairwise(counted)):
         return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: a register index that is not constant"
-    return _threads_exist(request, layout, threads) or _store_is_whole(request, threads)
+    for axis in threads:
+        _, available = bounds_of(axis_index(axis, request.scope.tid))
+        assert available is not None  # the thread's index is bounded by the scope
+        if (last := layout.span(axis) - 1) > available:
+            return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
+    if request.src is not fragment:
+        return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
+    distinct = _told_apart(request.scope, tuple(threads))
+    if distinct == request.scope.threads:
+        return None
+    return (
+        f"register operand {name} names {distinct} of the {request.scope.threads} threads of the {kind} "
+        f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
+        "is ambiguous"
+    )
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
@@ -124,30 +125,6 @@ def _told_apart(scope: Scope, axes: tuple[Axis, ...]) -> int:
     """How many of a scope's threads have places of their own along some axes."""
     places = [by_thread(axis_index(axis, scope.tid), scope.threads) for axis in axes]
     return len(np.unique(np.stack(places), axis=1)[0]) if places else 1
-
-
-def _threads_exist(request: CopyRequest, layout: TileLayout, threads: list[Axis]) -> str | None:
-    for axis in threads:
-        _, available = bounds_of(axis_index(axis, request.scope.tid))
-        assert available is not None  # the thread's index is bounded by the scope
-        if (last := layout.span(axis) - 1) > available:
-            return f"the layout reaches place {last} along {axis}; the {request.scope.kind} has places 0 to {available}"
-    return None
-
-
-def _store_is_whole(request: CopyRequest, threads: list[Axis]) -> str | None:
-    """A store needs one owner an element: the axes must tell all threads of the scope apart."""
-    fragment, _ = operands(request)
-    if request.src is not fragment:
-        return None
-    distinct = _told_apart(request.scope, tuple(threads))
-    if distinct != request.scope.threads:
-        named = ", ".join(a.name for a in threads) or "no thread axis"
-        return (
-            f"register operand {fragment.buffer.name} names {distinct} of the {request.scope.threads} threads of the "
-            f"{request.scope.kind} ({named}): each of the others holds its own values, so the store is ambiguous"
-        )
-    return None
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:

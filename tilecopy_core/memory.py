@@ -28,11 +28,9 @@ from .layout import (
 )
 from .views import (
     AnyLayout,
-    certainly_at_most,
     check_begins_inside,
     checked_order,
     permuted,
-    reach,
     rescaled,
     reshaped,
 )
@@ -135,6 +133,8 @@ class Buffer:
         align_bytes: what the address of the allocation is a multiple of.
         elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
+        name: that of its memory.
+        space: that of its memory.
     """
 
     shape: tuple[Any, ...] = attrs.field(eq=key_of)
@@ -142,12 +142,14 @@ class Buffer:
     layout: AnyLayout
     memory: Memory
     align_bytes: int
-    elem_offset: Int = attrs.field(default=0, eq=key_of)
-    allocated_addr: Any = None
+    elem_offset: Int = attrs.field(eq=key_of)
+    allocated_addr: Any
+    name: str = attrs.field(init=False, eq=False)
+    space: str = attrs.field(init=False, eq=False)
 
     def __init__(
         self,
-        shape: Sequence[int] | int,
+        shape: Sequence[Int] | Int,
         dtype: Any,
         *,
         space: str,
@@ -185,41 +187,23 @@ class Buffer:
             allocated_addr=allocated_addr,
         )
 
-    def _seen(self, shape: tuple[Int, ...], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
-        """The same memory with another shape, element type and layout."""
-        made: Buffer = Buffer.__new__(Buffer)
-        made.__attrs_init__(
-            shape=shape,
-            dtype=dtype,
-            layout=layout,
-            memory=self.memory,
-            align_bytes=self.align_bytes,
-            elem_offset=elem_offset,
-            allocated_addr=self.allocated_addr,
-        )
-        return made
-
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
-    @property
-    def name(self) -> str:
-        """The name of its memory."""
+    @name.default
+    def _name(self) -> str:
         return self.memory.name
 
-    @property
-    def space(self) -> str:
-        """The space of its memory."""
+    @space.default
+    def _space(self) -> str:
         return self.memory.space
 
     def placed_by(self) -> tuple[Expr, ...]:
         """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
         layout = self.layout
-        if isinstance(layout, StridedLayout):
-            parts: list[Int] = [*layout.strides]
-        else:
-            parts = [*(it.stride for it in layout.shard + layout.replica), *layout.offset.values()]
-        return tuple(value for value in (*parts, self.elem_offset) if isinstance(value, Expr))
+        replicas = [it.stride for it in layout.replica]
+        parts = (*layout.strides, *replicas, *layout.offset.values(), self.elem_offset)
+        return tuple([value for value in parts if isinstance(value, Expr)])
 
     def __getitem__(self, key: Any) -> Region:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
@@ -264,7 +248,13 @@ class Buffer:
             layout = permuted(self.layout, self.shape, dims)
         except LayoutError as error:
             raise LayoutError(f"{self}, permute{dims}: {error}") from None
-        return self._seen(tuple(self.shape[dim] for dim in dims), self.dtype, layout, self.elem_offset)
+        return self._seen([self.shape[dim] for dim in dims], self.dtype, layout, self.elem_offset)
+
+    def _seen(self, shape: Sequence[Int], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
+        """The same memory with another shape, element type and layout."""
+        return attrs.evolve(
+            self, space=self.space, name=self.name, shape=shape, dtype=dtype, layout=layout, elem_offset=elem_offset
+        )
 
     @property
     def T(self) -> Buffer:
@@ -322,6 +312,7 @@ class Buffer:
         if symbolic(extents):
             raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
         layout.check_admits(tuple(map(int, extents)), "the new layout")
+        check_begins_inside(layout, "the new layout")
         return self._seen(extents, dtype, layout, start)
 
     def _check_alignment(self, found: Buffer) -> None:
@@ -350,13 +341,11 @@ class Buffer:
 
     def _check_inside(self, found: Buffer) -> None:
         memory = self.memory
-        check_begins_inside(found.layout, "the new layout")
-        for axis, unit in ((m, "bits"), (TCol, "bits"), (TLane, "lanes")):
-            if (axis == m) == (self.space == "tmem"):
-                continue
+        for axis, unit in ((TCol, "bits"), (TLane, "lanes")) if self.space == "tmem" else ((m, "bits"),):
             per_place = (found.dtype.bits, memory.dtype.bits) if unit == "bits" else (1, 1)
-            used, there = reach(found.layout, axis) * per_place[0], reach(memory.layout, axis) * per_place[1]
-            if not certainly_at_most(used, there):
+            used, there = found.layout.reach(axis) * per_place[0], memory.layout.reach(axis) * per_place[1]
+            room, _ = bounds_of(sub(there, used))
+            if room is None or room < 0:
                 raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {there}")
 
     @property
@@ -439,17 +428,13 @@ class Region:
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
         if not self._layout:
-            self._layout.append(self.buffer.layout._box(self.buffer.shape, self.starts, self.extents))
+            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
         return self._layout[0]
 
     def overhang(self, dim: int) -> tuple[bool, bool]:
         """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
-        if type(dim) is not int or not 0 <= dim < len(self.starts):
-            whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
-        start = self.starts[dim]
-        if not isinstance(start, Expr) and isinstance(self.buffer.shape[dim], int):
-            return start < 0, start + self.extents[dim] > self.buffer.shape[dim]
-        low, room = bounds_of(start)[0], bounds_of(self.room(dim))[0]
+        room, _ = bounds_of(self.room(dim))
+        low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 

@@ -9,7 +9,7 @@ import attrs
 
 from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
-from .layout import Iter, Swizzle, TileLayout, fuse, m
+from .layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from .memory import Region
 from .request import CopyRequest, Decline
 
@@ -210,10 +210,6 @@ def sliced(operand: str, region: Region) -> TileLayout | Decline:
     return layout
 
 
-Pair = tuple[Iter, ...]
-"""One run of the common iteration space: the same extent, as each side (and each guarded coordinate) strides along it."""
-
-
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
     """The iters of all sides split along common extents, in logical order; None where that cannot be done."""
     stacks = [list(fuse(side)) for side in sides]
@@ -229,26 +225,6 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
                 last[place] = Iter(extent, it.stride, it.axis)
         pairs.append(tuple(last))
     return pairs[::-1]
-
-
-def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
-    fused: list[Pair] = []
-    for pair in pairs:
-        extent = pair[0].extent
-        if extent == 1:
-            continue
-        last = fused[-1] if fused else None
-        if last is not None and all(
-            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
-            for outer, inner in zip(last, pair, strict=True)
-        ):
-            fused[-1] = tuple(
-                Iter(outer.extent * extent, it.stride, it.axis) for outer, it in zip(last, pair, strict=True)
-            )
-        else:
-            fused.append(pair)
-    return fused
 
 
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
@@ -307,7 +283,11 @@ class Run:
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
-            for what, start in self._starts():
+            own, start = buffer.elem_offset, self.start  # one sum, but for a swizzle, which comes between the two
+            starts = (
+                [("start", start + own)] if self.swizzle is None else [("start", start), ("buffer's own start", own)]
+            )
+            for what, start in starts:
                 if not is_multiple(start, vec):
                     return (
                         f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
@@ -317,13 +297,6 @@ class Run:
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
             return f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {bits // 8} are needed"
         return None
-
-    def _starts(self) -> list[tuple[str, Int]]:
-        """Where the addresses begin: one sum, but for a swizzle, which comes between the two."""
-        own = self.region.buffer.elem_offset
-        if self.swizzle is None:
-            return [("start", self.start + own)]
-        return [("start", self.start), ("buffer's own start", own)]
 
 
 def widest(

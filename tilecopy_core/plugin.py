@@ -60,18 +60,16 @@ from .expr import (
 from .expr import evaluate as evaluate_within
 from .fragments import Digit, digits_of, operands, owners, thread_axes, why_no_owners
 from .hookspecs import VariantPlugin, hookimpl
-from .layout import Axis, Iter, Swizzle, TCol, TileLayout, TLane, fuse, m, row_major, swizzle
+from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
 from .memory import Buffer, Region
 from .outside import Outside
 from .partition import (
     WIDTHS_BITS,
     Guard,
-    Pair,
     Run,
     Side,
     VectorPartition,
     by_descending_stride,
-    fuse_pairs,
     guards_of,
     orders_of,
     refine,

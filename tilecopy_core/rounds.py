@@ -12,13 +12,11 @@ from .expr import (
     Symbol,
     Term,
     add,
-    constant_of,
     evaluate,
     of_atom,
     split_terms,
     substitute,
     sum_of,
-    terms_of,
 )
 from .layout import Iter, Swizzle, TileLayout, along, fuse, m, surely_leaves
 from .memory import Buffer
@@ -113,26 +111,23 @@ class ByRound:
 
     Args:
         value_of: the integer in a round.
-        outer: number of rounds.
+        partition: its rounds.
         layout: where the integer is the place along memory of an element in this layout, that; each round goes on by
-            ``step_elems`` elements of it.
-        step_elems: elements of one round.
+            the elements of one.
 
     Attributes:
         fixed: what does not depend on the round; None where that cannot be told apart.
     """
 
-    def __init__(
-        self, value_of: Callable[[Int], Int], outer: int, layout: TileLayout | None = None, step_elems: int = 1
-    ) -> None:
-        self._rounds = None if layout is None else _rounds_of(layout.shard, step_elems)
+    def __init__(self, value_of: Callable[[Int], Int], partition: VectorPartition, layout: TileLayout | None) -> None:
+        self._rounds = None if layout is None else _rounds_of(layout.shard, partition.threads * partition.vec)
         self.fixed: Int | None
         self._step: Int = 0
         if self._rounds is not None:
             self.fixed = value_of(0)
         else:
-            self._turn = Symbol("turn", 0, outer - 1)
-            self._whole = value_of(of_atom(self._turn) if outer > 1 else 0)
+            self._turn = Symbol("turn", 0, partition.outer - 1)
+            self._whole = value_of(of_atom(self._turn) if partition.outer > 1 else 0)
             self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
 
     def step(self, turn: Int) -> Int:
@@ -186,12 +181,10 @@ class Masks:
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         def placed(guard: Guard) -> tuple[Guard, ByRound]:
-            return guard, ByRound(
-                lambda turn: guard.position((turn * partition.threads + thread) * partition.vec),
-                partition.outer,
-                guard.coordinates,
-                partition.threads * partition.vec,
-            )
+            def position(turn: Int) -> Int:
+                return guard.position((turn * partition.threads + thread) * partition.vec)
+
+            return guard, ByRound(position, partition, guard.coordinates)
 
         self._ptx, self._rounds = ptx, partition.outer
         source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
@@ -225,28 +218,17 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
-    if not partition.guards:
-        for batch in batches(ptx, partition.outer, bits // 32):
-            values = [ptx.load(src.address(turn), bits) for turn in batch]
-            for turn, registers in zip(batch, values, strict=True):
-                ptx.store(dst.address(turn), bits, registers, relaxed=request.relaxed)
-    else:
-        _guarded(ptx, request, partition, src, dst)
-    if partition.rest is not None:
-        through_registers(ptx, request, partition.rest)
-
-
-def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, src: Walk, dst: Walk) -> None:
-    """The rounds of a partition with guards."""
-    bits, fill = partition.vec_bits, request.fill
-    masks = Masks(ptx, partition, ptx.thread_index(request.scope))
+    masks = Masks(ptx, partition, thread) if partition.guards else None
+    fill, relaxed = request.fill, request.relaxed
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
-            write = masks.target(turn)
-            read = ptx.all_of([masks.source(turn), write])
-            if fill is None:
-                write = read
+            read: Register | bool = True
+            write: Register | bool = True
+            if masks is not None:
+                write = masks.target(turn)
+                read = ptx.all_of([masks.source(turn), write])
+                write = read if fill is None else write
             if write is False:
                 continue
             if read is False:
@@ -256,7 +238,9 @@ def _guarded(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition, 
                 registers = ptx.load(masked(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=request.relaxed)
+            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
+    if partition.rest is not None:
+        through_registers(ptx, request, partition.rest)
 
 
 def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -318,7 +302,8 @@ class Places:
             moved = (place_elems - self._origin) * self._elem_bytes
             if 0 <= moved < self._reach_bytes:
                 return first + moved
-        _PLACE.check(place_elems, "Places.at", "place_elems")
+        if place_elems.__class__ is not int or not -(2**56) < place_elems < 2**56:
+            _PLACE.check(place_elems, "Places.at", "place_elems")
         found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
         if first is None and type(place_elems) is int and self._swizzle is None and not self._whole:
             self._first, self._origin = found, place_elems
@@ -349,12 +334,7 @@ class Walk:
     ) -> None:
         self._ptx, self._side, self._whole, self._rounds = ptx, side, whole, partition.outer
         layout = side.layout if type(side) is Side else None  # another class says itself where its elements lie
-        self._offset = ByRound(
-            lambda turn: side.offset(turn, thread, partition.shape),
-            partition.outer,
-            layout,
-            partition.threads * partition.vec,
-        )
+        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition, layout)
         self._places: dict[tuple[Term, ...], Places] = {}
 
     def address(self, round_index: Int) -> Address:
@@ -364,11 +344,11 @@ class Walk:
         if self._offset.fixed is None:
             return self._of(self._offset.at(round_index)).at(0)
         step = self._offset.step(round_index)
-        varying = terms_of(step)
+        varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)
         places = self._places.get(varying)
         if places is None:
             places = self._places[varying] = self._of(add(self._offset.fixed, sum_of(0, varying)))
-        return places.at(constant_of(step))
+        return places.at(moved)
 
     def _of(self, offset: Int) -> Places:
         return Places(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

@@ -38,6 +38,7 @@ WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
+"""Threads of each scope but the CTA, whose size the kernel decides."""
 
 
 @attrs.frozen(repr=False)
@@ -99,17 +100,6 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
-_PLACES: dict[str, tuple[int, int | None]] = {
-    "laneid": (1, WARP_THREADS),
-    "warpid": (WARP_THREADS, None),
-    "wid_in_wg": (WARP_THREADS, 4),
-    "wgid": (WARPGROUP_THREADS, None),
-    "tid_in_wg": (1, WARPGROUP_THREADS),
-    "tx": (1, None),
-}
-"""Thread axis -> threads from one place to the next, and how many places there are before they begin again."""
-
-
 @checked(axis=a("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
@@ -117,10 +107,11 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     Raises:
         RequestError: the axis does not count threads or warps of a CTA.
     """
-    if axis.name not in _PLACES:
+    if axis.kind != "thread" or axis.finer not in _SIZES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
-    threads, modulus = _PLACES[axis.name]
-    return tid // threads if modulus is None else tid // threads % modulus
+    threads = _SIZES[axis.finer]
+    place = tid // threads
+    return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
 @checked(
@@ -276,20 +267,15 @@ class ActiveThreads:
 
     def _narrowed(self, condition: Condition) -> ActiveThreads:
         if condition.op == "elect" and self.count() is not None:
-            return attrs.evolve(self, mask=_one_a_warp(self.mask or (True,) * (self.cta_threads or 0)))
-        if condition.elects():
-            return attrs.evolve(self, undecided=self.undecided or repr(condition))
+            mask = self.mask or (True,) * (self.cta_threads or 0)  # which lane does not matter here: the first
+            first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
+            return attrs.evolve(self, mask=tuple(first))
         deciding: list[Int] = []
-        for comparison in condition.leaves():
-            sides = (comparison.left, comparison.right)
-            if all(map(is_int, sides)):
-                deciding.append(_deciding(comparison))
-                continue
-            for operand in sides:
-                sources = (operand,) if is_int(operand) else getattr(operand, "sources", lambda: None)()
-                if sources is None:
-                    return attrs.evolve(self, undecided=self.undecided or repr(condition))
-                deciding += sources
+        for leaf in condition.leaves():
+            sources = _deciding(leaf)
+            if sources is None:
+                return attrs.evolve(self, undecided=self.undecided or repr(condition))
+            deciding += sources
         operands = list(condition.operands())
         found = set().union(*map(symbols_of, operands)) if all(map(is_int, operands)) else set()
         if found and self.cta_threads is not None and all(map(is_thread_id, found)):
@@ -305,28 +291,30 @@ class ActiveThreads:
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
 
 
-def _deciding(comparison: Condition) -> Int:
-    """What threads agree on where they agree on a comparison of integers: the difference, or its sign alone.
+def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
+    """The integers that threads agree on where they agree on a comparison; None where those are not known.
 
-    A difference is below 0 where its quotient by anything is; of that, what the lane adds to multiples is dropped.
+    Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
+    what the lane adds to multiples is dropped.
     """
-    left, right, op = comparison.left, comparison.right, comparison.op
+    left, right, op = leaf.left, leaf.right, leaf.op
+    if op == "elect":
+        return None
+    if not (is_int(left) and is_int(right)):
+        sides: list[Any] = [
+            (side,) if is_int(side) else getattr(side, "sources", lambda: None)() for side in (left, right)
+        ]
+        return None if None in sides else (*sides[0], *sides[1])
     if op in ("==", "!="):
         low, high = bounds_of(sub(left, right))
-        return 0 if (low or 0) > 0 or (high or 0) < 0 else sub(left, right)
-    return floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62)
+        return () if (low or 0) > 0 or (high or 0) < 0 else (sub(left, right),)
+    return (floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62),)
 
 
 def _may_differ(value: Expr) -> bool:
     return any(
         s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
     )
-
-
-def _one_a_warp(mask: tuple[bool, ...]) -> tuple[bool, ...]:
-    """The first active thread of each warp: how many ``elect.sync`` leaves; which one does not matter here."""
-    firsts = {next((i for i in range(w, min(w + 32, len(mask))) if mask[i]), -1) for w in range(0, len(mask), 32)}
-    return tuple(i in firsts for i in range(len(mask)))
 
 
 GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}

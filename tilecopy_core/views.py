@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from .errors import LayoutError, shown
-from .expr import Expr, Int, add, bounds_of, floordiv, is_multiple, mul, same, sub
-from .layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
+from .expr import Expr, Int, bounds_of, is_multiple, mul, same
+from .layout import Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
 ELEMENT_AXES = (m, TCol)
@@ -150,45 +150,15 @@ def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...])
         return layout
     if not same(layout.strides, row_major(shape)):
         raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
-    if not same(_product(wanted), _product(shape)):
+    if not same(prod(wanted), prod(shape)):
         raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
     return StridedLayout(wanted, row_major(wanted))
 
 
-def _product(shape: Sequence[Int]) -> Int:
-    total: Int = 1
-    for extent in shape:
-        total = mul(total, extent)
-    return total
-
-
-def reach(layout: AnyLayout, axis: Axis) -> Int:
-    """Places along an axis from 0 to the last that the layout reaches, inclusive; symbolic where a part is."""
-    if isinstance(layout, StridedLayout):
-        return layout.reach() if axis == m else 1
-    last = layout.offset_on(axis)
-    if isinstance(last, int) and all(isinstance(it.stride, int) for it in layout.shard + layout.replica):
-        return layout.span(axis)
-    for it in layout.shard + layout.replica:
-        if it.axis == axis:
-            last = add(last, mul(it.stride, it.extent - 1))
-    whole = layout.swizzle.block_elems if layout.swizzle is not None and axis == m else 1
-    return mul(add(floordiv(last, whole), 1), whole)  # whole blocks of what the swizzle permutes
-
-
 def check_begins_inside(layout: AnyLayout, what: str) -> None:
     """Raise :class:`LayoutError` for an offset that can be negative: before the buffer's start there is nothing."""
-    if isinstance(layout, StridedLayout):
-        return
-    for axis in layout.axes:
-        offset = layout.offset_on(axis)
+    for axis, offset in layout.offset.items():
         lower, _ = bounds_of(offset)
         if lower is None or lower < 0:
             reaches = f", which reaches down to {lower}" if isinstance(offset, Expr) else ""
             raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {shown(layout)} is negative")
-
-
-def certainly_at_most(value: Int, limit: Int) -> bool:
-    """Whether a value is proved to be no more than a limit."""
-    lower, _ = bounds_of(sub(limit, value))
-    return lower is not None and lower >= 0

@@ -20,7 +20,7 @@ from .axes import (
     wgid,
     wid_in_wg,
 )
-from .boxes import Iter, Offset, box, fuse, leaving, surely_leaves
+from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -33,6 +33,7 @@ __all__ = [
     "Layout",
     "Offset",
     "OnAxis",
+    "Pair",
     "R",
     "S",
     "StridedLayout",
@@ -51,6 +52,7 @@ __all__ = [
     "cbz",
     "checked_extents",
     "fuse",
+    "fuse_pairs",
     "laneid",
     "leaving",
     "m",

@@ -29,10 +29,9 @@ from ..expr import (
     symbols_of,
     terms_of,
 )
-from ..layout import Swizzle, m
+from ..layout import Swizzle
 from ..memory import Buffer, Region
 from ..target import Target
-from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, pure_once
 from .operands import Address, Register, address_of
@@ -360,5 +359,5 @@ class IndexEmitter(ValueEmitter):
 
 def _span_bytes(buffer: Buffer) -> int | None:
     """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
-    _, most = bounds_of(reach(buffer.memory.layout, m))
+    _, most = bounds_of(buffer.memory.layout.reach())
     return None if most is None else -(-most * buffer.memory.dtype.bits // 8)
