@@ -6,7 +6,7 @@ from math import gcd
 
 import attrs
 
-from .errors import a, whole
+from .errors import instance_of, integer_in
 from .expr import Int, divisor_of, is_multiple, same
 from .layout import Iter, Pair, TileLayout, m
 from .memory import Region
@@ -26,8 +26,8 @@ class ChunkPartition:
         rounds: the chunks as ``[outer, 1, elements of a chunk]``.
     """
 
-    chunk_bytes: int = attrs.field(validator=whole(ALIGN_BYTES, 2**63 - 1))
-    rounds: VectorPartition = attrs.field(validator=a("a VectorPartition", VectorPartition))
+    chunk_bytes: int = attrs.field(validator=integer_in(ALIGN_BYTES, 2**63 - 1))
+    rounds: VectorPartition = attrs.field(validator=instance_of("a VectorPartition", VectorPartition))
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .errors import FLAG, TEXT, RequestError, did_you_mean, one_of, shown, whole
+from .errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
 
 
 @attrs.frozen(repr=False)
@@ -22,7 +22,7 @@ class DType:
     """
 
     name: str = attrs.field(validator=TEXT)
-    bits: int = attrs.field(validator=whole(1, 128))
+    bits: int = attrs.field(validator=integer_in(1, 128))
     kind: str = attrs.field(validator=one_of("f", "i", "u", "b", "c"))
     extended: bool = attrs.field(default=False, validator=FLAG)
 

@@ -250,8 +250,6 @@ def _is_path(value: Any) -> bool:
     return True
 
 
-a, many, maybe, whole = instance_of, tuple_of, optional, integer_in  # until every module has the new names
-
 PATH = Kind("a path: text, or a pathlib.Path", _is_path)
 FLAG = Kind("True or False", lambda value: value is True or value is False)
 TWO_FLAGS = Kind(

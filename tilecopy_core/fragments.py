@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from .conditions import Condition
-from .errors import FLAG, a, checked, many, maybe, whole
+from .errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
 from .expr import INT, Expr, Int, bounds_of
 from .layout import Axis, Iter, Pair, TileLayout, m
 from .memory import Region
@@ -20,7 +20,7 @@ from .scope import Scope, axis_index, by_thread
 _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
-_COUNT = whole(1, 2**31 - 1)
+_COUNT = integer_in(1, 2**31 - 1)
 
 
 @attrs.frozen
@@ -38,14 +38,14 @@ class Digit:
         along: coordinates that one step adds along each guarded dimension.
     """
 
-    axis: Axis = attrs.field(validator=a("an Axis such as laneid", Axis))
-    first: int = attrs.field(validator=whole(0, 2**31 - 1))
+    axis: Axis = attrs.field(validator=instance_of("an Axis such as laneid", Axis))
+    first: int = attrs.field(validator=integer_in(0, 2**31 - 1))
     stride: int = attrs.field(validator=_COUNT)
     extent: int = attrs.field(validator=_COUNT)
-    modulus: int | None = attrs.field(validator=maybe(_COUNT))
+    modulus: int | None = attrs.field(validator=optional(_COUNT))
     step: Int = attrs.field(validator=INT)
     replica: bool = attrs.field(default=False, validator=FLAG)
-    along: tuple[Int, ...] = attrs.field(default=(), validator=many(INT))
+    along: tuple[Int, ...] = attrs.field(default=(), validator=tuple_of(INT))
 
     @checked(tid=INT)
     def value(self, tid: Int) -> Int:

@@ -11,7 +11,18 @@ import attrs
 import numpy as np
 
 from .dtypes import DType, dtype_of
-from .errors import TWO_FLAGS, LayoutError, RequestError, a, integer, many, maybe, one_of, shown, whole
+from .errors import (
+    TWO_FLAGS,
+    LayoutError,
+    RequestError,
+    instance_of,
+    integer,
+    integer_in,
+    one_of,
+    optional,
+    shown,
+    tuple_of,
+)
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, same, sub
 from .layout import (
     S,
@@ -112,10 +123,10 @@ class Memory:
         return 64 if self.dtype.bits == 64 else 32
 
 
-_INTEGER = a("an integer", int)
-_ENDS = many(TWO_FLAGS)
+_INTEGER = instance_of("an integer", int)
+_ENDS = tuple_of(TWO_FLAGS)
 _SPACE = one_of(*SPACES)
-_MEMORY = maybe(a("a Memory, that of another buffer", Memory))
+_MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
 
 
 @attrs.frozen(kw_only=True, init=False, repr=False)
@@ -368,7 +379,7 @@ class Buffer:
         return -(-self.memory.span_bytes // 4)
 
 
-_HOLDER = maybe(a("a shared Buffer, or the address", Buffer, int))
+_HOLDER = optional(instance_of("a shared Buffer, or the address", Buffer, int))
 
 
 @attrs.frozen(repr=False)
@@ -441,7 +452,7 @@ class Region:
     def room(self, dim: int) -> Int:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""
         if type(dim) is not int or not 0 <= dim < len(self.starts):
-            whole(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
+            integer_in(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:

@@ -7,7 +7,18 @@ from math import prod
 
 import attrs
 
-from .errors import TEXT, TWO_FLAGS, LayoutError, RequestError, a, checked, many, maybe, shown, whole
+from .errors import (
+    TEXT,
+    TWO_FLAGS,
+    LayoutError,
+    RequestError,
+    checked,
+    instance_of,
+    integer_in,
+    optional,
+    shown,
+    tuple_of,
+)
 from .expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from .layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from .memory import Region
@@ -17,10 +28,10 @@ WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
 
 
-_REGION = a("a Region such as buffer[0:8, :]", Region)
-_LAYOUT = a("a TileLayout", TileLayout)
-_ITERS = many(a("an Iter", Iter))
-_COUNT = whole(1, 2**63 - 1)
+_REGION = instance_of("a Region such as buffer[0:8, :]", Region)
+_LAYOUT = instance_of("a TileLayout", TileLayout)
+_ITERS = tuple_of(instance_of("an Iter", Iter))
+_COUNT = integer_in(1, 2**63 - 1)
 
 
 @attrs.frozen
@@ -47,7 +58,7 @@ class Side:
             raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
         for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
             if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
-                whole(0, count - 1).check(value, "Side.offset", name)
+                integer_in(0, count - 1).check(value, "Side.offset", name)
         _, threads, vec = shape
         return self.layout.along(m, (round_index * threads + thread) * vec)
 
@@ -67,7 +78,7 @@ class Guard:
     """
 
     region: Region = attrs.field(validator=_REGION)
-    dim: int | None = attrs.field(validator=maybe(whole(0, 2**31 - 1)))
+    dim: int | None = attrs.field(validator=optional(integer_in(0, 2**31 - 1)))
     start: Int = attrs.field(eq=key_of, validator=INT)
     size: Int = attrs.field(eq=key_of, validator=INT)
     extent: int = attrs.field(validator=_COUNT)
@@ -87,10 +98,10 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
     @classmethod
-    @checked(request=a("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
+    @checked(request=instance_of("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
-        whole(1, count).check(vec, "Guard.rest", "vec")
+        integer_in(1, count).check(vec, "Guard.rest", "vec")
         return cls(
             request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         )
@@ -137,7 +148,7 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
     return tuple(guard for guard in found if guard is not None)
 
 
-_SIDE = a("a Side", Side)
+_SIDE = instance_of("a Side", Side)
 
 
 @attrs.frozen
@@ -163,7 +174,7 @@ class VectorPartition:
     vec_bits: int = attrs.field(validator=_COUNT)
     dst: Side = attrs.field(validator=_SIDE)
     src: Side = attrs.field(validator=_SIDE)
-    narrowed: tuple[str, ...] = attrs.field(default=(), validator=many(TEXT))
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(TEXT))
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
     rest: VectorPartition | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .errors import FLAG, Kind, RequestError, a, checked, maybe, shown, whole
+from .errors import FLAG, Kind, RequestError, checked, instance_of, integer_in, optional, shown
 from .expr import (
     INT,
     Expr,
@@ -36,8 +36,8 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 
-_COUNT = whole(0, 2**31 - 1)
-_PARTITION = a("a VectorPartition", VectorPartition)
+_COUNT = integer_in(0, 2**31 - 1)
+_PARTITION = instance_of("a VectorPartition", VectorPartition)
 _PLACE = Kind(
     "an integer of at most 56 bits, plain or symbolic",
     lambda value: isinstance(value, Expr) or (INT.fits(value) and -(2**56) < value < 2**56),
@@ -45,7 +45,7 @@ _PLACE = Kind(
 _THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
 
-@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=whole(1, UNROLL_LIMIT))
+@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=integer_in(1, UNROLL_LIMIT))
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
     """Round indices in batches: all loads of a batch come before its stores.
 
@@ -286,7 +286,13 @@ class Places:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
-    @checked(ptx=BUILDER, buffer=a("a Buffer", Buffer), varying=INT, swizzle=maybe(a("a Swizzle", Swizzle)), whole=FLAG)
+    @checked(
+        ptx=BUILDER,
+        buffer=instance_of("a Buffer", Buffer),
+        varying=INT,
+        swizzle=optional(instance_of("a Swizzle", Swizzle)),
+        whole=FLAG,
+    )
     def __init__(
         self, ptx: PtxBuilder, buffer: Buffer, varying: Int, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> None:
@@ -324,7 +330,7 @@ class Walk:
 
     @checked(
         ptx=BUILDER,
-        side=a("a Side", Side),
+        side=instance_of("a Side", Side),
         partition=_PARTITION,
         thread=_THREAD,
         whole=FLAG,

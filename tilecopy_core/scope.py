@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from .conditions import CONDITION, Condition
-from .errors import TEXT, Kind, RequestError, a, checked, many, maybe, one_of, shown, whole
+from .errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
 from .expr import (
     INT,
     Atom,
@@ -51,7 +51,7 @@ class Scope:
     """
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
-    threads: int = attrs.field(validator=whole(1, 16 * MAX_CTA_THREADS))
+    threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
@@ -100,7 +100,7 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
-@checked(axis=a("an Axis such as laneid", Axis), tid=INT)
+@checked(axis=instance_of("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along a thread axis.
 
@@ -116,7 +116,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 @checked(
     value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
-    cta_threads=whole(1, MAX_CTA_THREADS),
+    cta_threads=integer_in(1, MAX_CTA_THREADS),
 )
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """The value of an integer (or the truth of a condition) in each thread of a CTA.
@@ -190,7 +190,7 @@ def _is_deciding(pair: Any) -> bool:
     return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
 
 
-_SCOPE = a("a Scope such as warp()", Scope)
+_SCOPE = instance_of("a Scope such as warp()", Scope)
 
 
 @attrs.frozen
@@ -205,11 +205,11 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = attrs.field(default=None, validator=maybe(whole(1, MAX_CTA_THREADS)))
+    cta_threads: int | None = attrs.field(default=None, validator=optional(integer_in(1, MAX_CTA_THREADS)))
     mask: tuple[bool, ...] | None = attrs.field(default=None)
     undecided: str = attrs.field(default="", validator=TEXT)
     deciding: tuple[tuple[str, Int], ...] = attrs.field(
-        default=(), eq=key_of, validator=many(Kind("a text and the integer that it is of", _is_deciding))
+        default=(), eq=key_of, validator=tuple_of(Kind("a text and the integer that it is of", _is_deciding))
     )
 
     @mask.validator
@@ -284,7 +284,7 @@ class ActiveThreads:
             return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
         return self.decided_by(repr(condition), deciding)
 
-    @checked(text=TEXT, values=many(INT))
+    @checked(text=TEXT, values=tuple_of(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))

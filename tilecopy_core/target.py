@@ -6,7 +6,7 @@ import re
 
 import attrs
 
-from .errors import TargetError, checked, did_you_mean, shown, whole
+from .errors import TargetError, checked, did_you_mean, integer_in, shown
 
 Version = tuple[int, int]
 
@@ -80,7 +80,7 @@ class Target:
         """The most shared memory that one block can opt in to (CUDA programming guide, compute capabilities)."""
         return _SHARED_LIMIT_KIB[self.arch] * 1024
 
-    @checked(TargetError, major=whole(0, 99), minor=whole(0, 9))
+    @checked(TargetError, major=integer_in(0, 99), minor=integer_in(0, 9))
     def runs_on(self, major: int, minor: int) -> bool:
         """Whether a module for this target runs on a GPU of that compute capability."""
         found = major * 10 + minor

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, a, integer, many, maybe, shown
+from ..errors import TEXT, Kind, LayoutError, instance_of, integer, optional, shown, tuple_of
 from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
@@ -25,10 +25,10 @@ _MOST_ELEMS = 1 << 62
 """A shape of more is a mistake: index arithmetic has 64 bits."""
 MOST_PLACES = 1 << 16
 """Replicas that are enumerated."""
-_AXIS = a("an Axis such as m or laneid", Axis)
-_ITERS = many(a("an Iter", Iter))
-_COORDINATE = many(INT)
-_SWIZZLE = maybe(a("a Swizzle", Swizzle))
+_AXIS = instance_of("an Axis such as m or laneid", Axis)
+_ITERS = tuple_of(instance_of("an Iter", Iter))
+_COORDINATE = tuple_of(INT)
+_SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
 N = TypeVar("N", int, Int)
 
 

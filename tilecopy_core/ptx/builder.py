@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import attrs
 
-from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
+from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
 from ..expr import INT, Int, key_of
 from ..memory import Buffer
 from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
@@ -25,15 +25,15 @@ from .operands import ADDRESS, REGISTER, Access, Address, Register, parts_of
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
 
-_SCOPE = a("a Scope", Scope)
+_SCOPE = instance_of("a Scope", Scope)
 _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
-_ELEM = whole(0, 2**31 - 1)
-_REGISTERS = many(REGISTER)
+_ELEM = integer_in(0, 2**31 - 1)
+_REGISTERS = tuple_of(REGISTER)
 _PREDICATE = Kind(
     "a predicate register, or None", lambda value: value is None or (REGISTER.fits(value) and value.type == "pred")
 )
-_WORD = whole(0, 2**32 - 1)
-_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
+_WORD = integer_in(0, 2**32 - 1)
+_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
 
 
 _NAME_OF = attrgetter("name")
@@ -55,10 +55,10 @@ class PtxBuilder(IndexEmitter):
 
     @checked(
         PtxError,
-        target=a("a Target", Target),
-        cta_threads=whole(1, MAX_CTA_THREADS),
-        shared=many(a("a shared Buffer", Buffer)),
-        bindings=maybe(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
+        target=instance_of("a Target", Target),
+        cta_threads=integer_in(1, MAX_CTA_THREADS),
+        shared=tuple_of(instance_of("a shared Buffer", Buffer)),
+        bindings=optional(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
     )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
@@ -168,7 +168,7 @@ class PtxBuilder(IndexEmitter):
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
         return self.bindings.fragment(self, buffer)
 
-    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=whole(1, 2**20))
+    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=integer_in(1, 2**20))
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
         """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
         words = self.fragment(buffer)
@@ -226,7 +226,7 @@ class PtxBuilder(IndexEmitter):
         """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
         self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
 
-    @checked(PtxError, mask=whole(0, 2**32 - 1))
+    @checked(PtxError, mask=integer_in(0, 2**32 - 1))
     def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
         """``bar.warp.sync``: the lanes of a mask."""
         self.instr("bar.warp.sync", f"0x{int(mask):08x}")
@@ -341,7 +341,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(operation, destination, source, nbytes, barrier)
 
 
-BUILDER = a("a PtxBuilder", PtxBuilder)
+BUILDER = instance_of("a PtxBuilder", PtxBuilder)
 
 
 @attrs.frozen(eq=False)

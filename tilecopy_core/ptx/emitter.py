@@ -9,7 +9,7 @@ from functools import reduce
 from operator import attrgetter
 from typing import Any, ParamSpec
 
-from ..errors import TEXT, PtxError, did_you_mean, shown, whole
+from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
 from ..target import Target
 from .instructions import Needs, instruction_of, merge, needs_on
 from .operands import STEM, TYPE_BITS, Address, Register, register_of
@@ -24,7 +24,7 @@ Line = tuple[str, int]
 
 MOST_REGISTERS = 1 << 16
 """Virtual registers that are made together."""
-_COUNT = whole(0, MOST_REGISTERS)
+_COUNT = integer_in(0, MOST_REGISTERS)
 
 
 class Block:

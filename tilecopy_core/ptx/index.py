@@ -8,7 +8,7 @@ from math import gcd
 from typing import TypeAlias, overload
 
 from ..conditions import CONDITION, Condition
-from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
+from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, optional, shown, tuple_of
 from ..expr import (
     INT,
     Expr,
@@ -173,7 +173,7 @@ class IndexEmitter(ValueEmitter):
 
     # ------------------------------------------------------------------------------------------- control
 
-    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
+    @checked(PtxError, condition=CONDITION, compare=optional(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -263,7 +263,7 @@ class IndexEmitter(ValueEmitter):
         self.exact(form)
         return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
 
-    @checked(PtxError, predicates=many(_PREDICATE))
+    @checked(PtxError, predicates=tuple_of(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
         if any(predicate is False for predicate in predicates):
@@ -321,7 +321,7 @@ class IndexEmitter(ValueEmitter):
         self.place(end)
 
     @contextmanager
-    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
+    @checked(PtxError, index=instance_of("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1.
 

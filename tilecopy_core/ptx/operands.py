@@ -8,7 +8,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import PtxError, a, many, one_of, shown, whole
+from ..errors import PtxError, instance_of, integer_in, one_of, shown, tuple_of
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -19,8 +19,8 @@ STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "f
 
 _TYPE = one_of(*TYPE_BITS)
 _NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
-_ALIGN = whole(1, 2**62)
-_IMMEDIATE = whole(-(2**31), 2**31 - 1)
+_ALIGN = integer_in(1, 2**62)
+_IMMEDIATE = integer_in(-(2**31), 2**31 - 1)
 _SPACE = one_of("global", "shared", "shared::cluster", "param")
 
 
@@ -116,8 +116,8 @@ def address_of(space: str, base: Register | str, offset_bytes: int, align_bytes:
     return made
 
 
-REGISTER, ADDRESS = a("a Register", Register), a("an Address", Address)
-_FILL = many(whole(0, 2**32 - 1))
+REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
+_FILL = tuple_of(integer_in(0, 2**32 - 1))
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import PtxError, checked, many, shown, whole
+from ..errors import PtxError, checked, integer_in, shown, tuple_of
 from ..expr import INT, Int
 from .builder import BUILDER, PtxBuilder
 from .operands import ADDRESS, REGISTER, Address, Register
@@ -23,9 +23,9 @@ def _group(cta_group: int) -> str:
     PtxError,
     ptx=BUILDER,
     start=ADDRESS,
-    ldo=whole(0, 2**14 - 1),
-    sdo=whole(0, 2**14 - 1),
-    swizzle=whole(0, 6),
+    ldo=integer_in(0, 2**14 - 1),
+    sdo=integer_in(0, 2**14 - 1),
+    swizzle=integer_in(0, 6),
 )
 def matrix_descriptor(ptx: PtxBuilder, start: Address, ldo: int, sdo: int, swizzle: int) -> Register:
     """The 64-bit shared-memory matrix descriptor (PTX ISA 9.7.16.4.1), encoded once for equal arguments.
@@ -113,7 +113,7 @@ def fence_before(ptx: PtxBuilder) -> None:
     ptx.instr("tcgen05.fence::before_thread_sync")
 
 
-@checked(PtxError, ptx=BUILDER, registers=many(REGISTER), address=REGISTER)
+@checked(PtxError, ptx=BUILDER, registers=tuple_of(REGISTER), address=REGISTER)
 def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
     """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
     count = len(registers)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, a, checked, maybe, one_of, shown
+from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, checked, instance_of, one_of, optional, shown
 from ..expr import (
     INT,
     Atom,
@@ -26,7 +26,7 @@ from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
 from .operands import Register
 
-_REGISTER = a("a register", Register)
+_REGISTER = instance_of("a register", Register)
 
 
 def _may_pass_64_bits(value: Int) -> bool:
@@ -205,7 +205,7 @@ class ValueEmitter(Emitter):
         left=_REGISTER,
         right=Kind("a register, or an integer", lambda value: _REGISTER.fits(value) or ANY_INTEGER.fits(value)),
         greater=FLAG,
-        block=maybe(a("an open Block", Block)),
+        block=optional(instance_of("an open Block", Block)),
     )
     def lesser(
         self, type: str, left: Register, right: Register | int, *, greater: bool = False, block: Block | None = None

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import FLAG, PATH, a, checked
+from tilecopy_core.errors import FLAG, PATH, checked, instance_of
 from tilecopy_core.errors import shown as value_shown
 
 from .errors import FileError, shown
@@ -42,7 +42,7 @@ class NpyFile:
     stamp: tuple[int, ...]
 
 
-@checked(FileError, status=a("what os.stat gives", os.stat_result))
+@checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
 def stamp_of(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of the last change: equal as long as nobody has written the file."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

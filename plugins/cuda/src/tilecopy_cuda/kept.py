@@ -7,7 +7,7 @@ from typing import Any
 
 from tilecopy.kernel.built import BuiltKernel
 
-from tilecopy_core.errors import Kind, LaunchError, a, checked, maybe, shown
+from tilecopy_core.errors import Kind, LaunchError, checked, instance_of, optional, shown
 
 from .cache import ModuleCache
 
@@ -23,7 +23,7 @@ class KernelCache:
         cache: where the bytes are; by default what the environment says (docs/reference.md, "Module cache").
     """
 
-    @checked(LaunchError, cache=maybe(a("a ModuleCache", ModuleCache)))
+    @checked(LaunchError, cache=optional(instance_of("a ModuleCache", ModuleCache)))
     def __init__(self, cache: ModuleCache | None = None) -> None:
         self._cache = ModuleCache() if cache is None else cache
 
@@ -51,7 +51,7 @@ class KernelCache:
             self._cache.discard(key)
             return None
 
-    @checked(LaunchError, key=_DIGEST, kernel=a("a BuiltKernel", BuiltKernel))
+    @checked(LaunchError, key=_DIGEST, kernel=instance_of("a BuiltKernel", BuiltKernel))
     def put(self, key: bytes, note: Any, kernel: BuiltKernel) -> None:
         """Keep a kernel, where there is a cache.
 

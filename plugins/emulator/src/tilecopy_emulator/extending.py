@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import FLAG, TEXT, Kind, a, checked, one_of
+from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, one_of
 
 from . import accesses, operands
 from .access import Access
@@ -84,8 +84,8 @@ __all__ = [
 ]
 
 
-_INSTRUCTION = a("an Instruction, as a handler is given it", Instruction)
-_PROGRAM = a("a Program, as parse makes it", Program)
+_INSTRUCTION = instance_of("an Instruction, as a handler is given it", Instruction)
+_PROGRAM = instance_of("a Program, as parse makes it", Program)
 _OPERAND = Kind(
     "an operand of an Instruction",
     lambda value: (
@@ -116,7 +116,7 @@ width_of = _known(operands.width_of)
 writer = _known(operands.writer)
 
 
-@checked(forms=a("a Form, as form makes it", Form))
+@checked(forms=instance_of("a Form, as form makes it", Form))
 def arithmetic(*forms: Form) -> dict[str, Handler]:
     """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
 
@@ -133,7 +133,7 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     return dict.fromkeys(table, handler)
 
 
-@checked(machine=a("the Machine of the step", Machine))
+@checked(machine=instance_of("the Machine of the step", Machine))
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
     """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
 
@@ -156,7 +156,7 @@ def _demand_16(machine: Machine, one: Any, size_bytes: int) -> None:
         machine.hazard("alignment", f"{size_bytes} bytes for the bulk engine; the size is a multiple of 16", one)
 
 
-@checked(machine=a("the Machine of the step", Machine))
+@checked(machine=instance_of("the Machine of the step", Machine))
 def start_copy(
     machine: Machine,
     lane: int,

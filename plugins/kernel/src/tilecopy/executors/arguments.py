@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, shown
+from tilecopy_core.errors import LaunchError, LayoutError, attribute, checked, instance_of, shown
 from tilecopy_core.layout import row_major
 
 from ..kernel.built import BuiltKernel
@@ -307,7 +307,11 @@ class HostArguments:
     binding: Binding
 
     @classmethod
-    @checked(LaunchError, kernel=a("a BuiltKernel", BuiltKernel), arguments=a("a tuple of arguments", tuple, list))
+    @checked(
+        LaunchError,
+        kernel=instance_of("a BuiltKernel", BuiltKernel),
+        arguments=instance_of("a tuple of arguments", tuple, list),
+    )
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
         """Check host arguments against a kernel.
 

@@ -20,8 +20,8 @@ from tilecopy_core.errors import (
     TilecopyError,
     checked,
     integer,
+    integer_in,
     shown,
-    whole,
 )
 from tilecopy_core.expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 from tilecopy_core.scope import GRID_LIMIT, bounded_by, cluster_rank
@@ -34,7 +34,7 @@ from .parameters import ArrayParameter, Parameter, value_of, with_values
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
 """Grids and numbers whose bounds were checked."""
-_COUNT = whole(0, 2**31 - 1)
+_COUNT = integer_in(0, 2**31 - 1)
 _GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
 _NUMBERS = Kind(
     "integers by name",

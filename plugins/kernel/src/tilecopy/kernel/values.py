@@ -17,7 +17,7 @@ import numpy as np
 
 from tilecopy_core.conditions import Condition, RunTime
 from tilecopy_core.dtypes import DType, dtype_of
-from tilecopy_core.errors import RequestError, a, one_of, shown
+from tilecopy_core.errors import RequestError, instance_of, one_of, shown
 from tilecopy_core.expr import Expr, Int, bounds_of, fits, key_of
 from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
@@ -63,9 +63,9 @@ class Value(RunTime):
         args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
-    dtype: DType = attrs.field(validator=a("a DType", DType))
+    dtype: DType = attrs.field(validator=instance_of("a DType", DType))
     op: str = attrs.field(validator=one_of(*_VALUES))
-    args: tuple[Any, ...] = attrs.field(default=(), validator=a("a tuple", tuple))
+    args: tuple[Any, ...] = attrs.field(default=(), validator=instance_of("a tuple", tuple))
 
     def __attrs_post_init__(self) -> None:
         wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op in ("cast", "neg") else 2))
