@@ -24,9 +24,13 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 CORE = "tilecopy-core"
 LICENCE = "Apache-2.0"
-CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"}
+CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"} | {
+    f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)
+}
 ENTRY = re.compile(r"^## (\S+) - (?:unreleased|\d{4}-\d\d-\d\d)$", re.M)
 """The head of a changelog's entry."""
+LINK = re.compile(r"\]\((?!https://|#)([^)]*)\)")
+"""A link that leads nowhere on the page of a package index, which has the README and no file beside it."""
 
 
 @attrs.frozen
@@ -152,6 +156,10 @@ def faults(package: Package, tree: dict[str, Package]) -> list[str]:
         found.append(f"classifiers lack {', '.join(missing)}")
     if not (package.folder / "README.md").exists() or package.project.get("readme") != "README.md":
         found.append("it has no README.md, or does not declare it")
+    elif links := LINK.findall((package.folder / "README.md").read_text()):
+        found.append(f"README.md has links that lead nowhere on a package index: {', '.join(links)}")
+    if package.project.get("urls") != core.project.get("urls"):
+        found.append("its urls are not the core's")
     if not (package.source / "py.typed").exists():
         found.append(f"{package.source.name} has no py.typed")
     return [*found, *bounds_faults(package, tree.values()), *private_imports(package)]
