@@ -1,6 +1,7 @@
 """What must hold of each package before it goes out: `python tests/release.py [PACKAGE ...] [WHEEL ...]` prints what does not.
 
-``--oldest-core PACKAGE`` prints the oldest released core that it claims. A package is a folder of plugins/, or ``core``; there
+``--oldest-core PACKAGE`` prints the oldest released core that it claims, ``--requirements`` what the packages and their tests
+require of others, one a line. A package is a folder of plugins/, or ``core``; there
 is no list of them. docs/releasing.md has the steps of a release.
 """
 
@@ -105,6 +106,15 @@ def released_cores(root: Path = ROOT) -> list[str]:
     return [tag.removeprefix(f"{CORE}-") for tag in tags.split()]
 
 
+def of_others(tree: dict[str, Package], root: Path = ROOT) -> list[Requirement]:
+    """What the packages of a tree require of others, extras too, and what their tests alone require."""
+    ours = {each.name for each in tree.values()}
+    found = {each for package in tree.values() for each in package.requirements if each.name not in ours}
+    group = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    found |= {each for each in map(Requirement, group) if each.name not in ours | {other.name for other in found}}
+    return sorted(found, key=str)
+
+
 def bounds_faults(package: Package, known: Iterable[Package]) -> Iterator[str]:
     """Requirements of packages of the tree that this tree does not meet, or that have no bounds.
 
@@ -178,6 +188,9 @@ def main(words: list[str]) -> None:
     tree = packages()
     if words[:1] == ["--oldest-core"]:
         print(oldest_core(tree[words[1]], released_cores(), tree["core"].version))
+        return
+    if words == ["--requirements"]:
+        print(*of_others(tree), sep="\n")
         return
     chosen = [word for word in words if not word.endswith(".whl")] or ([] if words else list(tree))
     if unknown := sorted(set(chosen) - set(tree)):
