@@ -70,7 +70,7 @@ def plugins_of_a_registry() -> tuple[Slow, Callable[[], Any]]:
 
 def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
     slow = Slow(lambda: lambda: SimpleNamespace(launch=print, why_unavailable=print))
-    monkeypatch.setattr(running, "by_name", lambda group: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
+    monkeypatch.setattr(running, "_found_on", lambda path: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
     monkeypatch.setattr(running, "_made", {})
     return slow, lambda: executor_named("slow") is executor_named("slow")
 

@@ -69,6 +69,14 @@ def test_the_core_keeps_to_its_three_dependencies() -> None:
     assert names == {"attrs", "numpy", "pluggy"}
 
 
+def test_a_distribution_has_one_floor_in_all_packages() -> None:
+    """So that `nox -s floor` tests every one in one environment."""
+    floors: dict[str, set[str]] = {}
+    for requirement in release.of_others(release.packages()):
+        floors.setdefault(requirement.name, set()).add(str(requirement.specifier))
+    assert [name for name, found in floors.items() if len(found) > 1] == []
+
+
 def test_the_extra_all_brings_every_package_but_numba_and_the_testkit() -> None:
     """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
     (extras,) = (dict(each["optional-dependencies"]) for each in PROJECTS.values() if each["name"] == "tilecopy")

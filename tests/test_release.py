@@ -72,6 +72,16 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
         (removed("plugins/reg/LICENSE"), "reg", "has no file LICENSE"),
         (replaced(REG, '    "Typing :: Typed",\n', ""), "reg", "classifiers lack Typing :: Typed"),
         (removed("plugins/reg/README.md"), "reg", "it has no README.md"),
+        (
+            replaced("plugins/reg/README.md", "copies between", "[copies](../x.md) between"),
+            "reg",
+            "on a package index: ../x.md",
+        ),
+        (
+            replaced(REG, "[project.optional", "[project.urls]\nA = 'https://a'\n[project.optional"),
+            "reg",
+            "its urls are not",
+        ),
         (removed(f"{SOURCE}/py.typed"), "reg", "tilecopy_reg has no py.typed"),
         (replaced(REG, "core>=0.1,<0.2", "core>=0.2,<0.3"), "reg", "and the tree has tilecopy-core 0.1.0"),
         (replaced(REG, "core>=0.1,<0.2", "core>=0.1"), "reg", "write tilecopy-core>=X,<Y"),

@@ -109,7 +109,7 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
 """
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){code}"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    what = "install tilecopy-export (from a checkout: pip install plugins/export)"
+    what = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
     assert lines == [
         f"nothing that writes CUDA C++ ({name}) is installed; {what}" for name in ("cuda_function", "cuda_header")
     ]

@@ -15,7 +15,7 @@ from .once import LOCK
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
-_EXPORT = "install tilecopy-export (from a checkout: pip install plugins/export)"
+_EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
 BROUGHT: Mapping[str, str] = MappingProxyType(
     {
         "BuiltKernel": _KERNELS,

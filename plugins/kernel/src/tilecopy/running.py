@@ -5,7 +5,9 @@ The executors themselves (:mod:`tilecopy.executors`) stand above built kernels, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from tilecopy_core.errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
@@ -52,8 +54,14 @@ class Executor(Protocol):
 _made: dict[str, Executor] = {}
 
 
-def _claimants() -> dict[str, list[Source]]:
+def _claimants() -> Mapping[str, list[Source]]:
     """The installed executors that this core can load, by name; of a first-party name only the first party."""
+    return _found_on(tuple(map(str, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
+    """What is installed on a path, which is read once."""
     found = by_name(EXECUTORS_GROUP)
     for name, sources in found.items():
         found[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources

@@ -35,7 +35,7 @@ def source_of(plugin: Any) -> Source:
         found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
         if not found:
             raise tc.PluginError(
-                f"plugin: no installed variant is named {shown(plugin)}; pip install the package that has it"
+                f"plugin: no installed variant is named {shown(plugin)}; install the package that has it"
             )
         return found[0]
     try:
