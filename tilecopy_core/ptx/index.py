@@ -35,7 +35,8 @@ from ..target import Target
 from ..views import reach
 from .bindings import Bindings
 from .emitter import Block, pure_once
-from .operands import Address, Register, address_of
+from .lines import Line
+from .operands import Address, Register, Written
 from .swizzled import SwizzledTerms
 from .values import ValueEmitter
 
@@ -112,7 +113,7 @@ class IndexEmitter(ValueEmitter):
             immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
         key = ("address", buffer.memory, size, terms, const - immediate)
         base = self.blocks[-1].once(key, self._base, buffer, terms, const - immediate, immediate)
-        return address_of(buffer.space, base, immediate, align)
+        return Address(buffer.space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
         """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
@@ -346,7 +347,7 @@ class IndexEmitter(ValueEmitter):
             self.instr("bra", end, guard=done)
         self.place(head)
         if not unroll:
-            self.place_text('\t.pragma "nounroll";')
+            self._place(Line(".pragma", (Written('"nounroll"'),), statement=self.statement))
         with self.block():
             self.bind(index, counter)
             yield

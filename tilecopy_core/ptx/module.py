@@ -41,6 +41,5 @@ def module_text(
     if not shared.dynamic:
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
-    emitted = ptx.blocks[0].head + ptx.blocks[0].body
-    text = "\n".join([*lines, *[line for line, _ in emitted], "\tret;", "}", ""])
-    return text, (*[0] * len(lines), *[statement for _, statement in emitted])
+    text = "\n".join([*lines, *map(str, ptx.lines), "\tret;", "}", ""])
+    return text, (*[0] * len(lines), *[line.statement for line in ptx.lines])
