@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from .dispatch import Plan
 from .errors import PluginError
 from .ptx import PtxBuilder
-from .ptx.lines import AnyLine, Label, Line, statements
+from .ptx.lines import AnyLine, Label, Line, are_checked, statements
 from .registry import Registry
 
 _SPECIAL = """
@@ -46,7 +46,7 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
     why = None
     if ptx.blocks != around:
         why = "it leaves a block (if_, loop) open, or closes one that is not its own"
-    elif any(line.loose for line in ptx.recent) or Line not in map(type, ptx.recent):  # others were checked one by one
+    elif not are_checked(ptx.recent):
         why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.overhangs)
     if why is not None:
         raise PluginError(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import ParamSpec
 
 from ..errors import TEXT, PtxError, did_you_mean, shown, whole
 from ..target import Target
-from .instructions import Needs, instruction_of, merge, needs_on
+from .instructions import Needs, instruction_of, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
 from .operands import STEM, TYPE_BITS, Address, Register, Vector, Written, register_of
 
@@ -100,7 +99,7 @@ class Emitter:
         self.recent: list[AnyLine] = []
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._allowed: dict[str, Needs] = {}
+        self._allowed: set[str] = set()
 
     @property
     def lines(self) -> list[AnyLine]:
@@ -110,7 +109,7 @@ class Emitter:
     @property
     def needs(self) -> Needs:
         """What the instructions so far need together."""
-        return reduce(merge, set(self._allowed.values()), Needs())
+        return needs_together(frozenset(self._allowed), self.target)
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
@@ -178,14 +177,15 @@ class Emitter:
         return result
 
     def _require(self, instruction: str) -> None:
-        """Let the module need what an instruction does."""
-        self._allowed[instruction] = needs_on(_text(instruction, "opcode"), self.target)
+        """Let the module need what an instruction does, which the target has."""
+        needs_on(_text(instruction, "opcode"), self.target)
+        self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
         for part in parsed(_text(text, "text")):
             if isinstance(part, Line):
-                self._require(part.unguarded)
+                self._require(str(Line(part.opcode, part.operands)).strip("\t;"))
             elif isinstance(part, str) and part[0] not in "{}.;":  # a statement without its end
                 self._require(part)
         for line in text.strip().splitlines():

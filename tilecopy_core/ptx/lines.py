@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import attrs
@@ -35,23 +37,19 @@ class Line:
     statement: int = 0
 
     @property
-    def unguarded(self) -> str:
-        """The instruction without its guard and its end."""
-        return f"{self.opcode} {', '.join(map(str, self.operands))}" if self.operands else self.opcode
-
-    @property
-    def loose(self) -> bool:
-        """Whether text of others is among the operands."""
-        return str in map(type, self.operands)
-
-    @property
     def names(self) -> list[str]:
         """The names in the guard and the operands: of registers, and of what else text has."""
         return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
 
     def __str__(self) -> str:
         guard = "" if self.guard is None else f"@{'!' * self.unless}{self.guard} "
-        return f"\t{guard}{self.unguarded};"
+        operands = ", ".join([_TEXT_OF[type(each)](each) for each in self.operands])
+        return f"\t{guard}{self.opcode} {operands};" if operands else f"\t{guard}{self.opcode};"
+
+
+_TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
+    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text")}
+)
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +58,6 @@ class Label:
 
     name: str
     statement: int = 0
-    loose = False
 
     def __str__(self) -> str:
         return f"{self.name}:"
@@ -90,6 +87,24 @@ def names_in(operand: object) -> Iterable[str]:
     if isinstance(operand, Vector):
         return [register.name for register in operand.registers]
     return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()
+
+
+def are_checked(lines: Sequence[AnyLine]) -> bool:
+    """Whether some lines have instructions, and each of them was checked as it was written."""
+    found = False
+    for line in lines:
+        if isinstance(line, Line):
+            if str in map(type, line.operands):
+                return False
+            found = True
+        elif isinstance(line, Text) and line.loose:
+            return False
+    return found
+
+
+def texts_of(lines: Iterable[AnyLine]) -> list[str]:
+    """Some lines as they stand in a module."""
+    return [str(line) for line in lines]
 
 
 def parsed(text: str) -> Iterator[Line | Label | str]:

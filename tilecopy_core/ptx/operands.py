@@ -33,7 +33,8 @@ class Register:
     name: str
 
     def __attrs_post_init__(self) -> None:
-        _TYPE.check(self.type, "Register", "type", PtxError)
+        if self.type.__class__ is not str or self.type not in TYPE_BITS:
+            _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
 
