@@ -100,6 +100,7 @@ class Emitter:
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: set[str] = set()
+        self._bound: dict[Hashable, tuple[Register, int]] = {}
 
     @property
     def lines(self) -> list[AnyLine]:
@@ -232,12 +233,13 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """A nested block; its lines join the enclosing body when it closes."""
+        """A nested block; when it closes, its lines join the enclosing body, and what was bound in it ends."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened
         self.blocks.pop()
         self.blocks[-1].body += opened.head + opened.body
+        self._bound = {key: (register, depth) for key, (register, depth) in self._bound.items() if depth < opened.depth}
 
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:

@@ -14,7 +14,7 @@ from .operands import Address, Register, Vector, Written
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
-_GUARD = re.compile(r"@(!?) ?([\w$%]+) ")
+_GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, a, checked, maybe, one_of, shown
@@ -57,7 +55,6 @@ class ValueEmitter(Emitter):
         super().__init__(target, bindings.mark)
         self.bindings = bindings
         self.tighter: dict[Symbol, Int] = {}
-        self._bound: dict[Symbol, tuple[Register, int]] = {}
         self._floor = 0
 
     # ------------------------------------------------------------------------------------------- symbols
@@ -71,15 +68,6 @@ class ValueEmitter(Emitter):
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
-
-    @contextmanager
-    def block(self) -> Iterator[Block]:
-        """A nested block; the symbols that were bound in it end with it."""
-        with super().block() as opened:
-            yield opened
-        self._bound = {
-            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
-        }
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
