@@ -319,7 +319,6 @@ def merge(left: Needs, right: Needs) -> Needs:
     )
 
 
-@lru_cache(maxsize=1 << 12)
 def needs_on(instruction: str, target: Target) -> Needs:
     """What an instruction needs on a target.
 
