@@ -82,7 +82,7 @@ def builder(symbols: dict[Symbol, str], *buffers: tc.Buffer) -> PtxBuilder:
 
 def lines_of(ptx: PtxBuilder) -> list[str]:
     """What it has written."""
-    return [line for line, _ in ptx.blocks[0].head + ptx.blocks[0].body]
+    return [str(line) for line in ptx.lines]
 
 
 def parameters(symbols: dict[Symbol, str], env: dict[Symbol, int]) -> dict[str, int]:

@@ -170,7 +170,7 @@ def test_what_the_builder_writes_and_refuses(ptx: PtxBuilder) -> None:
     assert len({ptx.mapa(barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
     ptx.recent.clear()
     ptx.mbarrier_wait(barrier, 3)
-    assert any("try_wait" in line and line.endswith(", 1;") for line in ptx.recent), "a parity is one bit"
+    assert any("try_wait" in line and line.endswith(", 1;") for line in map(str, ptx.recent)), "a parity is one bit"
     assert header_target(Needs(known=False), tc.target_of("sm_90a"))[1] == tc.target_of("sm_90a")
     assert header_target(Needs(80, (7, 0)), tc.target_of("sm_90a"))[1] == tc.target_of("sm_80")
 

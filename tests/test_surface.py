@@ -774,7 +774,7 @@ def written(w: World) -> str:
     """What a call wrote into the PTX builder, where there is one."""
     if "ptx" not in vars(w):
         return ""
-    lines = [line for block in w.ptx.blocks for line, _ in block.head + block.body]
+    lines = [str(line) for block in w.ptx.blocks for line in block.head + block.body]
     return next((line for line in lines if not line.lstrip().startswith("//") and RAW.search(line)), "")
 
 

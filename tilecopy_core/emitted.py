@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from .dispatch import Plan
 from .errors import PluginError
 from .ptx import PtxBuilder
+from .ptx.lines import AnyLine, Label, Line, are_checked, statements
 from .registry import Registry
 
 _SPECIAL = """
@@ -24,11 +25,7 @@ _SPECIAL = """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
 _NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
-_ENDS_KERNEL = re.compile(r"(?:@!?[\w$%]+\s+)?(ret|exit)\b")
-_REGISTER = re.compile(r"%([A-Za-z_$][\w$]*)")
-_BRANCH = re.compile(r"(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([\w$]+)\s*;")
-_DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)", re.S)
-_STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
+_DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)")
 _DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 
 
@@ -44,13 +41,12 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
         PluginError: the text cannot stand in a kernel; and what :meth:`.Plan.emit` raises.
     """
     ptx.recent.clear()
-    ptx.loose = False
     around = list(ptx.blocks)
     plan.emit(ptx, registry)
     why = None
     if ptx.blocks != around:
         why = "it leaves a block (if_, loop) open, or closes one that is not its own"
-    elif ptx.loose or all(map(_says_nothing, ptx.recent)):  # typed operands were checked one by one
+    elif not are_checked(ptx.recent):
         why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.overhangs)
     if why is not None:
         raise PluginError(
@@ -59,16 +55,11 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
         )
 
 
-def _says_nothing(line: str) -> bool:
-    """Whether a line is a comment or a label."""
-    return line.lstrip().startswith("//") or line.rstrip().endswith(":")
-
-
-def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
+def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
     """Why the text of one copy cannot stand in a kernel, or None.
 
     Args:
-        lines: the text, line by line, with or without comments.
+        lines: what it wrote.
         registers: the names that are declared around it, with or without their ``%``.
         may_be_empty: the partition has nothing to move, so that no instruction is needed.
 
@@ -78,35 +69,38 @@ def why_malformed(lines: Iterable[str], registers: Collection[str], *, may_be_em
     """
     known = {name.lstrip("%") for name in registers} | SPECIAL_REGISTERS
     instructions = 0
-    labels, branches = set[str](), list[tuple[str, str]]()
+    labels, branches = set[str](), list[Line]()
     scopes: list[set[str]] = [set()]
-    for statement in _statements(lines):
-        if statement == "{":
+    for statement in statements(lines):
+        if isinstance(statement, Label):
+            labels.add(statement.name)
+        elif isinstance(statement, Line):
+            if statement.opcode.startswith("."):
+                continue
+            instructions += 1
+            name = statement.opcode.split(".")[0]
+            if name in ("ret", "exit"):
+                return f"it emits '{_shown(statement)}': {name} ends the kernel, and a copy may not"
+            if name == "bra":
+                branches.append(statement)
+            for name in _registers(statement):
+                if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
+                    return f"it emits '{_shown(statement)}', and no register %{name} is declared"
+        elif statement == "{":
             scopes.append(set())
         elif statement == "}":
             scopes.pop()
             if not scopes:
                 return "it emits a '}' that closes no block of its own"
-        elif statement.endswith(":"):
-            labels.add(statement[:-1].strip())
         elif not statement.endswith(";"):
             return f"it emits '{statement}' without its ';'"
         elif declared := _DECLARATION.match(statement):
             scopes[-1] |= _declared(declared[1])
-        elif not statement.startswith("."):
-            instructions += 1
-            if ends := _ENDS_KERNEL.match(statement):
-                return f"it emits '{statement}': {ends[1]} ends the kernel, and a copy may not"
-            if branch := _BRANCH.match(statement):
-                branches.append((statement, branch[1]))
-            for name in _REGISTER.findall(statement):
-                if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
-                    return f"it emits '{statement}', and no register %{name} is declared"
     if len(scopes) > 1:
         return "it emits a '{' that it does not close"
-    for statement, label in branches:
-        if label not in labels:
-            return f"it emits '{statement}', and no label {label} of its own"
+    for branch in branches:
+        if branch.operands and branch.operands[0] not in labels:
+            return f"it emits '{_shown(branch)}', and no label {branch.operands[0]} of its own"
     if not instructions and not may_be_empty:
         return "it emits no instruction"
     return None
@@ -120,10 +114,10 @@ def _declared(text: str) -> set[str]:
     return names
 
 
-def _statements(lines: Iterable[str]) -> Iterator[str]:
-    """Statements, labels with their colon, braces of blocks and what is left over, without comments.
+def _shown(statement: Line) -> str:
+    return str(statement).strip()
 
-    A brace opens or closes a block where a statement may begin; inside one it belongs to a vector operand.
-    """
-    text = re.sub(r"/\*.*?\*/", " ", "\n".join(line.partition("//")[0] for line in lines), flags=re.S)
-    return (" ".join(found.split()) for found in _STATEMENT.findall(text))
+
+def _registers(statement: Line) -> Iterator[str]:
+    """The registers that an instruction names, special ones among them, without their ``%``."""
+    return (name[1:] for name in statement.names if name[0] == "%")

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import attrgetter
-
-import attrs
 
 from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
 from ..expr import INT, Int, key_of
@@ -18,9 +15,9 @@ from ..memory import Buffer
 from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..target import Target
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Written, pure_once
+from .emitter import pure_once
 from .index import IndexEmitter
-from .operands import ADDRESS, REGISTER, Access, Address, Register, parts_of
+from .operands import ADDRESS, REGISTER, Access, Address, Register, Vector, parts_of, vector_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -34,9 +31,6 @@ _PREDICATE = Kind(
 )
 _WORD = integer_in(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
-
-
-_NAME_OF = attrgetter("name")
 
 
 def _are_bindings(value: object) -> bool:
@@ -91,11 +85,11 @@ class PtxBuilder(IndexEmitter):
         address, predicate, fill = parts_of(source)
         count = self._check_width(bits)
         registers = self.regs("b32", count) if into is None else into
-        vector = _vector(tuple(registers)) if into is None else self._fitting("ld", bits, into)
+        vector = vector_of(tuple(registers)) if into is None else self._fitting("ld", bits, into)
         opcode = self._opcode("ld", address, bits, vector)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
-        self.instr(opcode, vector.operand, address, guard=predicate)
+        self.instr(opcode, vector, address, guard=predicate)
         return list(registers)
 
     def store(
@@ -115,7 +109,7 @@ class PtxBuilder(IndexEmitter):
             FLAG.check(relaxed, "store", "relaxed", PtxError)
         name = "st.relaxed.gpu" if relaxed else "st"
         vector = self._fitting("st", bits, registers)
-        self.instr(self._opcode(name, address, bits, vector), address, vector.operand, guard=predicate)
+        self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
@@ -143,7 +137,7 @@ class PtxBuilder(IndexEmitter):
         """The registers of an access, which hold what it moves."""
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
-        vector = _vector(tuple(registers))
+        vector = vector_of(tuple(registers))
         if not vector.bits:
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
         if vector.bits != max(bits, 32):
@@ -159,7 +153,8 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        return _opcode_of(name, address.space, bits, vector.count, vector.type)
+        count, first = len(vector.registers), vector.registers[0]
+        return _opcode_of(name, address.space, bits, count, first.type)
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -342,32 +337,6 @@ class PtxBuilder(IndexEmitter):
 
 
 BUILDER = instance_of("a PtxBuilder", PtxBuilder)
-
-
-@attrs.frozen(eq=False)
-class Vector:
-    """The registers of an access.
-
-    Attributes:
-        operand: what stands for them in the text.
-        count: how many there are.
-        type: of the first.
-        bits: what they hold together; 0 where not all have 32 bits, or 64.
-    """
-
-    operand: Register | Written
-    count: int
-    type: str
-    bits: int
-
-
-@lru_cache(maxsize=4096)
-def _vector(registers: tuple[Register, ...]) -> Vector:
-    """Some registers as one operand; nearly always some of an earlier kernel's."""
-    widths, count = {register.bits for register in registers}, len(registers)
-    operand = registers[0] if count == 1 else Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")
-    type = registers[0].type if registers else ""
-    return Vector(operand, count, type, count * widths.pop() if widths in ({32}, {64}) else 0)
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 
 import attrs
 
@@ -327,6 +327,12 @@ def needs_on(instruction: str, target: Target) -> Needs:
     if needs is None:
         raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
     return needs
+
+
+@lru_cache(maxsize=256)
+def needs_together(instructions: frozenset[str], target: Target) -> Needs:
+    """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
+    return reduce(merge, {needs_on(instruction, target) for instruction in instructions}, Needs())
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:

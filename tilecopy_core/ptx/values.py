@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, checked, instance_of, one_of, optional, shown
@@ -50,7 +49,6 @@ class ValueEmitter(Emitter):
         super().__init__(target, bindings.mark)
         self.bindings = bindings
         self.tighter: dict[Symbol, Int] = {}
-        self._bound: dict[Symbol, tuple[Register, int]] = {}
         self._floor = 0
 
     # ------------------------------------------------------------------------------------------- symbols
@@ -64,15 +62,6 @@ class ValueEmitter(Emitter):
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
-
-    @contextmanager
-    def block(self) -> Iterator[Block]:
-        """A nested block; the symbols that were bound in it end with it."""
-        with super().block() as opened:
-            yield opened
-        self._bound = {
-            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
-        }
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
