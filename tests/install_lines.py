@@ -237,7 +237,7 @@ def _groups(wanted: list[str]) -> list[list[Line]]:
     return list(groups.values())
 
 
-def _environment(folder: Path, checkout: Path, *, by_pip: bool) -> dict[str, str]:
+def _environment(folder: Path, *, by_pip: bool) -> dict[str, str]:
     """A fresh environment's variables; without ``by_pip`` its `pip` is uv's, which looks for no package in the workspace."""
     if by_pip:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
@@ -269,7 +269,7 @@ def run(group: list[Line], *, by_pip: bool) -> bool:
     print(f"{' and '.join(dict.fromkeys(each.where for each in group))}: {line.command}", flush=True)
     with tempfile.TemporaryDirectory(prefix="tilecopy-install-") as folder:
         checkout = _checkout(Path(folder, "checkout"))
-        variables = _environment(Path(folder, "environment"), checkout, by_pip=by_pip)
+        variables = _environment(Path(folder, "environment"), by_pip=by_pip)
         before = [str(tree()[name].folder.relative_to(ROOT)) for name in needed(line.beside)] if line.beside else []
         commands = [f"pip install {' '.join(f'./{each}' for each in before)}"] if before else []
         commands += [line.command, *(["python tests/installed.py"] if installed_by(line).ours else [])]
