@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilecopy_core.emitted import why_malformed
+from tilecopy_core.ptx.emitted_text import why_malformed
 from tilecopy_core.ptx.lines import Text
 
 REGISTERS = {"r1", "%r2", "rd1", "p1"}

@@ -15,11 +15,11 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy import written
+from tilecopy import integer_text as written
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.conditions import Condition
-from tilecopy_core.expr import (
+from tilecopy_core.integers import Condition
+from tilecopy_core.integers.expr import (
     OPERATIONS,
     Symbol,
     bounds_of,

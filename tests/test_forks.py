@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
-from tilecopy import running
+from tilecopy import executor_choice as running
 from tilecopy.executors import executor_named
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_testkit.programs import round_trip

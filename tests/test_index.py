@@ -12,7 +12,7 @@ from test_expr import INTEGERS, SYMBOLS, environments, expressions
 from tilecopy import S, TileLayout
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.expr import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
+from tilecopy_core.integers import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.plugin import PtxBuilder
 from tilecopy_core.ptx import KernelBindings, SharedPlan
 

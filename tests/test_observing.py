@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import tilecopy as tc
 
-from tilecopy_core.hookspecs import DISPATCH, HOOKS
-from tilecopy_core.loading import Source
+from tilecopy_core.registry import Source
+from tilecopy_core.registry.hookspecs import DISPATCH, HOOKS
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "tilecopy_observe"
 sys.path.insert(0, str(EXAMPLE / "src"))

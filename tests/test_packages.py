@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import release
+from tilecopy.executor_choice import EXECUTORS_GROUP
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
-from tilecopy.running import EXECUTORS_GROUP
 
-from tilecopy_core.known import known_variants
-from tilecopy_core.registry import VARIANTS_GROUP, default_registry
+from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "tilecopy-testkit"
@@ -116,7 +115,7 @@ PUBLIC = {
         "tilecopy.executors",
         "tilecopy_cli.command",
         "tilecopy_core",
-        "tilecopy_core.instructions",
+        "tilecopy_core.ptx.instructions",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
         "tilecopy_cuda",

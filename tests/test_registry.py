@@ -21,13 +21,13 @@ import pluggy
 import pytest
 import tilecopy as tc
 
-from tilecopy_core import loading
-from tilecopy_core import registry as core_registry
-from tilecopy_core.hookspecs import HOOKS
-from tilecopy_core.loading import newer_core_needed
+from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import PluginWarning, Source
-from tilecopy_core.request import COMPLETIONS, Option
+from tilecopy_core.registry import entry_points as loading
+from tilecopy_core.registry import registry as core_registry
+from tilecopy_core.registry.entry_points import newer_core_needed
+from tilecopy_core.registry.hookspecs import HOOKS
 
 
 def source(name: str, plugin: Any, package: str | None = None, version: str = "1.0") -> Source:
@@ -343,7 +343,7 @@ def test_the_nearest_reason_comes_first_and_what_could_never_do_it_in_a_line() -
 
 
 def test_every_hook_is_a_specification() -> None:
-    from tilecopy_core import hookspecs
+    from tilecopy_core.registry import hookspecs
 
     manager = pluggy.PluginManager("tilecopy")
     manager.add_hookspecs(hookspecs)
@@ -364,7 +364,9 @@ def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
 
 
 def test_dispatch_writes_no_ptx() -> None:
-    code = "import sys, tilecopy_core.dispatch, tilecopy_core.registry; assert 'tilecopy_core.ptx' not in sys.modules"
+    code = (
+        "import sys, tilecopy_core.dispatch.plan, tilecopy_core.registry; assert 'tilecopy_core.ptx' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path("/"))
 
 

@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
         "README.md",
         "LICENSE",
         "CHANGELOG.md",
-        "tilecopy_core/version.py",
+        "tilecopy_core/registry/version.py",
         "tilecopy_core/py.typed",
     ):
         (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
         (removed("plugins/reg/CHANGELOG.md"), "reg", "CHANGELOG.md has no entry '## 0.1.0 - unreleased'"),
         (replaced(REG, 'version = "0.1.0"', 'version = "0.1.1"'), "reg", "0.1.1, the top entry of CHANGELOG.md 0.1.0"),
         (
-            replaced("tilecopy_core/version.py", "0.1.0", "0.1.1"),
+            replaced("tilecopy_core/registry/version.py", "0.1.0", "0.1.1"),
             "core",
             "its version is 0.1.0, which version.py does not",
         ),

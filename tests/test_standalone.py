@@ -100,7 +100,7 @@ def test_a_view_has_its_memory() -> None:
 
 def test_without_the_package_that_writes_cuda_the_plan_says_what_to_install() -> None:
     code = """
-import tilecopy_core.names as names
+import tilecopy_core.registry.lazy_names as names
 names.by_name = lambda group: {}
 import install_subset, tilecopy_core as tc
 for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names.exporter("cuda_header")):

@@ -22,7 +22,8 @@ import pytest
 import tilecopy as tc
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from odd import ODD, Bound, Raising, flat, little_memory, outcome, places_of, replaced, said, shows
-from tilecopy import R, S, TileLayout, running
+from tilecopy import R, S, TileLayout
+from tilecopy import executor_choice as running
 from tilecopy.kernel.builder import ScopedCopies
 from tilecopy_cuda.cuda import CudaExecutor
 

@@ -14,7 +14,7 @@ from tilecopy import R, S, TCol, TileLayout, TLane, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit import oracle
 
-from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.integers import evaluate, symbols_of
 from tilecopy_core.layout import Iter, m
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))

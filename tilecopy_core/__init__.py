@@ -6,8 +6,10 @@ Kernels around copies, running and exporting them are packages on top. Importing
 
 from typing import TYPE_CHECKING
 
-from .dispatch import Plan, plan
-from .dtypes import DTYPES, DType, dtype_of
+from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
+from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
+from .description.target import TARGETS, Target, target_of
+from .dispatch.plan import Plan, plan
 from .errors import (
     AssemblerError,
     CacheError,
@@ -22,7 +24,7 @@ from .errors import (
     TargetError,
     TilecopyError,
 )
-from .expr import Expr, Int, maximum, minimum, same, symbol
+from .integers.expr import Expr, Int, maximum, minimum, same, symbol
 from .layout import (
     Axis,
     Iter,
@@ -49,27 +51,25 @@ from .layout import (
     wgid,
     wid_in_wg,
 )
-from .loading import PluginWarning
-from .memory import SPACES, Buffer, Region
-from .names import BROUGHT, names_later
-from .request import Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
-from .target import TARGETS, Target, target_of
-from .version import __version__
+from .layout.dtypes import DTYPES, DType, dtype_of
+from .memory.buffers import SPACES, Buffer, Region
+from .registry.entry_points import PluginWarning
+from .registry.lazy_names import BROUGHT, names_later
+from .registry.version import __version__
 
 if TYPE_CHECKING:
-    from .hookspecs import VariantPlugin, hookimpl
-    from .registry import Registry, default_registry
-    from .standalone import ptx_text
+    from .ptx.standalone import ptx_text
+    from .registry.hookspecs import VariantPlugin, hookimpl
+    from .registry.registry import Registry, default_registry
 else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
         {
-            "Registry": ".registry",
-            "VariantPlugin": ".hookspecs",
-            "default_registry": ".registry",
-            "hookimpl": ".hookspecs",
-            "ptx_text": ".standalone",
+            "Registry": ".registry.registry",
+            "VariantPlugin": ".registry.hookspecs",
+            "default_registry": ".registry.registry",
+            "hookimpl": ".registry.hookspecs",
+            "ptx_text": ".ptx.standalone",
         },
         BROUGHT,
     )

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .checks import (
+from .description.checks import (
     Check,
     divides_threads,
     first_failure,
@@ -23,9 +23,19 @@ from .checks import (
     whole_byte_elements,
     why_not_asked,
 )
-from .chunks import ChunkPartition, chunked
-from .conditions import Condition
-from .dtypes import DType, dtype_of
+from .description.request import (
+    COMPLETIONS,
+    RELAXED,
+    Accept,
+    CopyRequest,
+    Decline,
+    Option,
+    Variant,
+    Verdict,
+    check_request,
+)
+from .description.scope import ActiveThreads, Scope, axis_index, by_thread
+from .description.target import Target
 from .errors import (
     ANY_INTEGER,
     FLAG,
@@ -43,7 +53,8 @@ from .errors import (
     shown,
     tuple_of,
 )
-from .expr import (
+from .integers.conditions import Condition
+from .integers.expr import (
     INT,
     Expr,
     Int,
@@ -57,13 +68,18 @@ from .expr import (
     substitute,
     symbols_of,
 )
-from .expr import evaluate as evaluate_within
-from .fragments import Digit, digits_of, operands, owners, thread_axes, why_no_owners
-from .hookspecs import VariantPlugin, hookimpl
+from .integers.expr import evaluate as evaluate_within
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
-from .memory import Buffer, Region
-from .outside import Outside
-from .partition import (
+from .layout.dtypes import DType, dtype_of
+from .memory.buffers import Buffer, Region
+from .memory.outside import Outside
+from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked
+from .registry.hookspecs import VariantPlugin, hookimpl
+from .variant_tools import tcgen05
+from .variant_tools.chunk_partition import ChunkPartition, chunked
+from .variant_tools.fragment_owners import Digit, digits_of, operands, owners, thread_axes, why_no_owners
+from .variant_tools.round_loop import Masks, Places, Walk, asynchronously, at_edges, batches, choose, through_registers
+from .variant_tools.vector_partition import (
     WIDTHS_BITS,
     Guard,
     Run,
@@ -77,11 +93,6 @@ from .partition import (
     synthesize,
     widest,
 )
-from .ptx import MBARRIER_TX_LIMIT, Access, Address, PtxBuilder, Register, masked, tcgen05
-from .request import COMPLETIONS, RELAXED, Accept, CopyRequest, Decline, Option, Variant, Verdict, check_request
-from .rounds import Masks, Places, Walk, asynchronously, at_edges, batches, choose, through_registers
-from .scope import ActiveThreads, Scope, axis_index, by_thread
-from .target import Target
 
 
 def _is_group(group: Any) -> bool:

@@ -21,6 +21,7 @@ from .axes import (
     wid_in_wg,
 )
 from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
+from .dtypes import DTYPES, DType, dtype_of
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -28,6 +29,8 @@ from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, ro
 
 __all__ = [
     "AXES",
+    "DTYPES",
+    "DType",
     "Axis",
     "Iter",
     "Layout",
@@ -51,6 +54,7 @@ __all__ = [
     "cby",
     "cbz",
     "checked_extents",
+    "dtype_of",
     "fuse",
     "fuse_pairs",
     "laneid",

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
-from ..expr import Int, constant_of, is_int, key_of, terms_of
+from ..integers.expr import Int, constant_of, is_int, key_of, terms_of
 
 
 @attrs.frozen(repr=False, cache_hash=True)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, shown
-from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
+from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
 from .axes import Axis, OnAxis, m
 
 

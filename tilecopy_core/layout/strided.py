@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 
 from ..errors import LayoutError
-from ..expr import Expr, Int, add, key_of, mul, same
+from ..integers.expr import Expr, Int, add, key_of, mul, same
 from .axes import Axis, m
 from .boxes import Iter
 from .tile import TileLayout

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..dtypes import dtype_of
 from ..errors import Kind, LayoutError, did_you_mean, shown
-from ..expr import Expr, is_int
+from ..integers.expr import Expr, is_int
+from .dtypes import dtype_of
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 """Swizzle mode -> bits that are exchanged (PTX ISA 9.7.16.5.2, "Swizzling modes")."""

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, instance_of, integer, optional, shown, tuple_of
-from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
+from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .swizzle import Swizzle

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import attrs
 
+from ..description.target import STATIC_SHARED_LIMIT_BYTES, Target
 from ..errors import PtxError
-from ..expr import Symbol
-from ..memory import Buffer, Memory
-from ..target import STATIC_SHARED_LIMIT_BYTES, Target
+from ..integers.expr import Symbol
+from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once
 from .operands import Register, Written
 

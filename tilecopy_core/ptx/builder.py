@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
+from ..description.target import Target
 from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
-from ..expr import INT, Int, key_of
-from ..memory import Buffer
-from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
-from ..target import Target
+from ..integers.expr import INT, Int, key_of
+from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
 from .index import IndexEmitter

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec
 
+from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
-from ..target import Target
 from .instructions import Needs, instruction_of, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
 from .operands import STEM, TYPE_BITS, Address, Register, Vector, Written, register_of

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import TypeAlias, overload
 
-from ..conditions import CONDITION, Condition
+from ..description.target import Target
 from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, optional, shown, tuple_of
-from ..expr import (
+from ..integers.conditions import CONDITION, Condition
+from ..integers.expr import (
     INT,
     Expr,
     Int,
@@ -30,8 +31,7 @@ from ..expr import (
     terms_of,
 )
 from ..layout import Swizzle
-from ..memory import Buffer, Region
-from ..target import Target
+from ..memory.buffers import Buffer, Region
 from .bindings import Bindings
 from .emitter import Block, pure_once
 from .lines import Line

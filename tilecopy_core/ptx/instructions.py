@@ -13,8 +13,8 @@ from functools import cache, lru_cache, reduce
 
 import attrs
 
+from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
-from ..target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from .opcodes import FORMS, PARTS
 from .operands import Address, Register
 

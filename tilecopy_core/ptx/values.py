@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ..description.target import Target
 from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, checked, instance_of, one_of, optional, shown
-from ..expr import (
+from ..integers.expr import (
     INT,
     Atom,
     Int,
@@ -20,7 +21,6 @@ from ..expr import (
     symbols_of,
     terms_of,
 )
-from ..target import Target
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
 from .operands import Register
@@ -250,4 +250,4 @@ _LOWERED: dict[str, Callable[[ValueEmitter, Block, Atom], Register]] = {
     "^": lambda emitter, block, atom: emitter._plain(block, atom, "xor.b"),
     "min": ValueEmitter._minimum,
 }
-"""Operation of :data:`~tilecopy_core.expr.OPERATIONS` -> what writes its instructions at the head of a block."""
+"""Operation of :data:`~tilecopy_core.integers.expr.OPERATIONS` -> what writes its instructions at the head of a block."""

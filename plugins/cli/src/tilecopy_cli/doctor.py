@@ -10,8 +10,7 @@ from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
 
 from tilecopy_core.errors import AssemblerError, TilecopyError
-from tilecopy_core.loading import shown_error
-from tilecopy_core.registry import default_registry
+from tilecopy_core.registry import default_registry, shown_error
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ import attrs
 import click
 
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
-from tilecopy_core.loading import by_name, load_only
+from tilecopy_core.registry import by_name, load_only
 
 from .streams import (
     Stopped,

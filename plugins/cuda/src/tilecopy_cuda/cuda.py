@@ -21,7 +21,7 @@ from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
 from tilecopy_core.errors import LaunchError
-from tilecopy_core.once import LOCK
+from tilecopy_core.registry import LOCK
 
 from .cache import ModuleCache
 from .driver import Device, Driver

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.dtypes import dtype_of
 from tilecopy_core.errors import Kind, LaunchError, checked, instance_of, integer, integer_in, optional, shown
+from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor
 

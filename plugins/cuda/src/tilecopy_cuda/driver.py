@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.errors import LaunchError
-from tilecopy_core.once import LOCK, once
+from tilecopy_core.registry import LOCK, once
 
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilecopy_core.instructions import Instruction as Needed
-from tilecopy_core.instructions import instruction_of
+from tilecopy_core.ptx import Instruction as Needed
+from tilecopy_core.ptx import instruction_of
 
 from .expansion import CARRY
 from .program import REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, UnsupportedPtxError

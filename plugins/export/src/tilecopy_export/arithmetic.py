@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from tilecopy_core.ptx import Register
-from tilecopy_core.ptx.lines import AnyLine, Line, names_in
-from tilecopy_core.ptx.lines import statements as parts_of
+from tilecopy_core.ptx import AnyLine, Line, Register, names_in
+from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
 from .function import BlockOperand, Function, Move, branches

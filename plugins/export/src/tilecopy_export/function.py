@@ -13,15 +13,23 @@ from typing import Any
 
 import attrs
 
+from tilecopy_core.description import Target, Version
 from tilecopy_core.errors import PtxError, RequestError, checked
-from tilecopy_core.expr import Symbol
+from tilecopy_core.integers import Symbol
 from tilecopy_core.memory import Buffer, Memory
-from tilecopy_core.ptx import PtxBuilder, Register
-from tilecopy_core.ptx.emitter import Emitter
-from tilecopy_core.ptx.instructions import Needs, header_target
-from tilecopy_core.ptx.lines import AnyLine, Label, Line, names_in, statements
-from tilecopy_core.ptx.operands import Written
-from tilecopy_core.target import Target, Version
+from tilecopy_core.ptx import (
+    AnyLine,
+    Emitter,
+    Label,
+    Line,
+    Needs,
+    PtxBuilder,
+    Register,
+    Written,
+    header_target,
+    names_in,
+    statements,
+)
 
 from .arguments import (
     MARK,

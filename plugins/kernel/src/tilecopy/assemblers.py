@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TEXT, AssemblerError, Kind, checked, one_of, optional
-from tilecopy_core.target import Target, target_of
 
 __all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
 

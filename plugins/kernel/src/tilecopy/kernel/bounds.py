@@ -12,9 +12,9 @@ from math import gcd
 
 import attrs
 
-from tilecopy_core.conditions import Condition
 from tilecopy_core.errors import LayoutError
-from tilecopy_core.expr import (
+from tilecopy_core.integers import (
+    Condition,
     Expr,
     Int,
     Symbol,
@@ -32,7 +32,7 @@ from tilecopy_core.expr import (
     sum_of,
     terms_of,
 )
-from tilecopy_core.layout.boxes import surely_leaves
+from tilecopy_core.layout import surely_leaves
 from tilecopy_core.memory import Region
 
 Facts = tuple["Int", ...]

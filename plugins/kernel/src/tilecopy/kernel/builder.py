@@ -11,7 +11,18 @@ from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
-from tilecopy_core.conditions import Condition
+from tilecopy_core.description import (
+    GRID_LIMIT,
+    WARP_THREADS,
+    Target,
+    block_index,
+    cluster_rank,
+    cta,
+    thread,
+    tid_symbol,
+    warp,
+    warpgroup,
+)
 from tilecopy_core.errors import (
     FLAG,
     LayoutError,
@@ -24,23 +35,12 @@ from tilecopy_core.errors import (
     optional,
     shown,
 )
-from tilecopy_core.expr import INT, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
+from tilecopy_core.integers import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
 from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
-from tilecopy_core.ptx import PtxBuilder, Register, tcgen05
+from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
-from tilecopy_core.scope import (
-    GRID_LIMIT,
-    WARP_THREADS,
-    block_index,
-    cluster_rank,
-    cta,
-    thread,
-    tid_symbol,
-    warp,
-    warpgroup,
-)
-from tilecopy_core.target import Target
+from tilecopy_core.variant_tools import tcgen05
 
 from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from tilecopy_core.description import GRID_LIMIT, Target, bounded_by, cluster_rank
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import (
     ANY_INTEGER,
@@ -23,11 +24,9 @@ from tilecopy_core.errors import (
     integer_in,
     shown,
 )
-from tilecopy_core.expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
-from tilecopy_core.scope import GRID_LIMIT, bounded_by, cluster_rank
-from tilecopy_core.target import Target
+from tilecopy_core.integers import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 
-from ..running import choose_executor
+from ..executor_choice import choose_executor
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 
@@ -161,7 +160,7 @@ class BuiltKernel:
             RequestError: a parameter is of a kind that only this package's launch can fill.
             LaunchError: the folder cannot be written.
         """
-        from .saving import save_kernel
+        from .save import save_kernel
 
         PATH.check(folder, "BuiltKernel.save", "folder", LaunchError)
         return save_kernel(self, folder)

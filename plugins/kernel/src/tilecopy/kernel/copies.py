@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilecopy_core.description import Scope
 from tilecopy_core.errors import RequestError, shown
-from tilecopy_core.expr import is_int
-from tilecopy_core.memory import Region
-from tilecopy_core.outside import outside_of
-from tilecopy_core.scope import Scope
+from tilecopy_core.integers import is_int
+from tilecopy_core.memory import Region, outside_of
 
 from .barriers import Mbarrier
 from .bounds import NOTHING

@@ -8,14 +8,12 @@ from typing import Any, cast
 
 import attrs
 
+from tilecopy_core.description import GRID_LIMIT, Target, block_index, target_of
 from tilecopy_core.errors import RequestError
-from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, only_symbol
+from tilecopy_core.integers import Expr, Int, Symbol, bounds_of, only_symbol
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
-from tilecopy_core.ptx.lines import Line
+from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan, module_text
 from tilecopy_core.registry import Registry, default_registry
-from tilecopy_core.scope import GRID_LIMIT, block_index
-from tilecopy_core.target import Target, target_of
 
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3

@@ -11,11 +11,10 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.conditions import Condition
+from tilecopy_core.description import ActiveThreads, is_thread_id
 from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
-from tilecopy_core.expr import Expr, Int, Symbol, symbols_of
+from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Memory, Region, symbolic
-from tilecopy_core.scope import ActiveThreads, is_thread_id
 
 from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, never, together
 from .lowering import Description

@@ -1,6 +1,6 @@
 """Run-time data values of a kernel: loaded elements, constants, arithmetic and casts on them.
 
-Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.expr`).
+Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.integers.expr`).
 Floats of 16 bits compute in float32 and are rounded where they are stored or cast.
 """
 
@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.conditions import Condition, RunTime
-from tilecopy_core.dtypes import DType, dtype_of
 from tilecopy_core.errors import RequestError, instance_of, one_of, shown
-from tilecopy_core.expr import Expr, Int, bounds_of, fits, key_of
+from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
+from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 
