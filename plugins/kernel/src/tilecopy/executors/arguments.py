@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, shown
+from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, integer, shown
 from tilecopy_core.layout import row_major
 
 from ..kernel.built import BuiltKernel
@@ -184,9 +184,17 @@ def _interface_facts(
     except (KeyError, TypeError, ValueError) as error:
         raise LaunchError(f"{where}: its __cuda_array_interface__ is malformed: {error!r}") from error
     _await(argument)
-    ordinal = device_of(pointer) if pointer else 0
+    ordinal = _said_device(argument)
+    if ordinal is None:
+        ordinal = device_of(pointer) if pointer else 0
     stream = current_stream(framework_of(type(argument)), ordinal) or stream
     return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
+
+
+def _said_device(array: Any) -> int | None:
+    """The GPU that a CuPy array says it is on, where memory that is mapped there may lie on another; None: it does not say."""
+    memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else None
+    return integer(attribute(memory, "device_id"))
 
 
 def _await(array: Any) -> None:
