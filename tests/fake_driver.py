@@ -135,7 +135,10 @@ class FakeDriver:
         return number + (self.gpu(gpu) << 16)
 
     def _gpu_of_stream(self, stream: Any) -> int | None:
-        return self.gpu(int(stream) >> 16) if int(stream) > 2 else self.current
+        if int(stream) <= 2:  # a default stream
+            return self.current
+        above = int(stream) >> 16
+        return self.gpu(above if above < self.count else 0)
 
     def _may_use(self, gpu: int, address: int) -> bool:
         """Whether a kernel on a GPU reaches an address."""
