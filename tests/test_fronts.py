@@ -172,7 +172,7 @@ RELAYOUT: dict[str, Callable[[], Bound]] = {
         "(p q) c -> c p q",
         2,
     ),
-    "RelayoutPlan.bind": lambda: call(relayout_plan().bind, "emulator"),
+    "RelayoutPlan.bind": lambda: call(relayout_plan().bind, "emulator", None),
     "RelayoutPlan.bind, what moves": lambda: call(
         lambda source, destination: relayout_plan().bind("emulator")(source, destination, None),
         array(),

@@ -22,7 +22,6 @@ from tilecopy.executors.streams import (
     current_stream,
     framework_of,
     share_memory,
-    stream_device,
     stream_pointer,
 )
 from tilecopy.kernel.built import BuiltKernel
@@ -297,8 +296,7 @@ class CudaExecutor:
         if len(set(places.values())) == 1:
             return next(iter(places.values()))
         if stream is not None:
-            said = stream_device(stream)
-            said = self.driver.device_of_stream(self._stream(stream)) if said is None else said
+            said = self.driver.device_of_stream(stream)
             if said is not None:
                 return said
         if not places:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import attrs
+from tilecopy.executors.streams import stream_device, stream_pointer
 
 from tilecopy_core.errors import LaunchError
 from tilecopy_core.once import LOCK, once
@@ -214,10 +215,18 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """The GPU of a stream's handle; None for a default stream, which every GPU has under the same number."""
-        if int(stream) in _DEFAULT_STREAMS:
-            return None
-        code, context = self.api.cuStreamGetCtx(stream)
+        """The GPU of a stream, or None: it is the number of a default stream, which every GPU has.
+
+        Args:
+            stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
+
+        Raises:
+            LaunchError: it is none of these.
+        """
+        said, number = stream_device(stream), stream_pointer(stream)
+        if said is not None or number in _DEFAULT_STREAMS:
+            return said
+        code, context = self.api.cuStreamGetCtx(number)
         if int(code):  # a green context's
             return None
         with self._pushed(context):
