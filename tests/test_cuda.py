@@ -493,8 +493,6 @@ def test_two_devices(gpu: str) -> None:
             assert torch.equal(a, b) and torch.equal(a, c)
             assert torch.cuda.current_device() == current
     torch.cuda.set_device(0)
-    with pytest.raises(tc.LaunchError, match="several devices: A on GPU 0, B on GPU 1"):
-        kernel(torch.zeros(256, 64, device="cuda:0"), torch.zeros(256, 64, device="cuda:1"))
 
 
 _FAULT = """

@@ -307,13 +307,11 @@ class CudaExecutor:
         """See to it that an array on another GPU can be used by kernels on this one."""
         facts = binding.arrays[name]
         assert facts.device is not None
-        why_not = partial(
-            self.driver.why_unreachable, ordinal, facts.device, facts.pointer, written=name in kernel.written
-        )
-        if why_not() is None:
+        written = name in kernel.written
+        if self.driver.reaches(ordinal, facts.device, facts.pointer, written=written):
             return
         share_memory(framework_of(type(facts.owner)), ordinal, facts.device)
-        if why := why_not():
+        if why := self.driver.why_unreachable(ordinal, facts.device, facts.pointer, written=written):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
     def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:

@@ -254,8 +254,8 @@ class Driver:
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
 
-    def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Why kernels on one GPU cannot use memory of another; None: they can, from now on where they could not before.
+    def reaches(self, ordinal: int, device: int, address: int, *, written: bool) -> bool:
+        """Whether the driver says that kernels on one GPU may use memory of another, once peer access was enabled.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -266,13 +266,23 @@ class Driver:
         Raises:
             LaunchError: the driver does not give peer access although the hardware has it.
         """
+        self._peer_access(ordinal, device)
+        needed = _MAY_WRITE if written else _MAY_READ
+        with self.active(ordinal):
+            return self._attribute(_ACCESS_FLAGS, address) & needed == needed
+
+    def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
+        """Why kernels on one GPU cannot use memory of another, or None: they can. It takes what :meth:`reaches` takes.
+
+        Raises:
+            LaunchError: as there.
+        """
+        if self.reaches(ordinal, device, address, written=written):
+            return None
         enabled = self._peer_access(ordinal, device)
         with self.active(ordinal):
-            if enabled and self._attribute(_CONTEXT, address):
-                return None
             # Memory of a pool, or mapped by cuMemMap, has no context: its allocator says who may use it, for each GPU.
-            needed = _MAY_WRITE if written else _MAY_READ
-            if self._attribute(_ACCESS_FLAGS, address) & needed == needed:
+            if enabled and self._attribute(_CONTEXT, address):
                 return None
         if not enabled:
             return (
