@@ -191,11 +191,12 @@ class Driver:
 
     def _context(self, ordinal: int) -> Any:
         """A device's primary context."""
-        with LOCK:
-            if ordinal not in self._contexts:
-                device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
-                self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
-            return self._contexts[ordinal]
+        if ordinal not in self._contexts:
+            with LOCK:
+                if ordinal not in self._contexts:
+                    device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
+                    self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
+        return self._contexts[ordinal]
 
     @contextmanager
     def _pushed(self, context: Any) -> Iterator[None]:

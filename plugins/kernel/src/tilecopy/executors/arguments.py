@@ -194,7 +194,8 @@ def _interface_facts(
 def _said_device(array: Any) -> int | None:
     """The GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
     memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else array
-    return integer(attribute(memory, "device_id"))
+    found = integer(attribute(memory, "device_id"))
+    return None if found is None or found < 0 else found
 
 
 def _await(array: Any) -> None:
