@@ -163,6 +163,26 @@ def test_a_stream_says_who_launches_and_nothing_waits(machine: fake_gpu.Machine)
     assert machine.gpu.enabled == {(1, 2), (2, 1)}
 
 
+def test_a_device_says_who_launches_and_both_wait(machine: fake_gpu.Machine) -> None:
+    for _ in range(2):
+        x, y = on_gpu(1), on_gpu(2, (6, 4))
+        relayout(x, (1, 0), out=y, device=2)
+        assert steps(machine) == waited(2, 1)
+        relayout(x, (1, 0), out=y, device=1)
+        assert steps(machine) == waited(1, 2)
+        relayout(x, (1, 0), out=y, device=2, stream=0x20050)
+        assert steps(machine) == [("launch", 2, 0x20050)]
+    for device in (0, True, "1"):
+        with pytest.raises(RequestError, match="device=.*: the array is on GPU 1, out on GPU 2"):
+            relayout(x, (1, 0), out=y, device=device)
+    relayout(A, (1, 0), device=3)  # host arrays go through it
+    assert steps(machine) == [("launch", 3, 0)]
+    with pytest.raises(RequestError, match="device=4: this machine has 4 GPUs"):
+        relayout(A, (1, 0), device=4)
+    with pytest.raises(RequestError, match="device=0 is a GPU, and the relayout runs on the emulator"):
+        relayout(A, (1, 0), device=0, executor="emulator")
+
+
 def test_what_a_graph_can_hold_is_waited_for(machine: fake_gpu.Machine) -> None:
     x, y = on_gpu(1), on_gpu(2, (6, 4))
     relayout(x, (1, 0), out=y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import attrs
@@ -14,9 +14,9 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import row_major
 
 from .arrays import Array, array_of, dtype_name
-from .asking import PERMUTATION, items_of
+from .asking import PERMUTATION, items_of, shown
 from .frameworks import Framework
-from .gpus import Across, Gpus
+from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice, align_of
 from .movement import Movement, movement_of
@@ -29,7 +29,14 @@ _MOST_REMEMBERED = 4096
 
 
 def relayout(
-    array: Any, axes: Any, *, out: Any = None, stream: Any = None, executor: str | None = None, **sizes: int
+    array: Any,
+    axes: Any,
+    *,
+    out: Any = None,
+    stream: Any = None,
+    device: int | None = None,
+    executor: str | None = None,
+    **sizes: int,
 ) -> Any:
     """The array with its dimensions permuted, split and merged, as new memory; its bits are moved, never computed on.
 
@@ -45,6 +52,8 @@ def relayout(
         stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. Where
             ``out`` is on another GPU it may be of either, whose GPU then launches; nothing else waits for it. Host and JAX
             arrays are done when the call returns.
+        device: the number of the GPU that launches, where ``out`` is on another GPU than the array: the one's or the other's. Of
+            host arrays, the GPU that they go through; by default the current one.
         executor: ``"cuda"`` or ``"emulator"``; host arrays go through a GPU where there is one, and else to the emulator.
         sizes: extents of names in the pattern: ``p=4``.
 
@@ -59,22 +68,23 @@ def relayout(
     if torch is not None and torch.compiler.is_compiling():
         from .torch_op import traced
 
-        return traced(array, axes, out, stream, executor, sizes)
-    try:
-        return _remembered(array, axes, out, stream, executor, sizes)
-    except _UnknownError:
-        pass
+        return traced(array, axes, out, stream, device, executor, sizes)
+    if device is None:
+        try:
+            return _remembered(array, axes, out, stream, executor, sizes)
+        except _UnknownError:
+            pass
     if not isinstance(axes, (str, tuple)):
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
-        return relayout_blocks(array, axes, out=out, stream=stream, executor=executor, sizes=sizes)
+        return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if torch is not None and isinstance(array, torch.Tensor) and _is_for_torch(torch, array):
         from .torch_op import traced
 
-        return traced(array, axes, out, stream, executor, sizes)
-    return _checked(array, axes, out, stream, executor, sizes)
+        return traced(array, axes, out, stream, device, executor, sizes)
+    return _checked(array, axes, out, stream, device, executor, sizes)
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
@@ -87,31 +97,45 @@ def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes
     try:
         return _remembered(array, axes, out, None, executor, sizes)
     except _UnknownError:
-        return _checked(array, axes, out, None, executor, sizes)
+        return _checked(array, axes, out, None, None, executor, sizes)
 
 
-def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+def _checked(
+    array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
+) -> Any:
     source = array_of("array", array)
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
     destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
-    across = Across.of(source, destination) if stream is None else None
-    if stream is None and across is None:
-        stream = _current(source, destination)()
-    if 0 not in moved.shape:
-        movement = movement_of(source, moved, destination)
-        if source.device is None or destination.device is None:
-            _move_on_host(movement, source, destination, chosen)
-        else:
-            gpus = Gpus.of(source.device, destination.device, stream)
+    if source.device is None or destination.device is None:
+        with nullcontext() if device is None else _through(device, chosen):
+            if 0 not in moved.shape:
+                _move_on_host(movement_of(source, moved, destination), source, destination, chosen)
+    else:
+        gpus = Gpus.of(source.device, destination.device, stream, device)
+        across = Across.of(source, destination, gpus.launching) if stream is None else None
+        if stream is None and across is None:
+            stream = _current(source, destination)()
+        if 0 not in moved.shape:
+            movement = movement_of(source, moved, destination)
             launch = _launch(movement, gpus, source.pointer, destination.pointer)
             with nullcontext(stream) if across is None else across.ordered() as chosen_stream:
                 launch(source.pointer, destination.pointer, chosen_stream)
-            if across is not None or source.device == destination.device:
+            if device is None and (across is not None or source.device == destination.device):
                 ready = _Ready.of(launch, movement, moved, source, destination, across)
                 _remember(array, axes, out, executor, sizes, ready)
     return source.framework.made(array, result, stream) if out is None else out
+
+
+def _through(device: int, executor: str) -> AbstractContextManager[None]:
+    """A GPU as the one that host arrays go through."""
+    if executor != "cuda":
+        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it away")
+    if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
+        raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
+    active: AbstractContextManager[None] = driver().active(device)
+    return active
 
 
 def _current(source: Array, destination: Array) -> Callable[[], int]:

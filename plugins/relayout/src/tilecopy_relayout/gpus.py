@@ -12,6 +12,7 @@ from tilecopy.executors import executor_named
 from tilecopy_core import RequestError
 
 from .arrays import Array
+from .asking import shown
 
 
 @attrs.frozen
@@ -29,42 +30,45 @@ class Gpus:
     destination: int
 
     @classmethod
-    def of(cls, source: int, destination: int, stream: Any = None) -> Gpus:
-        """Those of two arrays: the first one's launches, where they are two unless a stream says another.
+    def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> Gpus:
+        """Those of two arrays, of which the first one's launches, unless ``device`` or, where they are two, a stream says another.
 
         Raises:
+            RequestError: ``device`` is neither's.
             LaunchError: there is no driver, or the stream is none.
         """
-        if stream is None or source == destination:
-            return cls(source, source, destination)
-        said = driver().device_of_stream(stream)
+        if device is not None:
+            if type(device) is not int or device not in (source, destination):
+                raise RequestError(f"device={shown(device)}: the array is on GPU {source}, out on GPU {destination}")
+            return cls(device, source, destination)
+        said = None if stream is None or source == destination else driver().device_of_stream(stream)
         return cls(source if said is None else said, source, destination)
 
 
 @attrs.frozen(eq=False)
 class Across:
-    """The current streams of the frameworks of an array and a result on two GPUs.
+    """The current streams of the frameworks of two arrays on two GPUs.
 
     Attributes:
-        device: the GPU of the array, which launches.
+        device: the GPU that launches.
         current: reads its stream.
-        out_device: the GPU of the result.
-        out_current: reads its stream.
+        other: the other GPU.
+        other_current: reads its stream.
     """
 
     device: int
     current: Callable[[], int]
-    out_device: int
-    out_current: Callable[[], int]
+    other: int
+    other_current: Callable[[], int]
 
     @classmethod
-    def of(cls, source: Array, destination: Array) -> Across | None:
-        """Of two arrays; None where they lie on one GPU.
+    def of(cls, source: Array, destination: Array, launching: int) -> Across | None:
+        """Of two arrays, the GPU of one of which launches; None where they lie on one GPU.
 
         Raises:
             RequestError: one is of a framework that has no current streams.
         """
-        if source.device == destination.device or source.device is None or destination.device is None:
+        if source.device == destination.device:
             return None
         for name, side in (("array", source), ("out", destination)):
             if not side.framework.has_streams or side.stream is None:
@@ -72,7 +76,10 @@ class Across:
                     f"the array is {source.place}, out {destination.place}, and {name} is a {type(side.owner).__name__}, "
                     "which has no current stream that the other GPU's could wait for; pass stream=, and order the work on both GPUs"
                 )
-        return cls(source.device, source.stream, destination.device, destination.stream)
+        here, there = (source, destination) if launching == source.device else (destination, source)
+        assert here.device is not None
+        assert there.device is not None
+        return cls(here.device, here.stream, there.device, there.stream)
 
     @contextmanager
     def ordered(self) -> Iterator[int]:
@@ -84,7 +91,7 @@ class Across:
         Raises:
             LaunchError: the driver refuses.
         """
-        here, there = (self.device, self.current()), (self.out_device, self.out_current())
+        here, there = (self.device, self.current()), (self.other, self.other_current())
         waits = driver().is_capturing(*there) or not driver().is_capturing(*here)
         if waits:
             driver().wait_for(there, here)
