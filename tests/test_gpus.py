@@ -265,6 +265,7 @@ def test_a_relayout_into_another_gpu(torch: Any, name: str, current: int) -> Non
     relayout(xs[0], axes, out=pulled, stream=side)  # the GPU of the result launches
     side.synchronize()
     assert same(torch, pulled, xs[0].permute(axes))
+    assert same(torch, relayout(xs[0], axes, out=torch.zeros_like(pulled), device=1), xs[0].permute(axes))
     for start in (1, 3):  # addresses that only elements divide
         flat = torch.zeros(pulled.numel() + start, dtype=pulled.dtype, device="cuda:1")
         room = flat[start:].view(result)

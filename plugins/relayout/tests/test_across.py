@@ -12,6 +12,7 @@ import pytest
 import standin
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import api, plan_relayout, relayout
+from tilecopy_relayout.gpus import Gpus
 
 A = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -94,6 +95,15 @@ def test_a_bound_plan_asks_where_its_addresses_are(machine: fake_gpu.Machine) ->
     assert [launched.gpu for launched in machine.gpu.launches] == [0, 1, 0, 1, 2, 1]
     with pytest.raises(RequestError, match="addresses in device memory, as integers"):
         launch("a", 4096, None)
+
+
+def test_a_plan_that_is_bound_to_its_gpus_asks_nothing_of_addresses(machine: fake_gpu.Machine) -> None:
+    """Those of memory of a peer, for one, which is mapped here."""
+    x, far = on_gpu(1).data.ptr, on_gpu(3, (6, 4)).data.ptr
+    machine.gpu.mapped[far] = {1, 3}
+    launch = plan_relayout((4, 6), "float32", (1, 0), target="sm_90").bind("cuda", Gpus.of(1, 1))
+    launch(x, far, 0x10050)
+    assert steps(machine) == [("launch", 1, 0x10050)] and machine.gpu.retained == [1] and not machine.gpu.enabled
 
 
 def test_threads_use_different_gpus_at_once(machine: fake_gpu.Machine) -> None:
