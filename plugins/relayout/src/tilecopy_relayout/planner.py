@@ -110,8 +110,8 @@ class RelayoutPlan:
         Args:
             executor: ``"cuda"``: the result takes the addresses of both first elements in device memory and a stream;
                 ``"emulator"``: it takes two NumPy arrays and None.
-            gpus: of ``"cuda"``: the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver is asked for each; the source's launches,
-                or where they lie on two that of the stream.
+            gpus: of ``"cuda"``: the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver is
+                asked for each; the source's GPU launches, or where they lie on two that of the stream.
 
         Addresses that are multiples of fewer bytes than planned for get a plan of their own, made when they are first seen.
 
