@@ -162,7 +162,9 @@ def test_the_elements_arrive(machine: fake_gpu.Machine, monkeypatch: pytest.Monk
         assert (y.host == A.T).all()
 
 
-def test_a_stream_says_who_launches_and_nothing_waits(machine: fake_gpu.Machine) -> None:
+def test_a_stream_says_who_launches_and_nothing_waits(
+    machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(2):
         x, y = on_gpu(1), on_gpu(2, (6, 4))
         for stream, gpu in ((0x10050, 1), (0x20050, 2), (0, 1)):
@@ -171,6 +173,10 @@ def test_a_stream_says_who_launches_and_nothing_waits(machine: fake_gpu.Machine)
         relayout(x, (1, 0), out=y)
         assert steps(machine) == waited(1, 2)
     assert machine.gpu.enabled == {(1, 2), (2, 1)}
+    monkeypatch.setattr(api, "array_of", None)  # the check would fail
+    for stream in (0x10050, 0):
+        relayout(on_gpu(1), (1, 0), out=on_gpu(2, (6, 4)), stream=stream)
+        assert steps(machine) == [("launch", 1, stream)]
 
 
 def test_a_device_says_who_launches_and_both_wait(machine: fake_gpu.Machine) -> None:

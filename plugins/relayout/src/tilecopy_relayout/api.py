@@ -114,15 +114,15 @@ def _checked(
                 _move_on_host(movement_of(source, moved, destination), source, destination, chosen)
     else:
         gpus = Gpus.of(source.device, destination.device, stream, device)
-        across = Across.of(source, destination, gpus.launching) if stream is None else None
+        across = Across.of(source, destination, gpus.launching)
         if stream is None and across is None:
             stream = _current(source, destination)()
         if 0 not in moved.shape:
             movement = movement_of(source, moved, destination)
             launch = _launch(movement, gpus, source.pointer, destination.pointer)
-            with nullcontext(stream) if across is None else across.ordered() as chosen_stream:
-                launch(source.pointer, destination.pointer, chosen_stream)
-            if device is None and (across is not None or source.device == destination.device):
+            with nullcontext(stream) if across is None or stream is not None else across.ordered() as current:
+                launch(source.pointer, destination.pointer, current)
+            if device is None and gpus.launching == source.device:
                 ready = _Ready.of(launch, movement, moved, source, destination, across)
                 _remember(array, axes, out, executor, sizes, ready)
     return source.framework.made(array, result, stream) if out is None else out
@@ -305,11 +305,13 @@ def _across(ready: _Ready, across: Across, pointer: int, out_pointer: int, strea
     """:func:`_remembered` where the result is on another GPU.
 
     Raises:
-        _UnknownError: it must be checked; a stream may be another GPU's, which launches then.
+        _UnknownError: it must be checked: the stream is another GPU's, which launches then.
     """
-    if stream is not None or (pointer | out_pointer) & ready.mask:
+    if (pointer | out_pointer) & ready.mask:
         raise _UnknownError
-    with across.ordered() as current:
+    if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
+        raise _UnknownError
+    with across.ordered() if stream is None else nullcontext(stream) as current:
         ready.launch(pointer, out_pointer, current)
     return out
 

@@ -54,32 +54,31 @@ class Across:
         current: reads its stream.
         other: the other GPU.
         other_current: reads its stream.
+        why_not: why they cannot wait for one another, or "".
     """
 
     device: int
     current: Callable[[], int]
     other: int
     other_current: Callable[[], int]
+    why_not: str
 
     @classmethod
     def of(cls, source: Array, destination: Array, launching: int) -> Across | None:
-        """Of two arrays, the GPU of one of which launches; None where they lie on one GPU.
-
-        Raises:
-            RequestError: one is of a framework that has no current streams.
-        """
+        """Of two arrays, the GPU of one of which launches; None where they lie on one GPU."""
         if source.device == destination.device:
             return None
+        why_not = ""
         for name, side in (("array", source), ("out", destination)):
-            if not side.framework.has_streams or side.stream is None:
-                raise RequestError(
+            if not side.framework.has_streams:
+                why_not = (
                     f"the array is {source.place}, out {destination.place}, and {name} is a {type(side.owner).__name__}, "
                     "which has no current stream that the other GPU's could wait for; pass stream=, and order the work on both GPUs"
                 )
         here, there = (source, destination) if launching == source.device else (destination, source)
         assert here.device is not None
         assert there.device is not None
-        return cls(here.device, here.stream, there.device, there.stream)
+        return cls(here.device, here.stream, there.device, there.stream, why_not)
 
     @contextmanager
     def ordered(self) -> Iterator[int]:
@@ -89,8 +88,11 @@ class Across:
         the waits: then nothing waits, and the caller orders the other GPU's work before and after the graph.
 
         Raises:
+            RequestError: one is of a framework that has no current streams.
             LaunchError: the driver refuses.
         """
+        if self.why_not:
+            raise RequestError(self.why_not)
         here, there = (self.device, self.current()), (self.other, self.other_current())
         waits = driver().is_capturing(*there) or not driver().is_capturing(*here)
         if waits:
