@@ -306,17 +306,17 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "BuiltKernel.values_at": lambda w: call(w.kernel.values_at, {"n": 3}),
     "BuiltKernel.origin_of": lambda w: call(w.kernel.origin_of, 1),
     "BuiltKernel.prepare": lambda w: call(
-        launchable().prepare, np.zeros(4, np.float32), 2, grid=1, stream=None, executor="emulator"
+        launchable().prepare, np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator"
     ),
     "BuiltKernel.__call__": lambda w: call(
-        launchable(), np.zeros(4, np.float32), 2, grid=1, stream=None, executor="emulator"
+        launchable(), np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator"
     ),
     "BuiltKernel.launcher": lambda w: call(
-        launchable().launcher, FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, executor="stand-in"
+        launchable().launcher, FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, device=None, executor="stand-in"
     ),
     "BuiltKernel.launcher, its launches": lambda w: call(
         lambda addresses, stream: launchable().launcher(
-            FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, executor="stand-in"
+            FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, device=None, executor="stand-in"
         )(addresses, stream),
         [8192],
         None,

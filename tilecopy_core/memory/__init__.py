@@ -3,14 +3,5 @@
 from .buffers import SPACES, Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from .outside import Outside, outside_of
 
-__all__ = [
-    "Buffer",
-    "Memory",
-    "Region",
-    "SPACES",
-    "check_identifier",
-    "checked_shape",
-    "symbolic",
-    "Outside",
-    "outside_of",
-]
+__all__ = ["Buffer", "Memory", "Outside", "Region", "SPACES", "check_identifier", "checked_shape", "outside_of"]
+__all__ += ["symbolic"]

@@ -30,8 +30,9 @@ class Executor(Protocol):
     """What an entry point of the group gives when called: something that runs kernels.
 
     It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
-    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. A method
-    ``extensions`` gives ``tilecopy doctor`` what extends it: for each what it is, whose, and why it cannot be used or "".
+    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. An executor with a
+    method ``devices`` has GPUs, and these methods take the ``device=`` of a call. A method ``extensions`` gives ``tilecopy doctor``
+    what extends it: for each what it is, whose, and why it cannot be used or "".
     """
 
     name: str

@@ -250,6 +250,7 @@ class BuiltKernel:
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
         executor: str | None = None,
     ) -> Any:
         """Check the arguments and launch.
@@ -260,6 +261,8 @@ class BuiltKernel:
             stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default it is the current stream
                 of the framework that the arrays come from (torch, CuPy); the stream that the CUDA array interface names; else
                 the legacy default stream.
+            device: the number of the GPU that launches, for arrays on several or none. By default it is the GPU of ``stream=``, where
+                that says one; else of the first array that the kernel writes; with host arrays alone the current one.
             executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
 
         Returns:
@@ -272,13 +275,16 @@ class BuiltKernel:
             chosen = self.executors[executor]
         except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
-        return chosen.launch(self, arguments, grid=grid, stream=stream)
+        if device is None:
+            return chosen.launch(self, arguments, grid=grid, stream=stream)
+        return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
 
     def prepare(
         self,
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
         executor: str | None = None,
     ) -> Callable[[], Any]:
         """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
@@ -289,11 +295,15 @@ class BuiltKernel:
         """
         chosen = self._executor(executor)
         prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
-        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
+        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
         return prepared
 
     def launcher(
-        self, *arguments: Any, grid: Sequence[int] | int | None = None, executor: str | None = None
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        device: int | None = None,
+        executor: str | None = None,
     ) -> Callable[..., None]:
         """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
 
@@ -304,6 +314,7 @@ class BuiltKernel:
         Args:
             arguments: device arrays as a call takes them.
             grid: CTAs along x, y, z, when not given at build.
+            device: the GPU that launches, as for a call.
             executor: one that launches by address; ``cuda`` does.
 
         Raises:
@@ -314,8 +325,18 @@ class BuiltKernel:
             raise LaunchError(
                 f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
-        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
+        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
+
+    def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
+        """What tells an executor the GPU that launches: nothing where none is named."""
+        if device is None:
+            return {}
+        if not hasattr(chosen, "devices"):
+            raise LaunchError(
+                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it away"
+            )
+        return {"device": device}
 
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""

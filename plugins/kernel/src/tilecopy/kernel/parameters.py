@@ -84,11 +84,6 @@ class Binding:
         return [name for name, facts in self.arrays.items() if facts.device is None]
 
     @property
-    def device(self) -> int:
-        """The number of the GPU that the first device array is on; 0 where there is none."""
-        return next(iter(self.devices.values()), 0)
-
-    @property
     def devices(self) -> dict[str, int]:
         """The GPU of each array in device memory, by parameter; an empty one without an address lies on none."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
