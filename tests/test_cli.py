@@ -19,7 +19,6 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tilecopy_cli import output
 from tilecopy_cli.commands import tilecopy as command
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
@@ -290,15 +289,7 @@ def copied(destination: object = "out.npy", source: object = "in.npy") -> Result
     return here("run", source, destination, "--executor", "emulator")
 
 
-@pytest.fixture(params=["unnamed", "named"])
-def temporary(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to make a new file: without a name until it is whole, and (other file systems) under a temporary one."""
-    if request.param == "named":
-        monkeypatch.delattr(os, "O_TMPFILE")
-    return str(request.param)
-
-
-def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: str) -> None:
+def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path) -> None:
     for umask in (0o022, 0o077, 0o002):
         before = os.umask(umask)
         try:
@@ -312,7 +303,7 @@ def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: 
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o777, 0o200])
-def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path, temporary: str) -> None:
+def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path) -> None:
     out = folder / "out.npy"
     out.write_bytes(b"old")
     with out.open("rb") as reader:
@@ -326,7 +317,7 @@ def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, fold
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_an_existing_file_keeps_its_owner(folder: Path, temporary: str) -> None:
+def test_an_existing_file_keeps_its_owner(folder: Path) -> None:
     out = folder / "out.npy"
     out.write_bytes(b"old")
     os.chown(out, 1234, 4321)
@@ -347,18 +338,7 @@ def test_what_cannot_be_made_alike_is_written_through(folder: Path, monkeypatch:
     assert out.stat().st_ino == number and out.read_bytes() == (folder / "in.npy").read_bytes()
 
 
-def test_a_file_system_that_names_no_unnamed_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(os, "link", refuse)
-    for _ in ("new", "replaced"):
-        assert copied().exit_code == 0
-        assert sorted(os.listdir()) == ["in.npy", "out.npy"]
-        assert (folder / "out.npy").read_bytes() == (folder / "in.npy").read_bytes()
-
-
-def test_symlinks_stay_and_their_targets_are_written(folder: Path, temporary: str) -> None:
+def test_symlinks_stay_and_their_targets_are_written(folder: Path) -> None:
     (folder / "data").mkdir()
     target = folder / "data" / "real.npy"
     target.write_bytes(b"old")
@@ -417,7 +397,7 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_written_is_refused_before_any_work(
-    kind: str, folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, message = REFUSED[kind]
     make("out")
@@ -455,14 +435,14 @@ def test_a_full_disk_is_one_line_and_changes_nothing(links: int, folder: Path) -
     assert all((folder / name).read_bytes() == old for name in ("out.npy", "other.npy")[:links])
 
 
-def test_no_space_leaves_the_old_file(folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "out.npy").write_bytes(b"old")
 
-    def full(*_: object) -> int:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(output.os, "write", full)
+        patched.setattr(os, "fsync", full)
         done = copied()
     assert done.exit_code == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
     assert (folder / "out.npy").read_bytes() == b"old" and sorted(os.listdir()) == ["in.npy", "out.npy"]
@@ -637,35 +617,36 @@ def header(shape: object, descr: object = "<f4", order: object = False) -> str:
     return repr({"descr": descr, "fortran_order": order, "shape": shape})
 
 
+UNREAD = "not a .npy file that NumPy reads: "
 BAD_FILES = {
-    "empty": (b"", "does not begin"),
-    "magic alone": (b"\x93NUMPY", "ends in its header"),
-    "no header": (npy("", b""), "ends in its header"),
-    "half a header": (npy(header((4,)), b"", length=400), "ends in its header"),
-    "a version to come": (npy(header((4,)), version=9), "version 9.0"),
+    "empty": (b"", UNREAD),
+    "magic alone": (b"\x93NUMPY", UNREAD),
+    "no header": (npy("", b""), UNREAD),
+    "half a header": (npy(header((4,)), b"", length=400), UNREAD),
+    "a version to come": (npy(header((4,)), version=9), UNREAD),
     "a header of 4 GB": (npy(header((4,)), version=2, length=2**32 - 1), "longer than"),
     "terabytes": (npy(header((10**12,))), "claims 4000000000000 bytes"),
     "more than numbers": (npy(header((10**26,))), "claims"),
     "far more": (npy(header((10**30, 10**30))), "over 10**30"),
-    "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), "header"),
+    "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), UNREAD),
     "a product": (npy(header((2**40, 2**40))), "claims"),
     "one byte short": (npy(header((4,)), b"\0" * 15), "claims 16 bytes"),
-    "no elements, too wide": (npy(header((0, 10**26))), "not possible"),
-    "100 dimensions": (npy(header((1,) * 100)), "not possible"),
+    "no elements, too wide": (npy(header((0, 10**26))), UNREAD),
+    "100 dimensions": (npy(header((1,) * 100)), UNREAD),
     "a bool in the shape": (npy(header((True, 4))), "(True, 4)"),
     "a negative extent": (npy(header((-1,))), "(-1,)"),
-    "a float": (npy(header((2.0,))), "(2.0,)"),
-    "a list": (npy(header([4])), "[4]"),
-    "an integer": (npy(header(4)), "no tuple"),
-    "order 1": (npy(header((4,), order=1)), "fortran_order"),
-    "parentheses": (npy("(" * 5000 + ")" * 5000), "no dictionary"),
-    "minus signs": (npy("-" * 60_000 + "1"), "no dictionary"),
-    "brackets inside": (npy(header((4,)).replace("'<f4'", "[" * 9000)), "no dictionary"),
-    "a call": (npy("__import__('os').system('true')"), "no dictionary"),
-    "another key": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}"), "no dictionary"),
-    "latin-1 bytes": (npy(b"\xff\xfe\x00"), "no dictionary"),
-    "no such dtype": (npy(header((4,), "<q9")), "no dtype"),
-    "a dtype of another kind": (npy(header((4,), {"a": 1})), "no dtype"),
+    "a float": (npy(header((2.0,))), UNREAD),
+    "a list": (npy(header([4])), UNREAD),
+    "an integer": (npy(header(4)), UNREAD),
+    "order 1": (npy(header((4,), order=1)), UNREAD),
+    "parentheses": (npy("(" * 5000 + ")" * 5000), UNREAD),
+    "minus signs": (npy("-" * 60_000 + "1"), UNREAD),
+    "brackets inside": (npy(header((4,)).replace("'<f4'", "[" * 9000)), UNREAD),
+    "a call": (npy("__import__('os').system('true')"), UNREAD),
+    "another key": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}"), UNREAD),
+    "latin-1 bytes": (npy(b"\xff\xfe\x00"), UNREAD),
+    "no such dtype": (npy(header((4,), "<q9")), UNREAD),
+    "a dtype of another kind": (npy(header((4,), {"a": 1})), UNREAD),
     "objects": (npy(header((4,), "|O")), "plain elements"),
     "objects in a record": (npy(header((4,), [("a", "<f4"), ("b", "|O")])), "plain elements"),
     "no bytes": (npy(header((4,), "|V0")), "plain elements"),
@@ -695,6 +676,7 @@ GOOD_FILES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Reading .*Python 2")
 @pytest.mark.parametrize("name", GOOD_FILES)
 def test_every_form_of_file_is_copied(name: str, folder: Path) -> None:
     (folder / "good.npy").write_bytes(GOOD_FILES[name])
