@@ -485,10 +485,12 @@ class Wrong(Slow):
         print("this is no result")
         executor_named("emulator").launch(kernel, arguments, grid=grid)
         arguments[1].flat[3] ^= 1
+class Idle(Slow):
+    def launch(self, kernel, arguments, *, grid=None, stream=None): pass
 class Broken(Slow):
     def launch(self, kernel, arguments, *, grid=None, stream=None): raise KeyError("who")
 """
-EXECUTOR_POINTS = {"slow": "mine:Slow", "wrong": "mine:Wrong", "broken": "mine:Broken"}
+EXECUTOR_POINTS = {"slow": "mine:Slow", "wrong": "mine:Wrong", "idle": "mine:Idle", "broken": "mine:Broken"}
 
 
 HEEDING = [sys.executable, "-c", """
@@ -527,12 +529,31 @@ def test_a_stopped_run_leaves_nothing_behind(
         assert json.loads(out)["error"]["type"] == "Stopped"
 
 
+def test_signals_that_are_ignored_stay_ignored() -> None:
+    """As `nohup` wants it."""
+    code = """
+import signal
+from tilecopy_cli.streams import Stopped, stop_signals
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with stop_signals():
+    signal.raise_signal(signal.SIGHUP)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Stopped as stopped:
+        print(stopped)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "stopped by SIGTERM\n", done.stderr
+
+
 def test_a_wrong_result_is_a_failure_that_writes_nothing(folder: Path, package: Callable[..., str]) -> None:
     path = package("mine", EXECUTORS, executors=EXECUTOR_POINTS)
-    done = tilecopy("run", "in.npy", "out.npy", "--executor", "wrong", "--json", PYTHONPATH=path)
-    assert done.returncode == 1 and not (folder / "out.npy").exists()
-    error = json.loads(done.stdout)["error"]
-    assert error["type"] == "TilecopyError" and "verification failed" in error["message"]
+    for name, count in (("wrong", 1), ("idle", 4800)):
+        done = tilecopy("run", "in.npy", "out.npy", "--executor", name, "--json", PYTHONPATH=path)
+        assert done.returncode == 1 and not (folder / "out.npy").exists()
+        error = json.loads(done.stdout)["error"]
+        assert error["type"] == "TilecopyError"
+        assert f"verification failed: {count} of 4800 bytes differ" in error["message"]
     done = tilecopy("run", "in.npy", "out.npy", "--executor", "broken", PYTHONPATH=path)
     assert done.returncode == 1 and "KeyError" in done.stderr and "Traceback" not in done.stderr
 
@@ -693,6 +714,20 @@ def test_only_files_are_read(folder: Path) -> None:
         assert done.exit_code == 1 and "not a .npy file but" in done.stderr, done.stderr
     done = copied(source="a" * 300)
     assert done.exit_code == 1 and "File name too long" in done.stderr
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = np.fromfile
+
+    def meanwhile(*arguments: Any) -> Any:
+        elements = read(*arguments)
+        os.utime("in.npy", ns=(1, 1))
+        return elements
+
+    monkeypatch.setattr(np, "fromfile", meanwhile)
+    done = copied()
+    assert done.exit_code == 1 and "the file changed while it was read" in done.stderr
+    assert not (folder / "out.npy").exists()
 
 
 def test_a_file_that_others_change_is_not_lost(
@@ -996,6 +1031,11 @@ def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
         ".visible .entry"
         in json.loads(here("ptx", "global int8 [96]", "shared int8 [96]", "--scope", "cta:3", "--json").stdout)["ptx"]
     )
+
+
+def test_what_follows_two_dashes_is_no_option(folder: Path) -> None:
+    done = here("run", "--", "--json", "out.npy")
+    assert done.exit_code == 1 and "--json: there is no such file" in done.stderr and done.stdout == ""
 
 
 def stream_case(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
