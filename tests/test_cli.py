@@ -13,13 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tilecopy_cli.command import read_npy
 from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cli.streams import say
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
 
@@ -187,6 +189,8 @@ def test_plan_in_words() -> None:
     bad = here("plan", *words, "--dst-layout", "__import__('os')")
     assert bad.exit_code == 2 and "is not known here" in bad.stderr
     assert here("plan", "global float16", words[1]).exit_code == 2
+    for scope in ("warp:64", "thread:1", "cta:"):
+        assert here("plan", *words, "--scope", scope).exit_code == 2
 
 
 HALO = ("global float16 [1000, 64] [bx*62-1 : bx*62+63, :]", "shared float16 [64, 64]")
@@ -453,7 +457,7 @@ def test_no_space_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def package(tmp_path: Path) -> Callable[..., str]:
-    """Makes a package on a path of its own: entry points by group, and the source of its module. The PYTHONPATH."""
+    """Makes a package on a path of its own: entry points by group, and the source of its module. The PYTHONPATH with it first."""
 
     def make(name: str, source: str, **groups: dict[str, str]) -> str:
         root = tmp_path / "packages"
@@ -465,7 +469,7 @@ def package(tmp_path: Path) -> Callable[..., str]:
         for group, points in groups.items():
             lines += [f"[tilecopy.{group}.v1]", *(f"{key} = {value}" for key, value in points.items())]
         (info / "entry_points.txt").write_text("\n".join(lines))
-        return str(root)
+        return os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     return make
 
@@ -705,6 +709,16 @@ def test_every_form_of_file_is_copied(name: str, folder: Path) -> None:
     assert done.exit_code == 0, done.stderr
     made = (folder / "out.npy").read_bytes()
     assert GOOD_FILES[name].startswith(made) and (name == "more than it needs" or made == GOOD_FILES[name])
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_is_read_in_its_order(order: Literal["C", "F"], mapped: bool, folder: Path) -> None:
+    array = np.arange(24.0).reshape(2, 3, 4).copy(order)
+    np.save("in.npy", array)
+    found = read_npy("in.npy", mapped=mapped)
+    assert np.array_equal(found.array, array) and found.array.strides == array.strides
+    assert Path("in.npy").read_bytes() == found.header + array.tobytes("A")
 
 
 def test_only_files_are_read(folder: Path) -> None:
@@ -1031,6 +1045,11 @@ def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
         ".visible .entry"
         in json.loads(here("ptx", "global int8 [96]", "shared int8 [96]", "--scope", "cta:3", "--json").stdout)["ptx"]
     )
+
+
+def test_messages_have_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a plugin's \x1b[31m\rwords\nin two lines")
+    assert capsys.readouterr().err == "a plugin's \\x1b[31m\\rwords\nin two lines\n"
 
 
 def test_what_follows_two_dashes_is_no_option(folder: Path) -> None:
