@@ -42,6 +42,11 @@ def test_arithmetic_is_numpys(dtype: str) -> None:
     assert oracle.same_bytes(result, expected.astype(source.dtype))
 
 
+def test_a_number_may_stand_on_the_left() -> None:
+    source, result = elementwise("int32", "int32", lambda k, v: 7 - (2 + v * 3) + (5 * v - 100))
+    assert oracle.same_bytes(result, 7 - (2 + source * 3) + (5 * source - 100))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e5m2"])
 def test_an_element_that_is_only_moved_keeps_its_bits(dtype: str) -> None:
     k = tc.KernelBuilder("moved", threads=64)
@@ -274,6 +279,8 @@ PAST_THE_HARDWARE: list[tuple[Callable[[tc.KernelBuilder], Any], str]] = [
     (lambda k: tensor(k, 128, 513), "reaches 128 lanes and 513 columns; tensor memory has 128 and 512"),
     (lambda k: tensor(k, 129, 16), "reaches 129 lanes and 16 columns"),
     (lambda k: k.tcgen05_alloc(tensor(k, 128, 33), columns=32), "needs 33 columns of tensor memory; 32 are allocated"),
+    (lambda k: k.local(16 * 1024 + 1, "uint8"), "takes 16385 bytes of each thread's registers; one has at most 16384"),
+    (lambda k: k.shared(2**31, "uint8"), "takes 2147483648 bytes of shared memory; one has at most 2147483647"),
     (lambda k: k.mbarrier().arrive_expect_tx(2**20), "one phase counts 1 to 1048575 bytes, not 1048576"),
     (lambda k: k.mbarrier().init(2**20), "a phase counts 1 to 1048575 arrivals, not 1048576"),
     (lambda k: k.build(target="sm_90", cluster=3), "a cluster has 1, 2, 4, 8 .* CTAs, not 3"),
