@@ -124,6 +124,12 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def _statements(path: Path) -> list[ast.stmt]:
+    """Outer ones first."""
+    return [node for node in ast.walk(_tree(path)) if isinstance(node, ast.stmt)]
+
+
 def _plain(node: Any) -> Any:
     """A syntax tree without positions and without what is empty: alike on every Python that parses it."""
     if isinstance(node, ast.AST):
@@ -141,49 +147,64 @@ def _code(mutant: Mutant, root: Path) -> str:
     text = path.read_text(encoding="utf-8")
     start = text.index(mutant.old) + len(mutant.old) - len(mutant.old.lstrip())
     line = text.count("\n", 0, start) + 1
-    around = [
-        node
-        for node in ast.walk(_tree(path))  # outer ones first
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
+    around = [node for node in _statements(path) if node.lineno <= line <= (node.end_lineno or 0)]
     functions = (node for node in around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return _digest(mutant.old, mutant.new, next(functions, around[-1] if around else _tree(path)))
 
 
-def _test(name: str, root: Path) -> list[Any]:
-    """The syntax of a test with what it uses of its module, or of a file, or of every file of a folder."""
-    file, _, function = name.partition("[")[0].partition("::")
-    path = root / file
-    if not path.exists():
-        return []
-    if not function:
-        return [_tree(each) for each in sorted(path.rglob("*.py") if path.is_dir() else [path])]
-    defined: dict[str, list[ast.stmt]] = {}
-    for node in _tree(path).body:
+@cache
+def _defined(file: Path) -> dict[str, list[ast.stmt]]:
+    """The statements of a module by the name that they define."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in _tree(file).body:
         names = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             names = [
-                each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+                part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
             ]
-        for each in names:
-            defined.setdefault(each, []).append(node)
-    found: dict[str, list[ast.stmt]] = {}
-    pending = [function.partition("::")[0]]
+        for name in names:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+@cache
+def _definition(file: Path, name: str) -> tuple[str, set[str]]:
+    """The digest of a definition, and the names that it uses."""
+    nodes = _defined(file)[name]
+    parts = [part for node in nodes for part in ast.walk(node)]
+    used = {part.id for part in parts if isinstance(part, ast.Name)} | {p.arg for p in parts if isinstance(p, ast.arg)}
+    return _digest(*nodes), used & _defined(file).keys()
+
+
+@cache
+def _whole(path: Path) -> str:
+    """The digest of a file, or of every file of a folder."""
+    return _digest(*map(_tree, sorted(path.rglob("*.py") if path.is_dir() else [path])))
+
+
+def _evidence(test: str, root: Path) -> list[str]:
+    """The digests of a test and of what it uses of its module, or of a file or folder."""
+    name, _, function = test.partition("[")[0].partition("::")
+    path = root / name
+    if not path.exists() or not function:
+        return [_whole(path)] if path.exists() else []
+    found: dict[str, str] = {}
+    pending = {function.partition("::")[0]} & _defined(path).keys()
     while pending:
         used = pending.pop()
-        if used in found or used not in defined:
-            continue
-        found[used] = defined[used]
-        for each in (part for node in defined[used] for part in ast.walk(node)):
-            pending += [each.id] if isinstance(each, ast.Name) else [each.arg] if isinstance(each, ast.arg) else []
+        found[used], others = _definition(path, used)
+        pending |= others - found.keys()
     return [found[used] for used in sorted(found)]
 
 
 def digests(mutant: Mutant, found: dict[str, Any], root: Path = ROOT) -> dict[str, str]:
     """What a result holds for: ``code`` and ``evidence``; see the module's docstring."""
     one = found["outcome"] == "killed" and "::" in found["by"]
-    tests = [part for name in ([found["by"]] if one else mutant.tests) for part in _test(name, root)]
-    return {"code": _code(mutant, root), "evidence": _digest(*tests)}
+    tests = [found["by"]] if one else mutant.tests
+    return {
+        "code": _code(mutant, root),
+        "evidence": _digest(*(part for test in tests for part in _evidence(test, root))),
+    }
 
 
 def stale(listed: Iterable[Mutant], results: dict[str, dict[str, Any]]) -> list[str]:
