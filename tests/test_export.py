@@ -109,6 +109,7 @@ PLACES = {
     "i * j": lambda i, j: i * j,
     "i * j // 16": lambda i, j: i * j // 16,
     "70000 * i - 69999 * i": lambda i, j: (i * 70000) // 1 - i * 69999,
+    "i * (2**33 + 1) // 2**33": lambda i, j: i * (2**33 + 1) // 2**33,
     "j ^ 5": lambda i, j: j ^ 5,
     "3 i - 2 j": lambda i, j: 3 * i - 2 * j,
     "the lesser of i and j": lambda i, j: tc.minimum(i, j) if isinstance(i, tc.Expr) else min(i, j),
