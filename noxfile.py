@@ -158,7 +158,7 @@ def fresh(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` (tests/mutants/README.md)."""
+    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` or `--stale` (tests/mutants/README.md)."""
     sync(session, "test")
     session.run("python", "tests/mutation.py", *session.posargs)
 
@@ -223,6 +223,7 @@ def release(session: nox.Session) -> None:
     chosen = [name for name in names if name not in ("examples", "scaffold")]
     session.install("attrs", "packaging", "twine")
     session.run("uv", "lock", "--check", "--quiet", external=True)
+    session.run("python", "tests/mutation.py", "--check")
     session.run("python", "tests/release.py", *chosen)
     folder = wheels(session, "--sdist")
     session.run("twine", "check", "--strict", *map(str, folder.glob("*.*")))

@@ -262,7 +262,8 @@ def test_installed_it_prints_a_table_and_changes_no_text(tmp_path: Path) -> None
     (tmp_path / "script.py").write_text(SCRIPT)
 
     def run(*words: str, path: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "160"}
+        places = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "160"}
         command = [sys.executable, *words, "script.py"]
         return subprocess.run(
             command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -125,6 +125,15 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
     assert plan(registry(source("b", variant("b")), source("a", variant("a")))).variant == "a"
 
 
+def test_requests_of_one_registry_are_told_apart() -> None:
+    """What is found out of the records is kept, for the target and the variant that were asked for."""
+    found = registry(source("new", variant("new", priority=20, min_arch=90)), source("old", variant("old")))
+    for _ in range(2):
+        assert plan(found).variant == "new"
+        assert plan(found, target="sm_80").variant == "old"
+        assert plan(found, variant="old").variant == "old"
+
+
 def test_a_variant_may_still_decline_in_partition() -> None:
     found = registry(
         source("first", variant("first", priority=20, partition=tc.Decline("too odd"))), source("next", variant("next"))
@@ -192,6 +201,12 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
         plan(registry(*sources), variant="bad")
     with pytest.raises(tc.PluginError, match="oops"):
         plan(registry(*sources, TILECOPY_STRICT="1"))
+
+
+def test_a_partition_of_none_is_a_fault() -> None:
+    found = registry(source("a", variant("a", priority=20, partition=None)), source("b", variant("b")))
+    with pytest.warns(PluginWarning, match="acme-a 1.0 is faulty: tilecopy_partition returned None"):
+        assert plan(found).variant == "b"
 
 
 def test_an_exception_in_emit_names_the_variant() -> None:
@@ -670,6 +685,13 @@ def test_a_wrapper_that_swallows_does_not_cost_the_copy() -> None:
             assert plan(found).variant == "a"
 
 
+def test_a_wrapper_gives_what_the_hook_may_answer() -> None:
+    for hook, wrong in (("tilecopy_predicate", True), ("tilecopy_partition", 3)):
+        found = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer, wrong=wrong: wrong)))
+        with pytest.warns(PluginWarning, match=f"its wrapper of {hook} gave {wrong} in place of"):
+            assert plan(found).partition == "split"
+
+
 def test_a_wrapper_of_emit_answers_nothing() -> None:
     late = wrapper("tilecopy_emit", lambda answer: tc.Decline("too late"))
     found = registry(source("a", variant("a")), source("late", late))
@@ -1033,7 +1055,7 @@ def python(folder: Path, code: str, **environ: str) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         check=False,
-        env=os.environ | {"PYTHONPATH": str(folder)} | environ,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])} | environ,
         cwd=folder,
         capture_output=True,
         text=True,
