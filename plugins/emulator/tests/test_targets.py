@@ -14,7 +14,7 @@ from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.instructions import compile_program
-from tilecopy_emulator.program import parse
+from tilecopy_emulator.parser import parse
 
 from tilecopy_core.instructions import instruction_of
 

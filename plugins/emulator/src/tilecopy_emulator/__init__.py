@@ -4,10 +4,12 @@ Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`
 races, misaligned or outside accesses, missing waits, fences and barriers.
 """
 
-from . import parser  # noqa: F401 (with the package: no fork shall meet it half imported)
+import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)
+
 from .api import run_ptx
 from .executor import EmulatorExecutor, executor
-from .program import Program, UnsupportedPtxError, parse
+from .parser import parse
+from .program import Program, UnsupportedPtxError
 from .run import Report, run_grid
 
 __all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid", "run_ptx"]

@@ -1,7 +1,7 @@
 """How instructions touch memory, and what the bits of an address mean.
 
-A generic address says its space by its upper bits: arrays and module variables have windows of 2**44 bytes each from
-2**44 on, shared and local memory have one each below. Shared addresses are ``rank << 24 | base + offset``.
+A generic address says its space by its upper bits: arrays and module variables have windows of ``2**WINDOW_BITS`` bytes
+each from there on, shared and local memory have one each below. Shared addresses are ``rank << RANK_BITS | base + offset``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from .demands import demand, is_flag, is_whole
 from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
 
 WINDOW_BITS = 44
+RANK_BITS = 24
+RANK_MASK = (1 << RANK_BITS) - 1
 SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
@@ -25,6 +27,13 @@ SHARED, LOCAL, REGISTER = 1, 2, 3
 """Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
+
+
+def at_rank(addresses: Any, rank: int) -> Any:
+    """The same places in the shared memory of a CTA of the cluster; of the CTA that they are in for rank -1."""
+    if rank < 0:
+        return addresses
+    return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
 class Together(Exception):  # noqa: N818 (never leaves this module)

@@ -6,42 +6,22 @@ Source: PTX ISA 9.7.9.8 to .11 and 9.7.13.5 and .6; modifiers that only hint at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
 from tilecopy_core import HazardError
 
-from . import spaces
 from .access import SCOPES, Access
 from .alu.atomic import atomic_operation
+from .effects import SPACES, is_hint, loads_somewhere, parts_of, written_by
+from .machine import Machine
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 from .program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
-from .progress import loads_somewhere
+from .spaces import load as load_bytes
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
-SPACES = {
-    "global": "global",
-    "const": "const",
-    "param": "param",
-    "param::entry": "param",
-    "local": "local",
-    "shared": "shared",
-    "shared::cta": "shared",
-    "shared::cluster": "shared::cluster",
-}
-CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
-ORDERS = {"ld": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release")}
-VECTORS = {"v2": 2, "v4": 4, "v8": 8}
-AddressReader = Callable[["Machine", Lanes], Any]
-
-
-def is_hint(part: str) -> bool:
-    """Whether a part of an opcode is about caches only."""
-    return part in CACHE_HINTS or part.startswith(("L1::", "L2::"))
+AddressReader = Callable[[Machine, Lanes], Any]
 
 
 def address_reader(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
@@ -66,64 +46,6 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
         return lambda machine, lanes: machine.read(base, lanes) + distance
     far = np.uint64(offset & (2**64 - 1))
     return lambda machine, lanes: machine.symbol(base, lanes) + far
-
-
-@attrs.frozen
-class Parts:
-    """What the opcode of a load or store says."""
-
-    access: Access
-    type: str
-    count: int
-    element: int
-
-
-def parts_of(instruction: Instruction) -> Parts:
-    """The parts of the opcode of ``ld`` or ``st``.
-
-    Raises:
-        UnsupportedPtxError: a part that is not known or does not go with the others.
-    """
-    name, *rest = instruction.opcode
-    if not rest or rest[-1] not in REGISTER_BITS or rest[-1] in ("pred", "f16x2", "bf16x2", "bf16"):
-        raise refuse(instruction, f"{name} does not end in a type that memory has")
-    type = rest.pop()
-    space, order, scope, count, volatile, read_only = "", "", "", 1, False, False
-    for part in rest:
-        if part in SPACES and not space:
-            space = SPACES[part]
-        elif part in ORDERS[name] and not order:
-            order = part
-        elif part in SCOPES and not scope:
-            scope = part
-        elif part in VECTORS and count == 1:
-            count = VECTORS[part]
-        elif part == "volatile" and not order:
-            volatile = True
-        elif part == "mmio":
-            pass
-        elif part == "nc" and name == "ld":
-            read_only = True
-        elif not is_hint(part):
-            raise refuse(instruction, f"'.{part}' is not known here")
-    strong = order in ("relaxed", "acquire", "release")
-    if strong != bool(scope) or (volatile and strong):
-        raise refuse(instruction, "a scope goes with .relaxed, .acquire and .release, and with nothing else")
-    element = REGISTER_BITS[type] // 8
-    total = element * count
-    if (
-        total > 32
-        or (total > 16 and (space not in ("global", "") or program_is_narrow(type)))
-        or (count == 8 and element < 4)
-    ):
-        raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
-    access = Access(space, total, order or "weak", scope or "gpu", volatile, None, read_only)
-    return Parts(access, type, count, element)
-
-
-def program_is_narrow(type: str) -> bool:
-    """Whether a type is too narrow for accesses of 256 bits."""
-    return REGISTER_BITS[type] < 32
 
 
 def _names(operand: Any, count: int, instruction: Instruction) -> tuple[Any, ...]:
@@ -152,7 +74,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     access, dtype = parts.access, f"u{parts.element}"
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        raw = spaces.load(machine, lanes, access, address(machine, lanes))
+        raw = load_bytes(machine, lanes, access, address(machine, lanes))
         elements = np.ascontiguousarray(raw).view(dtype)
         for position, write in enumerate(writers):
             write(machine, lanes, elements[:, :, position])
@@ -239,7 +161,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             both.one_by_one(machine, lanes)
             return
         many, addresses = both.addresses(machine, lanes)
-        raw = np.ascontiguousarray(spaces.load(machine, many, parts.access, addresses))
+        raw = np.ascontiguousarray(load_bytes(machine, many, parts.access, addresses))
         machine.many = None
         elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
         if not (direct and machine.write_many(flat, lanes, elements)):
@@ -286,16 +208,11 @@ def runs(program: Program) -> list[tuple[int, int]]:
                 found.append((first, at - first))
             first, key = at, this
         elif instruction is not None and instruction.opcode[0] == "ld":
-            written = {n for i in program.instructions[first:at] for n in _written(i)}
+            written = {n for i in program.instructions[first:at] for n in written_by(i)}
             if key[1] in written:
                 found += [(first, at - first)] if at - first > 1 else []
                 first = at
     return found
-
-
-def _written(instruction: Instruction) -> tuple[Any, ...]:
-    target = instruction.operands[0]
-    return target.items if isinstance(target, Vector) else (target,)
 
 
 def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:

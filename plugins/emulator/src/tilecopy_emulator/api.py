@@ -15,9 +15,10 @@ import numpy as np
 
 from tilecopy_core import LaunchError
 
+from .arrays import GlobalMemory
 from .demands import demand, is_flag, is_whole, items_of, shown
-from .memory import GlobalMemory
-from .program import Parameter, Program, parse
+from .parser import parse
+from .program import Parameter, Program
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 
 Dim3 = tuple[int, int, int]

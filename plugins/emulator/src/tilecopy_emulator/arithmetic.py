@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .alu import FORMS, Form, Mode, UndefinedResultError, find_forms
+from .machine import Machine
 from .operands import CARRY, Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, writer
 from .program import Instruction, Operand, Pair, Program
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 
 def _count(roles: tuple[str, ...]) -> int:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
 from .order import NOTHING, Clock, join
-
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
-
-AT_BARRIER, AT_WARP, AT_CLUSTER = 1, 2, 3
-RUN, DONE = 0, 5
+from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
 
 
 @attrs.define(eq=False)
@@ -49,7 +44,7 @@ class _Cluster:
 class Barriers:
     """The barriers of a machine's CTAs and clusters."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Threads) -> None:
         self.machine = machine
         self.named: dict[tuple[int, int], _Named] = {}
         self.clusters: dict[int, _Cluster] = {}

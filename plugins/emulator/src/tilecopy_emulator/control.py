@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .access import SCOPES, SHARED_WINDOW
 from .accesses import address_reader, immediate
-from .engines import ASYNC_GLOBAL, ASYNC_SHARED
+from .machine import Machine
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse, writer
+from .order import ASYNC_GLOBAL, ASYNC_SHARED
 from .program import Instruction, Memory, Pair, Program
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 
 def _exit(instruction: Instruction, program: Program) -> Step:

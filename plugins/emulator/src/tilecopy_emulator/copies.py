@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from . import profile
-from .access import Access
-from .accesses import address_reader, demand_parts, gather, immediate, is_hint
+from .access import WINDOW_BITS, Access, at_rank
+from .accesses import address_reader, demand_parts, gather, immediate
 from .alu.atomic import atomic_operation
+from .arrays import fetch, put
 from .control import generic_shared
-from .engines import ASYNC_GLOBAL, Operation, complete
-from .memory import fetch, put
+from .effects import is_hint
+from .machine import Machine
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
+from .operations import Operation
+from .order import ASYNC_GLOBAL
 from .program import REGISTER_BITS, Instruction, Memory, Negated, Program, Vector
 from .shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 _WAITS = "a wait for its mbarrier's phase is missing"
 _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
@@ -87,13 +88,13 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
 
 def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any) -> Callable[[Any], Any]:
     """The bytes that a copy reads when it lands; bounds, alignment and order are judged now."""
-    memory = machine.launch.memory
+    memory = machine.globals
     access = Access("global", size)
     if keep is None:
-        pieces = memory.locate(machine, lanes, addresses, size)
+        pieces = memory.locate(lanes, addresses, size)
         if len(pieces) == 1:
             array, _, offsets = pieces[0]
-            memory.note_read(machine, array, lanes, offsets, access)
+            memory.note_read(array, lanes, offsets, access)
             one = offsets.shape[0] == 1
             array.flying[machine.launch.operations + 1] = (machine, offsets, size)
             return lambda rows: fetch(array, offsets if one else offsets[rows], size)
@@ -115,18 +116,18 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
                 "alignment", f"the global address 0x{int(addresses[chosen][at]):x} is not a multiple of {size} bytes",
                 lanes, int(rows[at]), copy=int(columns[at]),
             )  # fmt: skip
-        for number in np.unique(addresses[chosen] >> np.uint64(44)).tolist():
-            here = chosen & (addresses >> np.uint64(44) == number)
+        for number in np.unique(addresses[chosen] >> np.uint64(WINDOW_BITS)).tolist():
+            here = chosen & (addresses >> np.uint64(WINDOW_BITS) == number)
             rows, columns = np.nonzero(here)
-            found = memory.array_at(machine, lanes, number << 44, addresses, here)
+            found = memory.array_at(lanes, number << WINDOW_BITS, addresses, here)
             offsets = addresses[here].view(np.int64) - found.base
             bad = (offsets < 0) | (offsets + count > len(found.data))
             if bad.any():
                 whole = np.zeros(shape, bool)
                 whole[here] = bad
-                memory.outside(machine, lanes, found, addresses.view(np.int64) - found.base, whole, count)
+                memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
-            memory.check_read(machine, found, lanes, offsets, covered, 0, here)
+            memory.check_read(found, lanes, offsets, covered, 0, here)
             raw_parts.append((found, here, offsets, count))
 
     def land(rows: Any) -> Any:
@@ -265,14 +266,14 @@ def issue_copy(
     rank: int,
 ) -> None:
     """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
-    lane, shared, memory = int(one[0]), machine.shared, machine.launch.memory
+    lane, shared, memory = int(one[0]), machine.shared, machine.globals
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
     reads = writes = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
-        barrier = int(shared.place(one, _at_rank(phase, rank), 8, remote=True)[0])
+        barrier = int(shared.place(one, at_rank(phase, rank), 8, remote=True)[0])
         if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
             machine.engines.check_init(lane, barrier)
     if source[0] != "global":
@@ -288,9 +289,7 @@ def issue_copy(
         if array.shadow is not None:
             cells, _ = memory.cells(array, offsets, size)
             _check_proxy_global(machine, one, array, cells, "read")
-            memory.check_read(
-                machine, array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False
-            )
+            memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
         data["array_from"], data["offsets_from"] = array, offsets
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
@@ -298,15 +297,15 @@ def issue_copy(
             machine.hazard("read-only", f"{array.name} is written and may not be", one)
         offsets = np.broadcast_to(offsets, (1, machine.copies))
         cells, count = memory.cells(array, offsets, size)
-        before = memory.shadow_of(machine, array).writer[cells]
+        before = memory.shadow_of(array).writer[cells]
         if compute is None:
-            memory.check_write(machine, array, one, offsets, size, 0, None)
+            memory.check_write(array, one, offsets, size, 0, None)
         _check_proxy_global(machine, one, array, cells, "written", before)
         data["array_to"], data["offsets_to"] = array, offsets
         threads = np.repeat(machine.grid_thread[lane], count)
         array_write = (array, cells, threads)
     else:
-        place = shared.place(one, _at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
+        place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
         if shared.has_objects:
             starts = place + np.arange(0, size, 16)
             shared.refuse_objects(np.full(len(starts), lane), starts, 16)
@@ -325,7 +324,7 @@ def issue_copy(
     group = int(machine.engines.bulk_committed[lane]) if phase is None else -1
     clock = machine.order.causes(lane) if phase is not None else None
     operation = machine.engines.start(
-        kind, lane, _land, _WAITS if group < 0 else _WAITS_GROUP, reads=reads, writes=writes, barrier=barrier, size=size,
+        kind, lane, partial(_land, machine), _WAITS if group < 0 else _WAITS_GROUP, reads=reads, writes=writes, barrier=barrier, size=size,
         group=group, ctas=tuple(ctas), array_write=array_write, clock=clock, data=data,
     )  # fmt: skip
     machine.engines.begin(operation)
@@ -337,12 +336,6 @@ def issue_copy(
         machine.engines.pending.append(operation)
 
 
-def _at_rank(address: Any, rank: int) -> Any:
-    if rank < 0:
-        return address
-    return (np.asarray(address).astype(np.uint64) & np.uint64(0xFFFFFF)) | np.uint64(rank << 24)
-
-
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
     """The array that bytes at an address aligned to 16 lie in, and their offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
@@ -351,14 +344,14 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
         machine.hazard(
             "alignment", f"the global address 0x{int(addresses.flat[np.argmax(low)]):x} is not a multiple of 16", one
         )
-    window = addresses >> np.uint64(44)
+    window = addresses >> np.uint64(WINDOW_BITS)
     if not (window == window.flat[0]).all():
         machine.demand_single()
-    array = machine.launch.memory.array_at(machine, one, int(addresses.flat[0]), addresses)
+    array = machine.globals.array_at(one, int(addresses.flat[0]), addresses)
     offsets = addresses.view(np.int64) - array.base
     bad = (offsets < 0) | (offsets + size > len(array.data))
     if bad.any():
-        machine.launch.memory.outside(machine, one, array, offsets, bad, size)
+        machine.globals.outside(one, array, offsets, bad, size)
     return array, offsets
 
 
@@ -378,16 +371,16 @@ def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, acti
     if not known.all():
         at = int(plain[np.argmin(known)])
         who = machine.launch.name_of(int(actor[at]))
-        first = int(cells[at]) * machine.launch.memory.cell - array.skew
+        first = int(cells[at]) * machine.globals.cell - array.skew
         machine.hazard(
             "proxy", f"{array.where(first)} is {action} by the async proxy; {who} wrote it with no fence.proxy.async of "
             "global memory since", one, threads=(who,),
         )  # fmt: skip
 
 
-def _land(operation: Operation) -> None:
+def _land(machine: Machine, operation: Operation) -> None:
     """Move (or add) the bytes."""
-    machine, data = operation.machine, operation.data
+    data = operation.data
     shared, size = machine.shared, data["size"]
     steps = np.arange(0, size, 16)[:, None]
     if "array_from" in data:
@@ -409,7 +402,7 @@ def _land(operation: Operation) -> None:
     span = shared.span(data["place_to"], size)
     span[:] = _combined(data, span, raw)
     machine.launch.version += 1
-    complete(operation)
+    machine.engines.complete(operation)
 
 
 def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:
@@ -481,7 +474,7 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
                 shared.check_write(one, place, size)
             row = found if found.shape[0] == 1 else found[position : position + 1]
             operation = machine.engines.start(
-                kind, lane, _land_store, _WAITS, writes=cells, barrier=where, size=size,
+                kind, lane, partial(_land_store, machine), _WAITS, writes=cells, barrier=where, size=size,
                 ctas=(int(place[0]) // shared.size,),
                 clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": row, "compute": compute, "element": dtype.itemsize},
             )  # fmt: skip
@@ -496,7 +489,7 @@ def _only_reduced(machine: Machine, cells: Any, barrier: int) -> bool:
     found = machine.mbarriers.objects[barrier]
     for actor in np.unique(actor_of(machine.shared.shadow.writer[cells])).tolist():
         if actor >= FLIGHT_ACTOR:
-            operation = machine.engines.of_actor(actor)
+            operation = machine.flying[actor - FLIGHT_ACTOR]
             if operation.kind != "red.async" or operation.barrier != barrier:
                 return False
         elif actor != machine.mbarriers.actor(found):
@@ -504,8 +497,8 @@ def _only_reduced(machine: Machine, cells: Any, barrier: int) -> bool:
     return True
 
 
-def _land_store(operation: Operation) -> None:
-    machine, data = operation.machine, operation.data
+def _land_store(machine: Machine, operation: Operation) -> None:
+    data = operation.data
     row = (
         np.broadcast_to(data["row"], (1, machine.copies, data["row"].shape[2]))
         if data["row"].shape[1] == 1
@@ -514,7 +507,7 @@ def _land_store(operation: Operation) -> None:
     place = np.array([data["place_to"]])
     old = machine.shared.fetch(place, row.shape[2]) if data["compute"] is not None else None
     machine.shared.put(place, _combined(data, old, row))
-    complete(operation)
+    machine.engines.complete(operation)
 
 
 INSTRUCTIONS: dict[str, Handler] = {

@@ -8,80 +8,21 @@ clock of its completion: the mbarrier's column, or the thread that waited for th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
-from .mbarrier import Mbarrier
-from .order import Clock, join
-from .shadow import BARRIER_ACTOR, ENGINE, FLIGHT_ACTOR, WEAK, actor_of, stamp, time_of
-
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
-    from .memory import GlobalArray
+from .arrays import GlobalArray
+from .mbarrier import Mbarrier, Mbarriers
+from .operations import Operation
+from .order import ASYNC_SHARED, Clock, join
+from .shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, stamp, time_of
+from .spaces import Memories
+from .threads import Lanes
 
 TENSOR_CELLS = 128 * 512
 """Words of tensor memory of a CTA."""
-ASYNC_SHARED, ASYNC_GLOBAL, TENSOR = "async.shared", "async.global", "tensor"
-"""Names of the sections of a clock: what has been fenced for other proxies."""
-
-
-@attrs.define(eq=False)
-class Operation:
-    """One operation in flight.
-
-    Attributes:
-        kind: what it is, in words.
-        machine: whose.
-        number: among all.
-        at: the instruction that issued it.
-        lanes: unit lanes that issued it, in its order.
-        reads, writes: shadow cells of shared memory.
-        global_reads: array and byte range; global_writes: array, cells, and the threads that get them.
-        land: moves the bytes.
-        lack: what is missing where somebody did not wait for it.
-        barrier: place of the mbarrier that it completes on, or -1.
-        size: bytes that it counts there.
-        group: number of the bulk group of its thread; read: its source may be reused.
-        ctas: whose shared memory it uses.
-        clock: what it comes after (see Order.causes).
-    """
-
-    kind: str
-    machine: Machine
-    number: int
-    at: int
-    lane: int
-    land: Callable[[Operation], None]
-    lack: str
-    reads: Any = None
-    writes: Any = None
-    array_write: Any = None
-    barrier: int = -1
-    size: int = 0
-    group: int = -1
-    read: bool = False
-    ctas: tuple[int, ...] = ()
-    clock: Clock | None = None
-    data: dict[str, Any] = attrs.Factory(dict)
-
-    @property
-    def actor(self) -> int:
-        """As the shadows know it."""
-        return FLIGHT_ACTOR + self.number
-
-    def named(self) -> str:
-        """In words, with its line."""
-        return f"an asynchronous copy ({self.kind} of PTX line {self.machine.program.instructions[self.at].line}, {self.who()})"
-
-    def who(self) -> str:
-        """The thread that issued it."""
-        return self.machine.name_of(self.lane)
-
-    def missing(self) -> str:
-        """What would have ordered it."""
-        return self.lack
 
 
 @attrs.define(eq=False)
@@ -100,14 +41,13 @@ class _Copies:
 class Engines:
     """The operations of one machine."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Memories, mbarriers: Mbarriers) -> None:
+        self.machine, self.mbarriers = machine, mbarriers
         self.pending: list[Operation] = []
         self.copies: list[_Copies] = []
         self.arrivals: list[tuple[int, int, Any, Clock, int]] = []
         self.committed = np.zeros(machine.units, np.int64)
         self.bulk_committed = np.zeros(machine.units, np.int64)
-        self.flying: dict[int, Operation] = {}
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
         """See :meth:`Machine.expand`; the operations of each copy, by their numbers before."""
@@ -116,9 +56,9 @@ class Engines:
         ctas = machine.unit_ctas // copies
         place_shift, cell_shift = ctas * size, ctas * size // machine.shared.cell
         self.committed, self.bulk_committed = np.tile(self.committed, copies), np.tile(self.bulk_committed, copies)
-        pending, flying, lists = self.pending, self.flying, self.copies
+        pending, flying, lists = self.pending, machine.flying, self.copies
         arrivals = self.arrivals
-        self.pending, self.flying, self.copies, self.arrivals = [], {}, [], []
+        self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
         made: dict[tuple[int, int], Operation] = {}
         for copy in range(copies):
             for old in flying.values():
@@ -138,7 +78,7 @@ class Engines:
                     array_write=_array_of(old.array_write, copy),
                 )
                 made[old.number, copy] = new
-                self.flying[new.number] = new
+                self.machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
             for each in lists:
                 self.copies.append(
@@ -167,23 +107,36 @@ class Engines:
         launch.operations += 1
         launch.version += 1
         operation = Operation(kind, self.machine, launch.operations, self.machine.at, lane, land, lack, **rest)
-        self.flying[operation.number] = operation
+        self.machine.flying[operation.number] = operation
         return operation
 
     def begin(self, operation: Operation) -> None:
         """Its shared bytes are in use from now on."""
         self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes)
 
-    def of_actor(self, actor: int) -> Operation:
-        """The operation that a stamp names."""
-        return self.flying[actor - FLIGHT_ACTOR]
-
     def done(self, operation: Operation, actor: int) -> None:
         """Its bytes are those of an actor now."""
         machine = self.machine
         stamps = stamp(machine.launch.time.now, WEAK, actor)
         machine.shared.shadow.land(operation.actor, operation.writes, stamps)
-        self.flying.pop(operation.number, None)
+        self.machine.flying.pop(operation.number, None)
+
+    def complete(self, operation: Operation) -> Mbarrier:
+        """The end of an operation that counts bytes on an mbarrier."""
+        machine = self.machine
+        barrier = self.mbarriers.objects.get(operation.barrier)
+        if barrier is None:
+            machine.hazard(
+                "mbarrier",
+                "the mbarrier of this copy is no more when it completes",
+                np.array([operation.lane]),
+                at=operation.at,
+            )
+        self.done(operation, self.mbarriers.actor(barrier))
+        if operation.clock is not None:
+            barrier.near = join([barrier.near, operation.clock])
+        self.mbarriers.complete_tx(barrier, operation.size, operation.lane)
+        return barrier
 
     def land_something(self) -> bool:
         """Nobody can run: the oldest operation completes; whether there was one."""
@@ -198,8 +151,8 @@ class Engines:
             return True
         return False
 
-    def leaving(self, ending: Any) -> None:
-        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends."""
+    def leaving(self, ending: Any) -> set[int]:
+        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
         machine = self.machine
         if self.copies:
             gone = np.zeros(machine.units, bool)
@@ -212,8 +165,8 @@ class Engines:
                         "lifetime", "the thread exits while this cp.async is in flight (a wait for it is missing)",
                         np.array([lane]), at=each.operation.at,
                     )  # fmt: skip
-        gone_set = set(ending.tolist()) if self.pending or self.flying else set()
-        for operation in self.flying.values():
+        gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
+        for operation in self.machine.flying.values():
             if operation.group >= 0 and not operation.read and operation.lane in gone_set:
                 machine.hazard(
                     "lifetime", f"the thread exits while this copy is in flight ({operation.lack})",
@@ -225,9 +178,7 @@ class Engines:
                 self._lifetime(operation)
         for cta in ctas:
             machine.shared.left(cta, ending)
-        if machine.tensor is not None:
-            for cta in ctas:
-                machine.tensor.left(cta)
+        return ctas
 
     def _lifetime(self, operation: Operation) -> None:
         self.machine.hazard(
@@ -332,10 +283,10 @@ class Engines:
             return owners
         machine = self.machine
         for place in np.unique(each.tracked[rows]).tolist():
-            barrier = machine.mbarriers.objects.get(place)
+            barrier = self.mbarriers.objects.get(place)
             if barrier is not None:
                 here = each.tracked[rows] == place
-                owners[here] = machine.mbarriers.actor(barrier)
+                owners[here] = self.mbarriers.actor(barrier)
                 row = np.zeros(machine.order.width, np.int32)
                 row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
                 home = place // machine.shared.size
@@ -343,7 +294,7 @@ class Engines:
         return owners
 
     def _over(self, each: _Copies) -> None:
-        self.flying.pop(each.operation.number, None)
+        self.machine.flying.pop(each.operation.number, None)
         for array in self.machine.launch.memory.arrays:
             array.flying.pop(each.operation.number, None)
 
@@ -368,7 +319,7 @@ class Engines:
         machine = self.machine
         index = machine.index(lanes)
         for position, (lane, place) in enumerate(zip(index.tolist(), places.tolist(), strict=True)):
-            barrier = machine.mbarriers.use(lanes, np.array([position]), place)
+            barrier = self.mbarriers.use(lanes, np.array([position]), place)
             if not noinc:
                 barrier.pending += 1
             clock = machine.order.snapshot(np.array([lane]))
@@ -385,7 +336,7 @@ class Engines:
     def _arrive(self, arrival: tuple[int, int, Any, Clock, int]) -> None:
         at, lane, place, clock, _ = arrival
         machine = self.machine
-        barrier = machine.mbarriers.objects.get(place)
+        barrier = self.mbarriers.objects.get(place)
         before, machine.at = machine.at, at
         if barrier is None:
             machine.hazard("mbarrier", "an mbarrier ends before the arrival of cp.async on it", np.array([lane]))
@@ -394,7 +345,7 @@ class Engines:
             mine = (each.lanes == lane) & (each.tracked == place if each.tracked is not None else False)
             if np.any(mine):
                 rows = np.nonzero(mine)[0]
-                self._land_copies(each, rows, np.full(len(rows), machine.mbarriers.actor(barrier)))
+                self._land_copies(each, rows, np.full(len(rows), self.mbarriers.actor(barrier)))
                 if not mine.all():
                     left.append(self._part(each, np.nonzero(~mine)[0]))
                 else:
@@ -402,7 +353,7 @@ class Engines:
             else:
                 left.append(each)
         self.copies = left
-        machine.mbarriers.arrive_for(barrier, lane, clock)
+        self.mbarriers.arrive_for(barrier, lane, clock)
         machine.at = before
 
     # --------------------------------------------------------------------------------------- bulk groups
@@ -415,7 +366,7 @@ class Engines:
         """``cp.async.bulk.wait_group``: the thread's older groups are complete (or have read their sources)."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
-        for operation in list(self.flying.values()):
+        for operation in list(self.machine.flying.values()):
             if operation.group < 0 or operation.lane not in members:
                 continue
             if operation.group >= self.bulk_committed[operation.lane] - newest:
@@ -428,26 +379,8 @@ class Engines:
             if not read:
                 array, cells, threads = operation.array_write
                 array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, ENGINE, threads))
-                self.flying.pop(operation.number)
+                self.machine.flying.pop(operation.number)
         machine.launch.version += 1
-
-
-def complete(operation: Operation) -> Mbarrier:
-    """The end of an operation that counts bytes on an mbarrier."""
-    machine = operation.machine
-    barrier = machine.mbarriers.objects.get(operation.barrier)
-    if barrier is None:
-        machine.hazard(
-            "mbarrier",
-            "the mbarrier of this copy is no more when it completes",
-            np.array([operation.lane]),
-            at=operation.at,
-        )
-    machine.engines.done(operation, machine.mbarriers.actor(barrier))
-    if operation.clock is not None:
-        barrier.near = join([barrier.near, operation.clock])
-    machine.mbarriers.complete_tx(barrier, operation.size, operation.lane)
-    return barrier
 
 
 def _nothing(operation: Operation) -> None:

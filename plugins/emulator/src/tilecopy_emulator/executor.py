@@ -9,10 +9,11 @@ from typing import Any
 from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
+from .arrays import GlobalMemory
 from .demands import demand, is_flag, items_of
 from .instructions import packages
-from .memory import GlobalMemory
-from .program import Program, UnsupportedPtxError, parse
+from .parser import parse
+from .program import Program, UnsupportedPtxError
 from .run import MOST_CTAS, Report, run_grid
 
 

@@ -9,23 +9,17 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from .cursor import Cursor, whole_number
 from .lexer import Token, UnsupportedPtxError
-from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Operand, Pair, Variable, Vector
+from .program import CARRY, REGISTER_BITS, Instruction, Memory, Negated, Offset, Operand, Pair, Variable, Vector
 from .special import SPECIAL_REGISTERS
 from .variables import variable_declarations
 
-if TYPE_CHECKING:
-    from .parser import ModuleParser
-
 _Found = TypeVar("_Found")
-
-CARRY = "the carry flag"
-"""The register that stands for the condition code (``.cc``)."""
 
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions after the expansion of calls."""
@@ -102,10 +96,19 @@ class _Draft:
     unresolved: bool = False
 
 
+class Definitions:
+    """What a module defines, by name."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.functions: dict[str, Function] = {}
+        self.entries: dict[str, Function] = {}
+
+
 class Expansion:
     """The instructions of one entry with the functions it calls."""
 
-    def __init__(self, module: ModuleParser, cursor: Cursor) -> None:
+    def __init__(self, module: Definitions, cursor: Cursor) -> None:
         self.module, self.c = module, cursor
         self.drafts: list[_Draft] = []
         self.labels: dict[str, int] = {}

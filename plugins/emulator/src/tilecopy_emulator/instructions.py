@@ -23,10 +23,11 @@ from . import accesses, arithmetic, control, copies, matrices, moves, tensor, wa
 from .access import Together
 from .alu import UndefinedResultError
 from .demands import shown
-from .machine import Diverged, Machine
+from .machine import Machine
 from .operands import Handler, Lanes, Step, hold, refuse
 from .program import Instruction, Program, UnsupportedPtxError
 from .shadow import Conflict
+from .threads import Diverged
 
 if TYPE_CHECKING:
     from tilecopy_core.registry import Source

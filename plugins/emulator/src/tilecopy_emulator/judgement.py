@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .access import SCOPES
+from .order import BARRIER_COLUMNS
+from .registers import Registers
 from .shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
@@ -19,12 +21,10 @@ from .shadow import (
     strength_of,
     time_of,
 )
-
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
+from .threads import Lanes
 
 
-def judge_global(machine: Machine, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
+def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
     """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
     actor, size = actor_of(before), machine.threads
     keys, columns = actor // size, actor % size
@@ -48,7 +48,7 @@ def judge_global(machine: Machine, threads: Any, strength: int, before: Any) -> 
     return ordered, exempt
 
 
-def judge_shared(machine: Machine, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
+def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
     """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
     actor, size, order = actor_of(before), machine.threads, machine.order
     engine = actor >= BARRIER_ACTOR
@@ -56,8 +56,8 @@ def judge_shared(machine: Machine, lanes: Any, strength: int, before: Any) -> tu
     columns = actor % size
     if engine.any():
         barrier = actor & 0x3FFFFFFF
-        ctas = np.where(engine, barrier // 64, ctas)
-        columns = np.where(engine, barrier % 64 + order.barriers_at, columns)
+        ctas = np.where(engine, barrier // BARRIER_COLUMNS, ctas)
+        columns = np.where(engine, barrier % BARRIER_COLUMNS + order.barriers_at, columns)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before))
     ordered &= actor < FLIGHT_ACTOR
     exempt = np.zeros(len(before), bool)
@@ -72,7 +72,7 @@ def judge_shared(machine: Machine, lanes: Any, strength: int, before: Any) -> tu
 
 
 def blame(
-    machine: Machine,
+    machine: Registers,
     conflict: Conflict,
     where: str,
     action: str,
@@ -114,10 +114,10 @@ def blame(
 
 
 def blame_flight(
-    machine: Machine, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
+    machine: Registers, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
 ) -> NoReturn:
     """The hazard for an access to what an operation in flight uses."""
-    operation = machine.engines.of_actor(int(conflict.stamp & int(ACTOR_MASK)))
+    operation = machine.flying[int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR]
     verb = "to it is in flight" if conflict.wrote else "still reads it"
     machine.hazard(
         "async", f"{where} is {action} while {operation.named()} {verb} ({operation.missing()})", lanes, position, copy=copy,

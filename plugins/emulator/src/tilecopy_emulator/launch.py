@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
+from .arrays import GlobalMemory
 from .order import Clock, Time
-
-if TYPE_CHECKING:
-    from .instructions import Step
-    from .memory import GlobalMemory
-    from .program import Program
+from .program import Program
 
 Dim3 = tuple[int, int, int]
 
@@ -120,7 +117,7 @@ class Launch:
     """
 
     program: Program
-    steps: list[Step]
+    steps: list[Callable[[Any, Any], None]]
     lengths: list[int]
     grid: Dim3
     block: Dim3

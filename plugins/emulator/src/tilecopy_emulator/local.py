@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .access import LOCAL
-
-if TYPE_CHECKING:
-    from .access import Access
-    from .machine import Lanes, Machine
+from .access import LOCAL, Access
+from .registers import Registers
+from .threads import Lanes
 
 
 class LocalMemory:
     """Each thread's own memory."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Registers) -> None:
         self.machine = machine
+        machine.place_names[LOCAL] = self.where
         self.size = len(machine.launch.local_owner)
         self.data: Any = None
         self.written: Any = None
@@ -89,6 +88,6 @@ class LocalMemory:
             self.blank[index[:, None], places] = 0 if origins is None else origins
         shape = (len(index), self.machine.copies, access.bytes)
         new = np.broadcast_to(raw, shape).transpose(0, 2, 1)
-        if self.machine.watch.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):
+        if self.machine.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):
             self.changes += 1
         self.data[index[:, None], :, places] = new

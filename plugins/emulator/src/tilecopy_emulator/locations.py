@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .access import Access
 from .launch import Location, Lock, Section, Written
 from .order import Clock, join
 from .shadow import CLUSTER, CTA, GPU
-
-if TYPE_CHECKING:
-    from .access import Access
-    from .machine import Lanes, Machine
-
+from .threads import Lanes, Threads
 
 MOST_HISTORIES = 1 << 16
 """Places whose older values are remembered."""
@@ -22,7 +19,7 @@ MOST_HISTORIES = 1 << 16
 class Flags:
     """What the threads of a machine have fenced, and what strong writes to its shared memory carry."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Threads) -> None:
         self.machine = machine
         self.shared: dict[int, Location] = {}
         self.fenced = np.zeros(machine.units, np.int64)

@@ -6,17 +6,15 @@ next of row ``t / 4`` (``.trans``: of column ``t / 4``). Source: PTX ISA 9.7.14.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .access import Access
 from .accesses import address_reader, origins_of
+from .machine import Machine
 from .operands import Handler, Lanes, Step, reader, refuse, writer
 from .program import Instruction, Program, Vector
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 _ROW = Access("shared", 16)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
 from .judgement import judge_shared
+from .launch import Location
 from .order import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
 from .shadow import BARRIER_ACTOR
+from .spaces import Memories
+from .threads import AT_MBARRIER, Lanes
 
-if TYPE_CHECKING:
-    from .launch import Location
-    from .machine import Lanes, Machine
-
-AT_MBARRIER = 4
 TX_LIMIT = 2**20 - 1
 COUNT_LIMIT = 2**20 - 1
 TOKEN = 0x5A << 56
@@ -72,8 +71,9 @@ class Mbarrier:
 class Mbarriers:
     """The mbarriers in a machine's shared memory."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Memories, land: Callable[[], bool]) -> None:
+        self.machine, self.land = machine, land
+        machine.barrier_name = self.name_of_actor
         self.objects: dict[int, Mbarrier] = {}
         self.dead: set[int] = set()
         self.columns: dict[int, int] = {}
@@ -418,9 +418,9 @@ class Mbarriers:
                 elif fresh or not blocks:
                     self.polled[lane] = mark
                     if not fresh:
-                        machine.watch.yields(members[i : i + 1])
+                        machine.yields(members[i : i + 1])
                         if not machine.others:
-                            machine.engines.land_something()
+                            self.land()
                 else:
                     parked.append(lane)
                     barrier.waiters[lane] = int(phases[i])
@@ -445,9 +445,7 @@ class Mbarriers:
         return result, ~np.isin(index, parked) if parked else None
 
     def _hear(self, lanes: Any, clock: Clock) -> None:
-        from .launch import Location
-
-        location: Location = Location(clock, 4, int(lanes[0]), True)
+        location = Location(clock, 4, int(lanes[0]), True)
         for lane in lanes.tolist():
             self.machine.flags.heard.setdefault(lane, []).append(location)
 

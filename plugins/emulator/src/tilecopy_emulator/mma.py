@@ -8,16 +8,14 @@ sum open, so that the last bits of hardware may differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .alu.formats import BF16, F16, F32, decode, encode, quantize
+from .machine import Machine
 from .operands import Handler, Lanes, Step, reader, refuse, writer
 from .program import Instruction, Program, Vector
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 _TYPES = {("f32", "f16", "f16", "f32"): F16, ("f32", "bf16", "bf16", "f32"): BF16}
 _LANE = np.arange(32)

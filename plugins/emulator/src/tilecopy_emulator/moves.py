@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .access import LOCAL_WINDOW, SHARED_WINDOW
+from .access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
+from .machine import Machine
 from .operands import Handler, Lanes, Step, reader, refuse, width_of, writer
 from .program import Instruction, Memory, Program, Vector
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
-GLOBAL_START = 1 << 44
+GLOBAL_START = 1 << WINDOW_BITS
 """The least generic address of global memory."""
 
 _MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
@@ -139,7 +137,7 @@ def _is_space(instruction: Instruction, program: Program) -> Step:
             found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
         if space in ("shared", "shared::cta"):
             own = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
-            found = found & ((address >> np.uint64(24)) & np.uint64(0xFF) == own.astype(np.uint64))
+            found = found & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == own.astype(np.uint64))
         write(machine, lanes, found)
 
     return step
@@ -163,8 +161,8 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
             at = int(np.argmax(bad))
             value = int(machine.rows(wanted, lanes)[at].max())
             machine.hazard("window", f"maps to CTA {value} of a cluster of {size}", lanes, at)
-        kept = address & ~address.dtype.type(0xFF000000)
-        write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(24)))
+        kept = address & ~address.dtype.type(0xFF << RANK_BITS)
+        write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(RANK_BITS)))
 
     return step
 
@@ -179,7 +177,7 @@ def _rank_of_address(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         address = read(machine, lanes)
-        write(machine, lanes, ((address >> address.dtype.type(24)) & address.dtype.type(0xFF)).astype(np.uint32))
+        write(machine, lanes, ((address >> address.dtype.type(RANK_BITS)) & address.dtype.type(0xFF)).astype(np.uint32))
 
     return step
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilecopy_core.instructions import Instruction as Needed
 from tilecopy_core.instructions import instruction_of
 
-from .expansion import CARRY
-from .program import REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, UnsupportedPtxError
+from .machine import Machine
+from .program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
 from .special import SPECIAL_REGISTERS
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
 Lanes = Any
-Step = Callable[["Machine", Lanes], None]
+Step = Callable[[Machine, Lanes], None]
 Handler = Callable[[Instruction, Program], Step]
-Reader = Callable[["Machine", Lanes], Any]
+Reader = Callable[[Machine, Lanes], Any]
 """From the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
-Writer = Callable[["Machine", Lanes, Any], None]
+Writer = Callable[[Machine, Lanes, Any], None]
 
 __all__ = ["CARRY", "Handler", "Lanes", "Reader", "Step", "Writer", "constant_bits", "is_constant", "reader", "refuse"]
 __all__ += ["width_of", "writer"]
@@ -37,11 +34,6 @@ def width_of(type: str) -> int:
     if type == "f32x2":
         return 64
     return REGISTER_BITS[type]
-
-
-def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
-    """The error for an instruction that is not known or not PTX."""
-    return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:

@@ -7,29 +7,29 @@ A module is read once: variables, and the extents of entries and functions. The 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 
 from tilecopy_core import TARGETS, Target, target_of
 
 from .cursor import Cursor
-from .expansion import LINE_DIRECTIVES, LINKAGE, Expansion, Formal, Function
+from .demands import demand
+from .expansion import LINE_DIRECTIVES, LINKAGE, Definitions, Expansion, Formal, Function
 from .lexer import UnsupportedPtxError, tokens
-from .program import REGISTER_BITS, Parameter, Program, Variable
+from .program import REGISTER_BITS, Parameter, Program
 from .variables import variable_declarations
 
 _OF_CLUSTERS = (".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters")
 _IGNORED_ATTRIBUTES = (".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".abi_preserve")
 
 
-class ModuleParser:
+class ModuleParser(Definitions):
     """Reads a module; :meth:`program` expands one entry of it."""
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         found = list(tokens(text))
         self._cursor = Cursor(found, text)
-        self.variables: dict[str, Variable] = {}
-        self.functions: dict[str, Function] = {}
-        self.entries: dict[str, Function] = {}
         self.arch = 0
         self.target: Target | None = None
         self.version = (0, 0)
@@ -237,3 +237,24 @@ class ModuleParser:
             self.target,
             self.version,
         )
+
+
+def parse(text: str, entry: str | None = None) -> Program:
+    """Parse a module and take one of its entries.
+
+    Args:
+        text: of the module.
+        entry: name of the kernel; may be left out where there is only one.
+
+    Raises:
+        UnsupportedPtxError: the text is not PTX or has something that is not known; the message names the line.
+    """
+    demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
+    fits = entry is None or isinstance(entry, str)
+    demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
+    return _parsed(str(text), entry)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, entry: str | None) -> Program:
+    return ModuleParser(text).program(entry)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
+from .registers import Registers
+from .threads import Lanes
 
 
-def count_global(machine: Machine, lanes: Lanes, addresses: Any, sizes: Any) -> None:
+def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -> None:
     """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes a thread; who moves 0 bytes has no part."""
     shape = (machine.size(lanes), machine.copies)
     index = machine.index(lanes)
@@ -25,7 +25,7 @@ def count_global(machine: Machine, lanes: Lanes, addresses: Any, sizes: Any) -> 
     counters["global_sectors"] += np.unique(np.stack([np.tile(warps, 2), reached]), axis=1).shape[1]
 
 
-def count_bulk(machine: Machine, addresses: Any, size: int) -> None:
+def count_bulk(machine: Registers, addresses: Any, size: int) -> None:
     """Requests and 32-byte sectors of a bulk copy's side in global memory, in every copy of the thread."""
     first = machine.launch.memory.unskewed(np.broadcast_to(addresses, (1, machine.copies)).astype(np.uint64))
     sectors = ((first + np.uint64(size - 1)) >> np.uint64(5)) - (first >> np.uint64(5)) + np.uint64(1)
@@ -34,17 +34,7 @@ def count_bulk(machine: Machine, addresses: Any, size: int) -> None:
     counters["global_sectors"] += int(sectors.sum())
 
 
-def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
-    if not any(part.startswith("shared") for part in opcode) and opcode[:2] != ("tcgen05", "cp"):
-        return ""
-    for name in ("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async", "tcgen05.cp"):
-        if opcode[: name.count(".") + 1] == tuple(name.split(".")):
-            return name
-    return ""
-
-
-def count_shared(machine: Machine, lanes: Lanes, places: Any, size: int) -> None:
+def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:
     """Requests and wavefronts of one access to shared memory.
 
     A request of more than 4 bytes a thread is served 128 bytes' worth of threads at a time; each part takes as many

@@ -1,18 +1,17 @@
-"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`parse` makes one from text."""
+"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.parser.parse` makes one from text."""
 
 from __future__ import annotations
 
 import builtins
-from functools import lru_cache
 
 import attrs
 
 from tilecopy_core import Target
 
-from .demands import demand
 from .lexer import UnsupportedPtxError
 
 __all__ = [
+    "CARRY",
     "REGISTER_BITS",
     "Instruction",
     "Memory",
@@ -26,7 +25,7 @@ __all__ = [
     "UnsupportedPtxError",
     "Variable",
     "Vector",
-    "parse",
+    "refuse",
 ]
 
 _SM90 = Target(90)
@@ -39,6 +38,8 @@ REGISTER_BITS = {
     "bf16x2": 32,
 }
 """Width of each type in bits (predicates 1)."""
+CARRY = "the carry flag"
+"""The register that stands for the condition code (``.cc``)."""
 
 
 @attrs.frozen
@@ -198,24 +199,6 @@ class Program:
     version: tuple[int, int] = (7, 8)
 
 
-def parse(text: str, entry: str | None = None) -> Program:
-    """Parse a module and take one of its entries.
-
-    Args:
-        text: of the module.
-        entry: name of the kernel; may be left out where there is only one.
-
-    Raises:
-        UnsupportedPtxError: the text is not PTX or has something that is not known; the message names the line.
-    """
-    demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
-    fits = entry is None or isinstance(entry, str)
-    demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
-    return _parsed(str(text), entry)
-
-
-@lru_cache(maxsize=32)
-def _parsed(text: str, entry: str | None) -> Program:
-    from .parser import ModuleParser
-
-    return ModuleParser(text).program(entry)
+def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
+    """The error for an instruction that is not known or not PTX."""
+    return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)

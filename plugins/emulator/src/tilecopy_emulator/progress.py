@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
-from .alu import FORMS
-from .program import Instruction, Memory, Negated, Offset, Pair, Program, Vector
-
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine, Stuck
+from .access import RANK_MASK, WINDOW_BITS
+from .effects import effect_of
+from .engines import Engines
+from .mbarrier import Mbarriers
+from .program import Instruction, Memory
+from .spaces import Memories
+from .threads import DONE, RUN, TURNS, Lanes, Stuck
 
 FIRST_LOOK = 512
 """Backward branches before the first look; later ones come at twice as many each."""
 WINDOW = 96
 """Backward branches that are compared at least at each look: the longest period that is found."""
-REGISTERS_ONLY = frozenset(FORMS) | {"activemask", "cvta", "elect", "getctarank", "isspacep", "mapa", "match", "mma"}
-REGISTERS_ONLY |= {"mov", "redux", "shfl", "vote"}
-"""Opcodes that only make registers of registers: what they read matters where what they write does."""
 TIME = "%clock"
 """Among the registers that an instruction has read: the time, which never comes again."""
 
@@ -44,8 +42,8 @@ class Watch:
     look at any more, they are stuck.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Memories, mbarriers: Mbarriers, engines: Engines) -> None:
+        self.machine, self.mbarriers, self.engines = machine, mbarriers, engines
         self.loops = 0
         self._look_at = FIRST_LOOK
         self._picture: _Picture | None = None
@@ -54,19 +52,15 @@ class Watch:
         self._deciding: tuple[int, set[str]] = (-1, set())
         self._endless: Any = None
 
-    @property
-    def suspicious(self) -> bool:
-        """Whether so much has been looped that it matters if a store changes anything."""
-        return self.loops >= FIRST_LOOK
-
     def looped(self, lanes: Any) -> None:
         """Lanes have branched back."""
         machine = self.machine
         self.loops += 1
+        machine.suspicious = self.loops >= FIRST_LOOK
         if machine.others:
             turn = machine.turn[lanes] + 1
             machine.turn[lanes] = turn
-            if int(turn.min()) % 64 == 0:
+            if int(turn.min()) % TURNS == 0:
                 machine.stale = True
         if self.loops < self._look_at:
             return
@@ -75,16 +69,9 @@ class Watch:
         elif self._same(self._picture):
             self._endless = machine.index(lanes)
             machine.stale = True
-        elif self.loops > self._look_at + max(WINDOW, self._look_at // 16) + 64 * len(machine.others):
+        elif self.loops > self._look_at + max(WINDOW, self._look_at // 16) + TURNS * len(machine.others):
             self._forget()
             self._look_at = 2 * self.loops
-
-    def yields(self, lanes: Any) -> None:
-        """Lanes have nothing to do but look again: others go first."""
-        turn = self.machine.turn
-        turn[lanes] = (turn[lanes] | 63) + 1
-        if self.machine.others:
-            self.machine.stale = True
 
     def verdict(self) -> Stuck | None:
         """Whether loops have been found that nothing can end."""
@@ -94,10 +81,8 @@ class Watch:
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
-        if machine.engines.land_something():
+        if self.engines.land_something():
             return None
-        from .machine import Stuck
-
         at = machine.at
 
         def accuse() -> NoReturn:
@@ -144,18 +129,17 @@ class Watch:
             writes[machine.at].update(names)
             return plain.write_many(machine, names, lanes, elements)
 
-        vars(machine).update(read=read, write=write, read_many=read_many, write_many=write_many)
+        def clock() -> int:
+            reads[machine.at].add(TIME)
+            return plain.clock(machine)
+
+        vars(machine).update(read=read, write=write, read_many=read_many, write_many=write_many, clock=clock)
 
     def _forget(self) -> None:
         """Give the picture up."""
         self._picture = None
-        for name in ("read", "write", "read_many", "write_many"):
+        for name in ("read", "write", "read_many", "write_many", "clock"):
             vars(self.machine).pop(name, None)
-
-    def read_time(self) -> None:
-        """An instruction has read a clock."""
-        if self._picture is not None:
-            self._reads[self.machine.at].add(TIME)
 
     def _deciders(self) -> set[str]:
         """Registers that decide where the instructions since the picture go and what they touch."""
@@ -165,7 +149,7 @@ class Watch:
         instructions = self.machine.program.instructions
         found: set[str] = set()
         for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
-            if at not in self._writes or instructions[at].opcode[0] not in REGISTERS_ONLY:
+            if at not in self._writes or not effect_of(instructions[at].opcode).registers_only:
                 found |= names
         size = -1
         while size != len(found):
@@ -183,7 +167,7 @@ class Watch:
         if old.local != machine.local.changes:
             return False
         machine.spill_all()
-        running = machine.status == 0
+        running = machine.status == RUN
         if machine.others:
             waiting = running.copy()
             waiting[machine.index(machine.lanes)] = False
@@ -215,7 +199,7 @@ class Watch:
         ]
         if reads:
             place = machine.program.instructions.index(reads[0])
-            others = np.nonzero(machine.status != 5)[0]
+            others = np.nonzero(machine.status != DONE)[0]
             _, leaders = np.unique(machine.warp_of[others], return_index=True)
             firsts = [
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
@@ -224,7 +208,7 @@ class Watch:
             machine.hazard(
                 "deadlock",
                 f"waits in a loop for {self._polled(reads[0], lanes)}, which nothing can change any more"
-                f"{machine.mbarriers.states()}{more}",
+                f"{self.mbarriers.states()}{more}",
                 lanes,
                 at=place,
                 threads=tuple(firsts),
@@ -240,40 +224,14 @@ class Watch:
             return "a value"
         address = (int(machine.read(operand.base, lanes[:1])[0, 0]) + operand.offset) & (2**64 - 1)
         memory = machine.launch.memory
-        window = (address >> 44) - 1
+        window = (address >> WINDOW_BITS) - 1
         if 0 <= window < len(memory.arrays):
             array = memory.arrays[window]
             return array.where(address - array.base)
-        return machine.shared.where_offset((address & 0xFFFFFF) - machine.shared.base)
+        return machine.shared.where_offset((address & RANK_MASK) - machine.shared.base)
 
     def _body(self, at: int) -> list[Instruction]:
         program = self.machine.program
         instruction = program.instructions[at]
         start = self.machine.launch.targets[at] if instruction.opcode[0] == "bra" else at
         return list(program.instructions[min(start, at) : at + 1])
-
-
-@lru_cache(maxsize=32)
-def read_somewhere(program: Program) -> frozenset[str]:
-    """Registers that some instruction of a program reads."""
-    found: set[str] = set()
-    for instruction in program.instructions:
-        found.add(instruction.guard)
-        made = instruction.opcode[0] in ("ld", "ldmatrix") or instruction.opcode[0] in REGISTERS_ONLY
-        for operand in instruction.operands[1 if made else 0 :]:
-            if isinstance(operand, (Memory, Offset)):
-                found.add(operand.base)
-            elif isinstance(operand, Vector):
-                found.update(operand.items)
-            elif isinstance(operand, Pair):
-                found.update((operand.first, operand.second))
-            else:
-                found.add(operand.name if isinstance(operand, Negated) else operand)
-    return frozenset(found)
-
-
-@lru_cache(maxsize=32)
-def loads_somewhere(program: Program) -> bool:
-    """Whether some instruction of a program loads from shared or local memory, or may."""
-    parts = [set(i.opcode) for i in program.instructions if i.opcode[0] in ("ld", "ldmatrix")]
-    return any(part.isdisjoint(("global", "const", "param", "param::entry")) for part in parts)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from . import profile
-from .access import SHARED, WORDS, Access, Together, new_values, rounds
+from .access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, new_values, rounds
 from .judgement import blame, judge_shared
+from .registers import Registers
 from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
 from .special import RESERVED
-
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
+from .threads import Lanes
 
 
 class SharedMemory:
     """Shared memory of the unit's CTAs: one shadow, the data of every copy."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Registers) -> None:
         self.machine = machine
+        machine.place_names[SHARED] = self.where
         launch = machine.launch
         self.cell = launch.shared_cell
         self.variables, self.base = launch.shared, launch.shared_base
@@ -46,7 +46,7 @@ class SharedMemory:
     def _number(self) -> None:
         """The shared address of offset 0 for each lane, and where its CTA's bytes start."""
         machine = self.machine
-        self.origin = ((machine.cta_of % machine.cluster_size) << 24) + self.base
+        self.origin = ((machine.cta_of % machine.cluster_size) << RANK_BITS) + self.base
         self.start = machine.cta_of * self.size
 
     def expand(self, copies: int, shifts: tuple[int, int, int]) -> None:
@@ -75,7 +75,7 @@ class SharedMemory:
         if int(offsets.view(np.uint64).max()) < self.size and self._allowed(size, aligned)[offsets].all():
             return self.start[index] + offsets
         cta = machine.cta_of[index]
-        rank, offsets = values >> 24, (values & 0xFFFFFF) - self.base
+        rank, offsets = values >> RANK_BITS, (values & RANK_MASK) - self.base
         own = cta % machine.cluster_size
         far = rank != own
         if far.any() and (not remote or ((rank >= machine.cluster_size) & far).any()):
@@ -233,7 +233,7 @@ class SharedMemory:
             self.put(places, raw)
             if not np.array_equal(self.fetch(places, access.bytes), raw):
                 together.accuse()
-        if access.strength or self.machine.watch.suspicious:
+        if access.strength or self.machine.suspicious:
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
             before = self.fetch(places, access.bytes)
             if access.strength:
@@ -241,7 +241,7 @@ class SharedMemory:
             same = np.array_equal(before, raw)
         else:
             same = False
-        if not same or not self.machine.watch.suspicious:
+        if not same or not self.machine.suspicious:
             self.put(places, raw)
             self.machine.launch.version += 1
         if origins is not None:
@@ -275,7 +275,7 @@ class SharedMemory:
             )
             if machine.launch.in_loop[machine.at]:
                 same = (new == was).all(axis=1)
-                machine.watch.yields(index[part][same])
+                machine.yields(index[part][same])
         return old
 
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:

@@ -2,21 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
 from . import profile
 from .access import Access, Together, new_values, rounds
-from .memory import fetch, put
+from .arrays import fetch, put
+from .effects import read_somewhere
+from .global_memory import GlobalAccesses
+from .launch import Launch
+from .local import LocalMemory
+from .registers import Registers
+from .shared import SharedMemory
+from .threads import Lanes
 
-if TYPE_CHECKING:
-    from .machine import Lanes, Machine
+
+class Memories(Registers):
+    """The threads of a batch, their registers, and the memories that they reach (see :class:`Threads`)."""
+
+    def __init__(self, launch: Launch, first: int, ctas: int) -> None:
+        super().__init__(launch, first, ctas)
+        self.shared, self.local, self.globals = SharedMemory(self), LocalMemory(self), GlobalAccesses(self)
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
+        raw = load(self, lanes, access, addresses)
+        if self.unwritten:
+            (who, origins), self.unwritten = self.unwritten[0], []
+            self.tell(who, origins)
+        return raw
+
+    def poison_loaded(self, names: Sequence[str], element: int, each: int = 0) -> None:
+        """What the load that has just been done found never written: its registers are poison, and say where it is from.
+
+        Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
+        registers, it is no look-ahead that may be in vain: the load itself is at fault.
+
+        Args:
+            names: the registers, one after another.
+            element: bytes of each.
+            each: lanes of one instruction, where several in a row have been done as one (with all their registers).
+        """
+        taken, self.unwritten = self.unwritten, []
+        for lanes, origins in taken:
+            count, index = origins.shape[1] // element, self.index(lanes)
+            step = each or len(index)
+            for number, first in enumerate(range(0, len(index), step)):
+                part = slice(first, first + step)
+                self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
+
+    def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, found: Any) -> None:
+        """As :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
+        if found.any() and read_somewhere(self.program).isdisjoint(names):
+            self.tell(lanes, found)
+        for part, name in enumerate(names):
+            origins = found[:, part * element : (part + 1) * element]
+            bad = origins.any(axis=1)
+            whole = np.repeat(origins[:, -1:] != 0, 8, axis=1)  # a wider register holds copies of the sign
+            whole[:, :element] = origins != 0
+            bits = np.where(whole, np.uint8(255), np.uint8(0)).view(np.uint64)[:, 0]
+            whence = origins[np.arange(len(bad)), np.argmax(origins != 0, axis=1)]
+            self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """Write bytes, as :meth:`load`; ``origins``: of bytes that hold nothing, see :meth:`sources`, shape (n, access.bytes)."""
+        store(self, lanes, access, addresses, raw, origins)
+
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
+        return atomic(self, lanes, access, addresses, update)
 
 
-def load(machine: Machine, lanes: Lanes, access: Access, addresses: Any) -> Any:
+def load(machine: Memories, lanes: Lanes, access: Access, addresses: Any) -> Any:
     """See :meth:`Machine.load`."""
     if access.space == "":
         return _generic(machine, lanes, access, addresses, lambda part, to, x, rows: load(machine, part, to, x))
@@ -24,33 +85,33 @@ def load(machine: Machine, lanes: Lanes, access: Access, addresses: Any) -> Any:
         return machine.shared.load(lanes, access, addresses)
     if access.space == "local":
         return machine.local.load(lanes, access, addresses)
-    memory, addresses = machine.launch.memory, _wide(addresses)
+    memory, addresses = machine.globals, _wide(addresses)
     if access.strength:
-        addresses = memory.spread(machine, lanes, addresses)
+        addresses = memory.spread(lanes, addresses)
         machine.flags.prepare(access)
-    pieces = memory.locate(machine, lanes, addresses, access.bytes)
+    pieces = memory.locate(lanes, addresses, access.bytes)
     if machine.launch.profile and access.space == "global":
         profile.count_global(machine, lanes, addresses, access.bytes)
     if len(pieces) == 1:
         array, _, offsets = pieces[0]
         if array.space == "global":
-            memory.note_read(machine, array, lanes, offsets, access)
+            memory.note_read(array, lanes, offsets, access)
         raw = fetch(array, offsets, access.bytes)
     else:
-        addresses = memory.spread(machine, lanes, addresses)
+        addresses = memory.spread(lanes, addresses)
         raw = np.empty((*addresses.shape, access.bytes), np.uint8)
         for array, chosen, offsets in pieces:
-            memory.check_read(machine, array, lanes, offsets, access.bytes, access.strength, chosen)
+            memory.check_read(array, lanes, offsets, access.bytes, access.strength, chosen)
             raw[chosen] = fetch(array, offsets, access.bytes)
     if access.strength and machine.copies == 1:
         if machine.others and machine.launch.in_loop[machine.at]:
-            machine.watch.yields(machine.index(lanes))
+            machine.yields(machine.index(lanes))
         fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
         machine.flags.acquire(lanes, access, addresses, chosen=fresh)
     return raw
 
 
-def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+def store(machine: Memories, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
     """See :meth:`Machine.store`."""
     if access.space == "":
         _generic(
@@ -69,28 +130,28 @@ def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: A
         return
     if origins is not None and origins.any():
         machine.tell(lanes, origins)
-    memory = machine.launch.memory
-    addresses = memory.spread(machine, lanes, _wide(addresses))
+    memory = machine.globals
+    addresses = memory.spread(lanes, _wide(addresses))
     if access.strength:
         machine.flags.prepare(access)
     if machine.launch.profile and access.space == "global":
         profile.count_global(machine, lanes, addresses, access.bytes)
     raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
-    for array, chosen, offsets in memory.locate(machine, lanes, addresses, access.bytes):
+    for array, chosen, offsets in memory.locate(lanes, addresses, access.bytes):
         if not array.writable or array.space != "global":
             kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
             machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
         part = raw[chosen] if chosen is not None else raw
         try:
-            memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
+            memory.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
         except Together as together:
             put(array, offsets, part)
             if not np.array_equal(fetch(array, offsets, access.bytes), part):
                 together.accuse()
-        before = fetch(array, offsets, access.bytes) if access.strength or machine.watch.suspicious else None
+        before = fetch(array, offsets, access.bytes) if access.strength or machine.suspicious else None
         if access.strength and machine.copies == 1 and chosen is None:
             machine.flags.record(lanes, addresses[:, 0], before, part)
-        if machine.watch.suspicious and before is not None and np.array_equal(before, part):
+        if machine.suspicious and before is not None and np.array_equal(before, part):
             continue
         put(array, offsets, part)
         machine.launch.version += 1
@@ -98,7 +159,7 @@ def store(machine: Machine, lanes: Lanes, access: Access, addresses: Any, raw: A
         machine.flags.release(lanes, access, addresses, new=raw)
 
 
-def atomic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+def atomic(machine: Memories, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
     """See :meth:`Machine.atomic`."""
     if access.space == "":
         return _generic(
@@ -107,15 +168,15 @@ def atomic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, updat
         )  # fmt: skip
     if access.space[:6] == "shared":
         return machine.shared.atomic(lanes, access, addresses, partial(update, shared=True))
-    memory = machine.launch.memory
-    addresses = memory.spread(machine, lanes, _wide(addresses))
+    memory = machine.globals
+    addresses = memory.spread(lanes, _wide(addresses))
     machine.flags.prepare(access)
     old = np.empty(addresses.shape, access.dtype)
     index = machine.index(lanes)
-    for array, chosen, offsets in memory.locate(machine, lanes, addresses, access.bytes):
+    for array, chosen, offsets in memory.locate(lanes, addresses, access.bytes):
         if not array.writable or array.space != "global":
             machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
-        memory.check_write(machine, array, lanes, offsets, access.bytes, access.strength, chosen)
+        memory.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
         size = access.bytes
         rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
         flat = offsets.ravel()
@@ -135,14 +196,14 @@ def atomic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, updat
                 machine.flags.acquire(members, access, keys)
                 machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
                 if machine.launch.in_loop[machine.at] and (new == was).any():
-                    machine.watch.yields(members[new == was])  # a lock that is taken: who holds it goes first
+                    machine.yields(members[new == was])  # a lock that is taken: who holds it goes first
         old[rows, columns] = before
         if changed:
             machine.launch.version += 1
     return old
 
 
-def _generic(machine: Machine, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
+def _generic(machine: Memories, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
     """Split an access with generic addresses by the space that they point to."""
     addresses = np.asarray(addresses)
     if addresses.dtype != np.uint64:
@@ -174,7 +235,7 @@ def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
     return rows.ravel(), columns.ravel()
 
 
-def _of_space(machine: Machine, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
+def _of_space(machine: Memories, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
     if kind == 0:
         return lanes, attrs.evolve(access, space="global"), addresses
     if kind == 1:

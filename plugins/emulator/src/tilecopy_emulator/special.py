@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .machine import Machine
+from .threads import Lanes, Threads
 
-Lanes = Any
-Read = Callable[["Machine", Lanes], Any]
+Read = Callable[[Threads, Lanes], Any]
 """From the machine and its lanes to unsigned values of shape ``(n or 1, copies or 1)``."""
 
 
@@ -24,7 +22,7 @@ def _constant(value: int, dtype: Any = np.uint32) -> Any:
     return np.full((1, 1), value, dtype)
 
 
-def _vector(name: str, read: Callable[[Machine, Lanes, int], Any]) -> dict[str, Read]:
+def _vector(name: str, read: Callable[[Threads, Lanes, int], Any]) -> dict[str, Read]:
     found: dict[str, Read] = {}
     for axis, letter in enumerate("xyz"):
         found[f"{name}.{letter}"] = lambda machine, lanes, axis=axis: read(machine, lanes, axis)  # type: ignore[misc]
@@ -35,7 +33,7 @@ def _vector(name: str, read: Callable[[Machine, Lanes, int], Any]) -> dict[str, 
 def _mask(function: Callable[[Any], Any]) -> Read:
     """A lane mask from lane numbers (uint64, so that bit 32 exists)."""
 
-    def read(machine: Machine, lanes: Lanes) -> Any:
+    def read(machine: Threads, lanes: Lanes) -> Any:
         return function(_of(machine.lane, lanes).astype(np.uint64)).astype(np.uint32)
 
     return read
@@ -50,12 +48,12 @@ WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
 """Where cooperative groups find the barrier of a whole grid: memory that a cooperative launch provides, all zeros, and its size."""
 
 
-def _workspace(machine: Machine) -> int:
+def _workspace(machine: Threads) -> int:
     """Its address; 0 where no instruction asks for it."""
     return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
 
 
-def _cluster_extent(machine: Machine, axis: int) -> int:
+def _cluster_extent(machine: Threads, axis: int) -> int:
     return int(machine.ncluster[axis])
 
 
@@ -87,12 +85,12 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%gridid": lambda m, lanes: _constant(1, np.uint64),
     "%smid": lambda m, lanes: _constant(0),
     "%nsmid": lambda m, lanes: _constant(1),
-    "%clock": lambda m, lanes: _constant(m.clock & 0xFFFFFFFF),
-    "%clock_hi": lambda m, lanes: _constant(m.clock >> 32),
-    "%clock64": lambda m, lanes: _constant(m.clock, np.uint64),
-    "%globaltimer": lambda m, lanes: _constant(m.clock, np.uint64),
-    "%globaltimer_lo": lambda m, lanes: _constant(m.clock & 0xFFFFFFFF),
-    "%globaltimer_hi": lambda m, lanes: _constant(m.clock >> 32),
+    "%clock": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
+    "%clock_hi": lambda m, lanes: _constant(m.clock() >> 32),
+    "%clock64": lambda m, lanes: _constant(m.clock(), np.uint64),
+    "%globaltimer": lambda m, lanes: _constant(m.clock(), np.uint64),
+    "%globaltimer_lo": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
+    "%globaltimer_hi": lambda m, lanes: _constant(m.clock() >> 32),
     "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
     RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
     "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),

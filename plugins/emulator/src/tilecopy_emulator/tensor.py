@@ -8,22 +8,23 @@ stand around whatever synchronises them: they are a proxy of their own (section 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import attrs
 import numpy as np
 
+from .access import RANK_BITS, at_rank
 from .accesses import address_reader, immediate
 from .control import generic_shared
-from .engines import TENSOR, TENSOR_CELLS, Operation
+from .engines import TENSOR_CELLS
 from .judgement import blame_flight
+from .machine import Machine
 from .operands import Handler, Lanes, Step, reader, refuse, writer
-from .order import NOTHING, Clock, join
+from .operations import Operation
+from .order import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
 from .program import Instruction, Program, Vector
 from .shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp, time_of
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 LANES, COLUMNS = 128, 512
 CELLS = TENSOR_CELLS
@@ -107,7 +108,7 @@ class TensorMemory:
         machine = self.machine
         ctas, lanes = machine.unit_ctas // copies, machine.units // copies
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
-        self.shadow = self.shadow.copied(copies, (lanes, ctas * 64, shift))
+        self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
         allocated, after, completed = self.allocated, self.after, self.completed
         self.allocated, self.after, self.completed = {}, {}, {}
         for copy in range(copies):
@@ -184,8 +185,8 @@ class TensorMemory:
             return 0
         if actor >= BARRIER_ACTOR:
             number = actor & 0x3FFFFFFF
-            row = known.get(number // 64 + order.first)
-            return 0 if row is None else int(row[order.barriers_at + number % 64])
+            row = known.get(number // BARRIER_COLUMNS + order.first)
+            return 0 if row is None else int(row[order.barriers_at + number % BARRIER_COLUMNS])
         if actor == lane:
             return 1 << 40
         row = known.get(actor // machine.threads + order.first)
@@ -228,8 +229,8 @@ class TensorMemory:
         rows = order.snapshot(np.array([leader])).rows
         if actor >= BARRIER_ACTOR:
             number = actor & 0x3FFFFFFF
-            row = rows.get(number // 64 + order.first)
-            plain = row is not None and int(row[order.barriers_at + number % 64]) >= time
+            row = rows.get(number // BARRIER_COLUMNS + order.first)
+            plain = row is not None and int(row[order.barriers_at + number % BARRIER_COLUMNS]) >= time
         else:
             row = rows.get(actor // machine.threads + order.first)
             plain = row is not None and int(row[actor % machine.threads]) >= time
@@ -419,7 +420,7 @@ def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: 
     offsets = offsets ^ ((offsets >> 2) & 0x60 if code == 1 else (offsets >> 3) & XOR_MASKS[code])
     first = np.full(offsets.size, cta * machine.threads)
     rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
-    places = shared.place(first, (offsets.ravel() + (rank << 24)).astype(np.uint64)[:, None], 16)
+    places = shared.place(first, (offsets.ravel() + (rank << RANK_BITS)).astype(np.uint64)[:, None], 16)
     issuers = np.full(len(places), lane)
     if shared.has_objects:
         shared.refuse_objects(issuers, places, 16)
@@ -466,12 +467,10 @@ def _commit(instruction: Instruction, program: Program) -> Step:
             tracked = list(memory.copies.get((lane, group), []))
             for rank in ranks:
                 address = addresses[position : position + 1]
-                if rank >= 0:
-                    address = (address.astype(np.uint64) & np.uint64(0xFFFFFF)) | np.uint64(rank << 24)
-                place = int(machine.shared.place(one, address, 8, remote=True)[0])
+                place = int(machine.shared.place(one, at_rank(address, rank), 8, remote=True)[0])
                 machine.mbarriers.use(one, np.array([0]), place)
                 operation = machine.engines.start(
-                    "tcgen05.commit", lane, _land_commit, "a wait for its mbarrier's phase is missing", barrier=place,
+                    "tcgen05.commit", lane, partial(_land_commit, machine), "a wait for its mbarrier's phase is missing", barrier=place,
                     ctas=(int(machine.cta_of[lane]), place // machine.shared.size), clock=machine.order.causes(lane), data={"tracked": tracked, "group": group},
                 )  # fmt: skip
                 machine.engines.pending.append(operation)
@@ -480,9 +479,8 @@ def _commit(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _land_commit(operation: Operation) -> None:
+def _land_commit(machine: Machine, operation: Operation) -> None:
     """The copies of the thread until then have completed; arrive."""
-    machine = operation.machine
     memory = TensorMemory.of(machine)
     barrier = machine.mbarriers.objects.get(operation.barrier)
     if barrier is None:
@@ -492,7 +490,7 @@ def _land_commit(operation: Operation) -> None:
     actor = machine.mbarriers.actor(barrier)
     stamps = stamp(machine.launch.time.now, WEAK, actor)
     for old in operation.data["tracked"]:
-        copy = machine.engines.flying.get(old.number)
+        copy = machine.flying.get(old.number)
         if copy is None:
             continue
         data = copy.data
@@ -504,7 +502,7 @@ def _land_commit(operation: Operation) -> None:
             memory.words[part] = flat
         memory.shadow.land(copy.actor, np.unique(spots.ravel()), stamps)
         machine.engines.done(copy, actor)
-    machine.engines.flying.pop(operation.number, None)
+    machine.flying.pop(operation.number, None)
     # a commit covers all earlier operations of its thread, also those that came to be known by another mbarrier
     row = np.zeros(machine.order.width, np.int32)
     row[machine.order.barriers_at + barrier.column] = machine.launch.time.now

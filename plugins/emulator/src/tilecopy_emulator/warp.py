@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
 from tilecopy_core import HazardError
 
+from .machine import Machine
 from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
 from .order import ISSUED
 from .program import Instruction, Pair, Program
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 
 @attrs.frozen(eq=False)
