@@ -278,7 +278,7 @@ def issue_copy(
             machine.engines.check_init(lane, barrier)
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
-        reads, _ = shared.cells(place, size)
+        reads, _ = shared.cells_from(place, size)
         shared.check_read(one, place, size, remember=False)
         machine.engines.check_proxy(lane, reads, "read")
         data["place_from"] = int(place[0])
@@ -315,7 +315,7 @@ def issue_copy(
             )
         if barrier // shared.size != int(place[0]) // shared.size:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes, _ = shared.cells(place, size)
+        writes, _ = shared.cells_from(place, size)
         before = shared.shadow.writer[writes].copy()
         shared.check_write(one, place, size)
         machine.engines.check_proxy(lane, writes, "written", stamps=before)
@@ -469,7 +469,7 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
                 machine.hazard("window", f"the mbarrier of {kind} is not in the CTA of its destination", one)
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
                 machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
-            cells, _ = shared.cells(place, size)
+            cells, _ = shared.cells_from(place, size)
             if compute is None or not _only_reduced(machine, cells, where):
                 shared.check_write(one, place, size)
             row = found if found.shape[0] == 1 else found[position : position + 1]

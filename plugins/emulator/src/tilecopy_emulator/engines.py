@@ -195,7 +195,7 @@ class Engines:
     def check_init(self, lane: int, place: int) -> None:
         """The init of an mbarrier that a bulk copy uses needs ``fence.mbarrier_init`` or ``fence.proxy.async`` on its way here."""
         if not self.machine.launch.allows_unfenced_init:
-            cells, _ = self.machine.shared.cells(np.array([place]), 8)
+            cells, _ = self.machine.shared.cells_from(np.array([place]), 8)
             other, more = "fence.mbarrier_init or ", ' (run_ptx(..., allow=("unfenced-init",)) lets it pass)'
             self.check_proxy(lane, cells, "used as the mbarrier of a bulk copy", other=other, more=more)
 
@@ -242,7 +242,7 @@ class Engines:
         shared = machine.shared
         index = machine.index(lanes)
         shared.check_write(lanes, places, size)
-        cells, count = shared.cells(places, size)
+        cells, count = shared.cells_from(places, size)
         operation = self.start(
             "cp.async", int(index[0]), _nothing, "a commit, a wait, or a barrier after it is missing", writes=cells
         )
@@ -309,7 +309,7 @@ class Engines:
         raw = each.fetch(rows)
         places = each.places[rows]
         shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
-        cells, count = shared.cells(places, raw.shape[2])
+        cells, count = shared.cells_from(places, raw.shape[2])
         stamps = stamp(machine.launch.time.now, WEAK, actors)
         shared.shadow.land(each.operation.actor, cells, np.repeat(stamps, count) if count > 1 else stamps)
         machine.launch.version += 1

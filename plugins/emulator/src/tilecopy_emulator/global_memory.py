@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from .access import WINDOW_BITS, Access, Together
+from .access import WINDOW_BITS, Access
 from .arrays import GlobalArray, fetch
-from .judgement import blame, judge_global
+from .judgement import judge_global
 from .registers import Registers
 from .shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
+from .shadowed import ShadowedMemory
 from .threads import Lanes
 
 LOG_ENTRIES = 1 << 12
@@ -19,12 +19,12 @@ LOG_BYTES = 1 << 26
 """Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
 
 
-class GlobalAccesses:
+class GlobalAccesses(ShadowedMemory):
     """The accesses of a machine's threads to the arrays of the launch."""
 
     def __init__(self, machine: Registers) -> None:
-        self.machine = machine
-        self.arrays, self.cell = machine.launch.memory.arrays, machine.launch.memory.cell
+        super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
+        self.arrays = machine.launch.memory.arrays
 
     def spread(self, lanes: Lanes, addresses: Any) -> Any:
         """Addresses with a row for each lane and a column for each copy."""
@@ -91,12 +91,7 @@ class GlobalAccesses:
 
     def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
         """Shadow cells of accesses (flat), and how many each has."""
-        first = offsets.ravel() + array.skew
-        count = max(1, size // self.cell)
-        first = first // self.cell
-        if count == 1:
-            return first, 1
-        return (first[:, None] + np.arange(count)).ravel(), count
+        return self.cells_from(offsets.ravel() + array.skew, size)
 
     def shadow_of(self, array: GlobalArray) -> Shadow:
         """The stamps of an array, made at its first write."""
@@ -153,11 +148,7 @@ class GlobalAccesses:
         """Order of a read."""
         if array.space != "global":
             return
-        shadow = self.shadow_of(array)
-        act: Any = shadow.read
-        if not remember:
-            act = lambda cells, stamps, judge: shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
-        self._judge(array, lanes, offsets, size, strength, chosen, act, "read")
+        self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
 
     def check_write(
         self,
@@ -175,16 +166,16 @@ class GlobalAccesses:
         Raises:
             Together: they write there, and the values decide.
         """
-        shadow = self.shadow_of(array)
+        self.shadow_of(array)
         if array.constant or array.constant_cells is not None:
             self._check_constant_write(array, lanes, offsets, size, chosen)
         if array.flying:
             self._check_flying(array, lanes, offsets, size, chosen)
-        act: Any = shadow.write
+        equal = None
         if raw is not None and self.machine.launch.allows_same_value:
             equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
-            act = partial(shadow.write, equal=np.repeat(equal, max(1, size // self.cell)))
-        self._judge(array, lanes, offsets, size, strength, chosen, act, "written", raw=raw)
+            equal = np.repeat(equal, max(1, size // self.cell))
+        self._order(array, lanes, offsets, size, strength, chosen, raw=raw, writes=True, equal=equal)
 
     def _fold_constant(self, array: GlobalArray) -> None:
         if array.constant_cells is None:
@@ -242,7 +233,7 @@ class GlobalAccesses:
                     lanes, position, copy=copy, threads=(operation.who(),),
                 )  # fmt: skip
 
-    def _judge(
+    def _order(
         self,
         array: GlobalArray,
         lanes: Lanes,
@@ -250,46 +241,34 @@ class GlobalAccesses:
         size: int,
         strength: int,
         chosen: Any,
-        act: Any,
-        action: str,
         *,
         raw: Any = None,
+        **more: Any,
     ) -> None:
+        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
         cells, count = self.cells(array, offsets, size)
         threads = self.machine.grid_thread[lanes]
         threads = (threads if chosen is None else threads[chosen]).ravel()
-        base = int(stamp(self.machine.launch.time.now, strength, 0))
         if count > 1:
             threads = np.repeat(threads, count)
-
-        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
-            self.machine.flags.touched = (array.base, cells[positions], action == "written")
-            return judge_global(self.machine, threads[positions], strength, before)
-
+        shadow = self.shadow_of(array)
         try:
-            act(cells, threads | np.int64(base), judge)
+            self.hold(shadow, cells, threads, strength, key=array.base, **more)
         except Conflict as conflict:
-            if conflict.together and array.shadow is not None:
-                conflict = array.shadow.farthest(conflict, cells, threads // 32, lambda actor: actor // 32)
+            if conflict.together:
+                conflict = shadow.farthest(conflict, cells, threads // 32, lambda actor: actor // 32)
             at = conflict.position // count
-            position, copy = position_of(chosen, offsets, at)
-            first = int(conflict.cell) * self.cell - array.skew
-            low = int(offsets.ravel()[at])
+            low, first = int(offsets.ravel()[at]), int(conflict.cell) * self.cell - array.skew
             first, last = max(first, low), min(first + self.cell, low + size) - 1
-            same = False
-            if raw is not None and conflict.wrote and actor_of(conflict.stamp) < BARRIER_ACTOR:
+            values = None
+            if raw is not None:
                 rows = raw.reshape(-1, size)
-                there = rows[offsets.ravel() == low] if conflict.together else fetch(array, np.array([low]), size)
-                same = bool((there == rows[at]).all())
-            accuse = partial(
-                blame, self.machine, conflict, array.where(first), action, strength, lanes, position, copy, (first, last),
-                whole_grid=True, same=same,
+                values = rows[at], rows[offsets.ravel() == low], lambda: fetch(array, np.array([low]), size)
+            warp = -1 if self.machine.threads % 32 else int(threads[conflict.position]) // 32
+            self.accuse(
+                conflict, array.where(first), strength, lanes, position_of(chosen, offsets, at), (first, last),
+                writes=more.get("writes", False), values=values, near=lambda actor: actor // 32 == warp,
             )  # fmt: skip
-            near = int(actor_of(conflict.stamp)) // 32 == int(threads[conflict.position]) // 32
-            near = (near and not self.machine.threads % 32) or self.machine.launch.allows_same_value
-            if conflict.together and raw is not None and near:
-                raise Together(accuse) from None
-            accuse()
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:

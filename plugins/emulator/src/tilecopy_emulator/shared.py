@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from . import profile
 from .access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, new_values, rounds
-from .judgement import blame, judge_shared
+from .judgement import judge_shared
 from .registers import Registers
-from .shadow import BARRIER_ACTOR, CTA, WEAK, Conflict, Shadow, actor_of, stamp, strength
+from .shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
+from .shadowed import ShadowedMemory
 from .special import RESERVED
 from .threads import Lanes
 
 
-class SharedMemory:
+class SharedMemory(ShadowedMemory):
     """Shared memory of the unit's CTAs: one shadow, the data of every copy."""
 
     def __init__(self, machine: Registers) -> None:
-        self.machine = machine
+        super().__init__(machine, machine.launch.shared_cell, judge_shared, whole_grid=False)
         machine.place_names[SHARED] = self.where
         launch = machine.launch
-        self.cell = launch.shared_cell
         self.variables, self.base = launch.shared, launch.shared_base
         self.size = max(16, -(-launch.shared_bytes // 16) * 16)
         self.owner = np.full(self.size, -1, np.int16)
@@ -194,12 +193,6 @@ class SharedMemory:
         first = offset - variable.offset
         return f"{variable.name} byte {first}" if size == 1 else f"{variable.name} bytes {first} to {first + size - 1}"
 
-    def cells(self, places: Any, size: int) -> tuple[Any, int]:
-        """Shadow cells of accesses (flat), and how many each has."""
-        first = places // self.cell
-        count = max(1, size // self.cell)
-        return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
-
     # --------------------------------------------------------------------------------------- accesses
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -294,7 +287,7 @@ class SharedMemory:
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
         """The bytes must be written, and ordered after their writer; ``loads``: what is not may be loaded."""
-        cells, count = self.cells(places, size)
+        cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
         if not written.all() or (blank is not None and blank.any()):
@@ -302,26 +295,19 @@ class SharedMemory:
             self.machine.unwritten_bytes(SHARED, lanes, places, unwritten, blank)
             if not loads:
                 self.machine.tell(*self.machine.unwritten.pop())
-        act: Any = self.shadow.read
-        if not remember:
-            act = lambda cells, stamps, judge: self.shadow.read(cells, stamps, judge, remember=False)  # noqa: E731
-        self._judge(lanes, places, size, cells, count, strength, act, "read")
+        self._order(lanes, places, size, cells, count, strength, remember=remember)
 
     def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
         """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
-        cells, count = self.cells(places, size)
+        cells, count = self.cells_from(places, size)
         if self.blank is not None:
             self.blank[places[:, None] + np.arange(size)] = 0
-        act: Any = self.shadow.write
+        equal = None
         if raw is not None and self.machine.launch.allows_same_value:
-            equal = (self.fetch(places, size) == raw).all(axis=(1, 2))
-            act = partial(self.shadow.write, equal=np.repeat(equal, count))
-        self._judge(lanes, places, size, cells, count, strength, act, "written", raw=raw)
+            equal = np.repeat((self.fetch(places, size) == raw).all(axis=(1, 2)), count)
+        self._order(lanes, places, size, cells, count, strength, raw=raw, writes=True, equal=equal)
 
-    def _byte(self, cells: Any, count: int, at: int, places: Any) -> int:
-        return max(int(cells[at]) * self.cell, int(places[at // count]))
-
-    def _judge(
+    def _order(
         self,
         lanes: Lanes,
         places: Any,
@@ -329,45 +315,35 @@ class SharedMemory:
         cells: Any,
         count: int,
         strength: int,
-        act: Any,
-        action: str,
         *,
         raw: Any = None,
+        **more: Any,
     ) -> None:
+        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
         machine = self.machine
         if self.reserved is not None and (places % self.size >= self.reserved).all():
             return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
         index = machine.index(lanes)
         index = np.repeat(index, count) if count > 1 else index
-        base = int(stamp(machine.launch.time.now, strength, 0))
-
-        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
-            machine.flags.touched = (0, cells[positions], action == "written")
-            return judge_shared(machine, index[positions], strength, before)
-
         try:
-            act(cells, index | np.int64(base), judge)
+            self.hold(self.shadow, cells, index, strength, **more)
         except Conflict as conflict:
+            warp_of = machine.warp_of
             if conflict.together:
-                conflict = self.shadow.farthest(
-                    conflict, cells, machine.warp_of[index], lambda actor: machine.warp_of[actor]
-                )
-            position = conflict.position // count
-            first = self._byte(cells, count, conflict.position, places)
-            last = min(int(conflict.cell + 1) * self.cell, int(places[position]) + size) - 1
-            where, span = self.where(first), (first % self.size, last % self.size)
-            other, same = int(actor_of(conflict.stamp)), False
-            if raw is not None and conflict.wrote and other < BARRIER_ACTOR:
+                conflict = self.shadow.farthest(conflict, cells, warp_of[index], lambda actor: warp_of[actor])
+            at, warp = conflict.position // count, warp_of[index[conflict.position]]
+            low = int(places[at])
+            first = max(int(cells[conflict.position]) * self.cell, low)
+            last = min(int(conflict.cell + 1) * self.cell, low + size) - 1
+            values = None
+            if raw is not None:
                 rows = np.broadcast_to(raw, (len(places), machine.copies, size))
-                here = places == places[position]
-                there = rows[here] if conflict.together else self.fetch(places[position : position + 1], size)
-                same = bool((there == rows[position]).all())
-            accuse = partial(blame, machine, conflict, where, action, strength, lanes, position, 0, span, same=same)
-            if conflict.together and raw is not None:
-                near = machine.warp_of[other] == machine.warp_of[machine.index(lanes)[position]]
-                if near or machine.launch.allows_same_value:
-                    raise Together(accuse) from None
-            accuse()
+                values = rows[at], rows[places == low], lambda: self.fetch(places[at : at + 1], size)
+            self.accuse(
+                conflict, self.where(first), strength, lanes, (at, 0), (first % self.size, last % self.size),
+                writes=more.get("writes", False), values=values,
+                near=lambda actor: bool(warp_of[actor] == warp),
+            )  # fmt: skip
 
     # --------------------------------------------------------------------------------------- bytes
 

@@ -425,7 +425,7 @@ def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: 
     if shared.has_objects:
         shared.refuse_objects(issuers, places, 16)
     shared.check_read(issuers, places, 16, remember=False)
-    cells, _ = shared.cells(places, 16)
+    cells, _ = shared.cells_from(places, 16)
     machine.engines.check_proxy(lane, cells, "read")
     column, base_lane = taddr & 0xFFFF, taddr >> 16
     targets = np.stack([base_lane + part for part in spread(np.arange(rows))])  # (parts, rows)
