@@ -13,8 +13,8 @@ import pytest
 from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
-from tilecopy_emulator.instructions import compile_program
-from tilecopy_emulator.parser import parse
+from tilecopy_emulator.opcodes.table import compile_program
+from tilecopy_emulator.reading.parser import parse
 
 from tilecopy_core.instructions import instruction_of
 

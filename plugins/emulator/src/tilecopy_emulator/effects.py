@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import attrs
 
-from .access import SCOPES, Access
 from .alu import FORMS
-from .order import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR
+from .order.access import SCOPES, Access
+from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR
 from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Operand, Pair, Program, Vector, refuse
 
 SPACES = {
@@ -38,7 +38,7 @@ class Effect:
         results: how many of its first operands are registers that it writes.
         registers_only: it makes registers of registers: what it reads matters where what it writes does.
         shared_piece: bytes of shared memory that it may read or write apart from their neighbours; 0: none, or as its operands say.
-        sections: the clock's sections that it needs (see :mod:`.order`).
+        sections: the clock's sections that it needs (see :mod:`.order.clocks`).
         by_engine: an engine moves the bytes, not the thread.
     """
 
@@ -223,7 +223,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program, and :data:`.order.ISSUED` where that does."""
+    """The proxies whose fences matter to a program, and :data:`.order.clocks.ISSUED` where that does."""
     found: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)

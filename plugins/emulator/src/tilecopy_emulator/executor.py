@@ -9,12 +9,12 @@ from typing import Any
 from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
-from .arrays import GlobalMemory
 from .demands import demand, is_flag, items_of
-from .instructions import packages
-from .parser import parse
+from .opcodes.table import packages
 from .program import Program, UnsupportedPtxError
+from .reading.parser import parse
 from .run import MOST_CTAS, Report, run_grid
+from .threads.arrays import GlobalMemory
 
 
 class EmulatorExecutor:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .alu.formats import BF16, F16, F32, decode, encode, quantize
-from .machine import Machine
-from .operands import Handler, Lanes, Step, reader, refuse, writer
+from .machine.machine import Machine
+from .opcodes.operands import Handler, Lanes, Step, reader, refuse, writer
 from .program import Instruction, Program, Vector
 
 _TYPES = {("f32", "f16", "f16", "f32"): F16, ("f32", "bf16", "bf16", "f32"): BF16}

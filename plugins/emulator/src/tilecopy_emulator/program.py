@@ -1,4 +1,4 @@
-"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.parser.parse` makes one from text."""
+"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.reading.parser.parse` makes one from text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import builtins
 
 import attrs
 
-from tilecopy_core import Target
+from tilecopy_core import Target, TilecopyError
 
-from .lexer import UnsupportedPtxError
+from .demands import demand, is_whole
 
 __all__ = [
     "CARRY",
@@ -30,6 +30,8 @@ __all__ = [
 
 _SM90 = Target(90)
 
+_MOST_CHARACTERS = 1000
+"""Of a message, which repeats what it is about."""
 REGISTER_BITS = {
     "pred": 1,
     **{f"{kind}{bits}": bits for kind in "bsuf" for bits in (8, 16, 32, 64) if (kind, bits) != ("f", 8)},
@@ -40,6 +42,29 @@ REGISTER_BITS = {
 """Width of each type in bits (predicates 1)."""
 CARRY = "the carry flag"
 """The register that stands for the condition code (``.cc``)."""
+
+
+class UnsupportedPtxError(TilecopyError, NotImplementedError):
+    """The text is not PTX, or has something that the emulator does not know; the message names the line.
+
+    Attributes:
+        line: 1-based line of the text, or 0.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
+        demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
+        said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
+        said = "".join(map(_printable, said))  # what a text repeats may move the cursor
+        super().__init__(f"PTX line {line}: {said}" if line else said)
+        self.line = line
+
+
+def _printable(character: str) -> str:
+    """A character for a message, in which lines and tabs stay."""
+    if character.isprintable() or character in "\n\t":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @attrs.frozen

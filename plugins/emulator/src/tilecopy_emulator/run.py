@@ -15,16 +15,16 @@ from tilecopy.executors import ValueCheck
 from tilecopy_core import LaunchError
 
 from .alu import is_approximate
-from .arrays import GlobalMemory
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import pieces, sections, shared_side_not_counted
-from .instructions import compile_program
-from .launch import Dim3, Launch, SharedVariable
-from .machine import Machine
-from .operands import Step
-from .order import TENSOR
+from .machine.machine import Machine
+from .opcodes.operands import Step
+from .opcodes.table import compile_program
+from .order.clocks import TENSOR
 from .program import Program, UnsupportedPtxError
-from .special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
+from .threads.arrays import GlobalMemory
+from .threads.launch import Dim3, Launch, SharedVariable
+from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
