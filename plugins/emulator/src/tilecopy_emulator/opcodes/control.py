@@ -11,12 +11,11 @@ from ..order.access import SCOPES, SHARED_WINDOW
 from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED
 from ..program import Instruction, Memory, Pair, Program
 from .loads import address_reader, immediate
-from .operands import Handler, Lanes, Step, is_constant, reader, refuse, writer
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
 
 def _exit(instruction: Instruction, program: Program) -> Step:
-    if instruction.operands:
-        raise refuse(instruction, f"{instruction.opcode[0]} has no operands")
+    demand_count(instruction, 0)
     return lambda machine, lanes: machine.exit(lanes)
 
 
@@ -36,16 +35,13 @@ def _bar(instruction: Instruction, program: Program) -> Step:
         return _bar_warp(instruction, program)
     if opcode[:2] == ("barrier", "cluster"):
         return _barrier_cluster(instruction, program)
-    kinds = [part for part in opcode[1:] if part in ("sync", "arrive", "red")]
-    if len(kinds) != 1:
-        raise refuse(instruction, "it is .sync, .arrive or .red")
-    kind = kinds[0]
+    kind = next(part for part in opcode if part in ("sync", "arrive", "red"))
     aligned = opcode[0] == "bar" or "aligned" in opcode
     operands = list(instruction.operands)
     vote, write, reduce = None, None, ""
     if kind == "red":
-        reduce = next((part for part in opcode if part in ("popc", "and", "or")), "")
-        if len(operands) not in (3, 4) or not reduce:
+        reduce = next(part for part in opcode if part in ("popc", "and", "or"))
+        if len(operands) not in (3, 4):
             raise refuse(instruction, "its operands are d, a{, b}, p")
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
@@ -75,8 +71,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
 
 
 def _bar_warp(instruction: Instruction, program: Program) -> Step:
-    if instruction.opcode != ("bar", "warp", "sync") or len(instruction.operands) != 1:
-        raise refuse(instruction, "this form of bar.warp is not known")
+    demand_count(instruction, 1)
     mask = reader(instruction.operands[0], "b32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -88,8 +83,7 @@ def _bar_warp(instruction: Instruction, program: Program) -> Step:
 def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
     arrives = "arrive" in opcode
-    if arrives == ("wait" in opcode) or instruction.operands:
-        raise refuse(instruction, "it is .arrive or .wait, and has no operands")
+    demand_count(instruction, 0)
     relaxed, aligned = "relaxed" in opcode, "aligned" in opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -107,13 +101,7 @@ def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
 
 def _set_registers(instruction: Instruction, program: Program) -> Step:
     """``setmaxnreg``: no value changes, but all warps of a warpgroup must execute it."""
-    opcode = instruction.opcode
-    if (
-        opcode[1:2] not in (("inc",), ("dec",))
-        or opcode[2:] != ("sync", "aligned", "u32")
-        or len(instruction.operands) != 1
-    ):
-        raise refuse(instruction, "this form of setmaxnreg is not known")
+    demand_count(instruction, 1)
     count = immediate(instruction.operands[0], instruction, "the number of registers")
     if count % 8 or not 24 <= count <= 256:
         raise refuse(instruction, f"{count} registers: a multiple of 8 from 24 to 256 is needed")
@@ -132,13 +120,9 @@ def _set_registers(instruction: Instruction, program: Program) -> Step:
 def _fence(instruction: Instruction, program: Program) -> Step:
     name, *rest = instruction.opcode
     if name == "membar":
-        scope = {"cta": "cta", "gl": "gpu", "sys": "sys"}.get(".".join(rest))
-        if scope is None and rest[:1] != ["proxy"]:
-            raise refuse(instruction, "this form of membar is not known")
-        if scope is not None:
-            return _memory_fence(scope, acquires=True, releases=True)
+        rest = {"cta": ["sc", "cta"], "gl": ["sc", "gpu"], "sys": ["sc", "sys"]}.get(rest[0], rest)
     if rest[:1] == ["proxy"]:
-        return _proxy_fence(instruction, rest[1:])
+        return _proxy_fence(instruction, rest[1], rest[2:])
     if rest == ["mbarrier_init", "release", "cluster"]:
         return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
     restricted = [part for part in rest if part.startswith("sync_restrict::")]
@@ -159,44 +143,25 @@ def _memory_fence(scope: str, *, acquires: bool, releases: bool) -> Step:
     return step
 
 
-def _proxy_fence(instruction: Instruction, rest: list[str]) -> Step:
-    kind = rest[0] if rest else ""
-    if kind == "alias" and len(rest) == 1:
+def _proxy_fence(instruction: Instruction, kind: str, space: list[str]) -> Step:
+    demand_count(instruction, 2 if kind == "tensormap::generic" and "acquire" in space else 0)
+    if kind != "async":
         return lambda machine, lanes: None
-    if kind == "async" and (not rest[1:] or rest[1] in ("global", "shared::cta", "shared::cluster")) and len(rest) <= 2:
-        space = rest[1] if len(rest) > 1 else ""
-        wanted = {"global": (ASYNC_GLOBAL,), "": (ASYNC_SHARED, ASYNC_GLOBAL)}.get(space, (ASYNC_SHARED,))
+    wanted = {"global": (ASYNC_GLOBAL,), "": (ASYNC_SHARED, ASYNC_GLOBAL)}.get("".join(space), (ASYNC_SHARED,))
 
-        def step(machine: Machine, lanes: Lanes) -> None:
-            known = [section for section in wanted if section in machine.order.section_at]
-            if known:
-                machine.order.fence(machine.index(lanes), known)
+    def step(machine: Machine, lanes: Lanes) -> None:
+        known = [section for section in wanted if section in machine.order.section_at]
+        if known:
+            machine.order.fence(machine.index(lanes), known)
 
-        return step
-    if kind in ("async::generic", "tensormap::generic"):
-        return lambda machine, lanes: None
-    raise refuse(instruction, "this form of fence.proxy is not known")
+    return step
 
 
 # ------------------------------------------------------------------------------------------------ mbarrier
 
-_KINDS = (
-    "init",
-    "inval",
-    "arrive",
-    "arrive_drop",
-    "expect_tx",
-    "complete_tx",
-    "test_wait",
-    "try_wait",
-    "pending_count",
-)
-
 
 def _mbarrier(instruction: Instruction, program: Program) -> Step:
-    kind = instruction.opcode[1] if len(instruction.opcode) > 1 else ""
-    if kind not in _KINDS or instruction.opcode[-1] != "b64":
-        raise refuse(instruction, "this form of mbarrier is not known")
+    kind = instruction.opcode[1]
     make = {"init": _init, "inval": _init, "test_wait": _wait, "try_wait": _wait, "pending_count": _pending_count}
     return make.get(kind, _arrive)(instruction, program, kind)
 
@@ -301,8 +266,7 @@ def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
 
 
 def _pending_count(instruction: Instruction, program: Program, kind: str) -> Step:
-    if instruction.opcode != ("mbarrier", "pending_count", "b64") or len(instruction.operands) != 2:
-        raise refuse(instruction, "this form of mbarrier is not known")
+    demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
     state = reader(instruction.operands[1], "b64", instruction, program)
 

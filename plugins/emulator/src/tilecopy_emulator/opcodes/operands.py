@@ -21,7 +21,19 @@ Reader = Callable[[Machine, Lanes], Any]
 """From the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
 Writer = Callable[[Machine, Lanes, Any], None]
 
-__all__ = ["CARRY", "Handler", "Lanes", "Reader", "Step", "Writer", "constant_bits", "is_constant", "reader", "refuse"]
+__all__ = [
+    "CARRY",
+    "Handler",
+    "Lanes",
+    "Reader",
+    "Step",
+    "Writer",
+    "constant_bits",
+    "demand_count",
+    "is_constant",
+    "reader",
+    "refuse",
+]
 __all__ += ["width_of", "writer"]
 
 _UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -34,6 +46,13 @@ def width_of(type: str) -> int:
     if type == "f32x2":
         return 64
     return REGISTER_BITS[type]
+
+
+def demand_count(instruction: Instruction, *counts: int) -> None:
+    """Refuse an instruction that has another number of operands."""
+    if len(instruction.operands) not in counts:
+        wanted = " or ".join(map(str, counts))
+        raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:

@@ -13,7 +13,7 @@ from tilecopy_core import HazardError
 from ..machine.machine import Machine
 from ..order.clocks import ISSUED
 from ..program import Instruction, Pair, Program
-from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
 
 
 @attrs.frozen(eq=False)
@@ -60,20 +60,12 @@ def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | N
     return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
 
 
-def _operand_count(instruction: Instruction, count: int) -> None:
-    if len(instruction.operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(instruction.operands)}")
-
-
 # ------------------------------------------------------------------------------------------- shfl
 
 
 def _shuffle(instruction: Instruction, program: Program) -> Step:
-    opcode = instruction.opcode
-    if len(opcode) != 4 or opcode[1] != "sync" or opcode[2] not in ("up", "down", "bfly", "idx") or opcode[3] != "b32":
-        raise refuse(instruction, "this form of shfl is not known")
-    _operand_count(instruction, 5)
-    kind = opcode[2]
+    demand_count(instruction, 5)
+    kind = next(part for part in instruction.opcode if part in ("up", "down", "bfly", "idx"))
     results = instruction.operands[0]
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
@@ -133,7 +125,7 @@ def _reduction(
     instruction: Instruction, program: Program, type: str, result: str, reduce: Callable[[_Group, Any], Any]
 ) -> Step:
     """``d, a, mask``: one value for each set of lanes."""
-    _operand_count(instruction, 3)
+    demand_count(instruction, 3)
     write = writer(instruction.operands[0], result, instruction, program)
     value = reader(instruction.operands[1], type, instruction, program)
     mask = reader(instruction.operands[2], "b32", instruction, program)
@@ -153,18 +145,14 @@ def _ballot(here: _Group, values: Any) -> Any:
 
 
 def _vote(instruction: Instruction, program: Program) -> Step:
-    parts = instruction.opcode[1:]
-    form = ".".join(parts if parts[1:2] != ("sync",) else ("sync", parts[0], *parts[2:]))  # ptxas takes both orders
-    if form == "sync.ballot.b32":
-        return _reduction(instruction, program, "pred", "b32", _ballot)
+    kind = next(part for part in instruction.opcode if part in ("ballot", "all", "any", "uni"))
     functions: dict[str, Callable[[_Group, Any], Any]] = {
-        "sync.all.pred": lambda here, v: here.table(v, fill=True).all(axis=1),
-        "sync.any.pred": lambda here, v: here.table(v, fill=False).any(axis=1),
-        "sync.uni.pred": lambda here, v: here.table(v, fill=True).all(axis=1) | ~here.table(v, fill=False).any(axis=1),
+        "ballot": _ballot,
+        "all": lambda here, v: here.table(v, fill=True).all(axis=1),
+        "any": lambda here, v: here.table(v, fill=False).any(axis=1),
+        "uni": lambda here, v: here.table(v, fill=True).all(axis=1) | ~here.table(v, fill=False).any(axis=1),
     }
-    if form not in functions:
-        raise refuse(instruction, "this form of vote is not known")
-    return _reduction(instruction, program, "pred", "pred", functions[form])
+    return _reduction(instruction, program, "pred", "b32" if kind == "ballot" else "pred", functions[kind])
 
 
 def _redux(instruction: Instruction, program: Program) -> Step:
@@ -192,17 +180,16 @@ def _redux(instruction: Instruction, program: Program) -> Step:
 
 
 def _match(instruction: Instruction, program: Program) -> Step:
-    form = instruction.opcode[1:]
-    if len(form) != 3 or form[0] not in ("any", "all") or form[1] != "sync" or form[2] not in ("b32", "b64"):
-        raise refuse(instruction, "this form of match is not known")
-    _operand_count(instruction, 3)
+    of_any = "any" in instruction.opcode
+    type = "b64" if "b64" in instruction.opcode else "b32"
+    demand_count(instruction, 3)
     results = instruction.operands[0]
-    if isinstance(results, Pair) and form[0] == "any":
+    if isinstance(results, Pair) and of_any:
         raise refuse(instruction, "match.any has one result")
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
     write_all = writer(both.second, "pred", instruction, program)
-    value = reader(instruction.operands[1], form[2], instruction, program)
+    value = reader(instruction.operands[1], type, instruction, program)
     mask = reader(instruction.operands[2], "b32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -215,7 +202,7 @@ def _match(instruction: Instruction, program: Program) -> Step:
         same = (table == values[:, None]) & present
         bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
         equal = np.bitwise_or.reduce(np.where(same, bits[:, None], np.uint32(0)), axis=1)
-        if form[0] == "any":
+        if of_any:
             write(machine, here.lanes, equal)
             return
         everyone = equal == here.mask[:, None]
@@ -226,9 +213,7 @@ def _match(instruction: Instruction, program: Program) -> Step:
 
 
 def _active_mask(instruction: Instruction, program: Program) -> Step:
-    if instruction.opcode[1:] != ("b32",):
-        raise refuse(instruction, "this form of activemask is not known")
-    _operand_count(instruction, 1)
+    demand_count(instruction, 1)
     write = writer(instruction.operands[0], "b32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -241,9 +226,9 @@ def _active_mask(instruction: Instruction, program: Program) -> Step:
 
 def _elect(instruction: Instruction, program: Program) -> Step:
     """``elect.sync d|p, mask``: the lowest lane of the mask leads."""
-    if instruction.opcode[1:] != ("sync",) or not isinstance(instruction.operands[0], Pair):
-        raise refuse(instruction, "this form of elect is not known")
-    _operand_count(instruction, 2)
+    demand_count(instruction, 2)
+    if not isinstance(instruction.operands[0], Pair):
+        raise refuse(instruction, "it has two results, d|p")
     write = writer(instruction.operands[0].first, "b32", instruction, program)
     write_leader = writer(instruction.operands[0].second, "pred", instruction, program)
     mask = reader(instruction.operands[1], "b32", instruction, program)
