@@ -14,7 +14,7 @@ import numpy as np
 
 from .alu.formats import BF16, F16, F32, decode, encode, quantize
 from .machine.machine import Machine
-from .opcodes.operands import Handler, Lanes, Step, reader, refuse, writer
+from .opcodes.operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 from .program import Instruction, Program, Vector
 
 _TYPES = {("f32", "f16", "f16", "f32"): F16, ("f32", "bf16", "bf16", "f32"): BF16}
@@ -34,8 +34,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     shape, types = instruction.opcode[1:6], instruction.opcode[6:]
     if shape != ("sync", "aligned", "m16n8k16", "row", "col") or types not in _TYPES:
         raise refuse(instruction, "this form of mma is not known")
-    if len(instruction.operands) != 4:
-        raise refuse(instruction, f"it takes 4 operands, not {len(instruction.operands)}")
+    demand_count(instruction, 4)
     halves = _TYPES[types]
     names = _registers(instruction, 0, 4)
     writers = [writer(x, "f32", instruction, program) for x in names]

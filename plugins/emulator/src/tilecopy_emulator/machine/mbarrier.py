@@ -11,7 +11,7 @@ import numpy as np
 from ..memory.judgement import judge_shared
 from ..memory.memories import Memories
 from ..order.clocks import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
-from ..order.shadow import BARRIER_ACTOR
+from ..order.shadow import BARRIER_ACTOR, barrier_of
 from ..threads.launch import Location
 from ..threads.threads import AT_MBARRIER, Lanes
 
@@ -115,8 +115,7 @@ class Mbarriers:
 
     def name_of_actor(self, actor: int) -> str:
         """The mbarrier that an actor stands for, in words."""
-        number = actor & 0x3FFFFFFF
-        home, column = number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
+        home, column = barrier_of(actor)
         for place, found in self.columns.items():
             if found == column and place // self.machine.shared.size == home:
                 return self.machine.shared.where(place)

@@ -6,11 +6,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, Access
+from ..order.access import WINDOW_BITS, Access, Together, new_values, rounds
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
-from ..threads.arrays import GlobalArray, fetch
+from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
+from . import profile
 from .judgement import judge_global
 from .shadowed import ShadowedMemory
 
@@ -151,15 +152,7 @@ class GlobalAccesses(ShadowedMemory):
         self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
 
     def check_write(
-        self,
-        array: GlobalArray,
-        lanes: Lanes,
-        offsets: Any,
-        size: int,
-        strength: int,
-        chosen: Any,
-        *,
-        raw: Any = None,
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *, raw: Any = None
     ) -> None:
         """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place.
 
@@ -270,6 +263,104 @@ class GlobalAccesses(ShadowedMemory):
                 writes=more.get("writes", False), values=values, near=lambda actor: actor // 32 == warp,
             )  # fmt: skip
 
+    # --------------------------------------------------------------------------------------- accesses
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """See :meth:`Machine.load`."""
+        machine = self.machine
+        addresses = _wide(addresses)
+        if access.strength:
+            addresses = self.spread(lanes, addresses)
+            machine.flags.prepare(access)
+        pieces = self.locate(lanes, addresses, access.bytes)
+        if machine.launch.profile and access.space == "global":
+            profile.count_global(machine, lanes, addresses, access.bytes)
+        if len(pieces) == 1:
+            array, _, offsets = pieces[0]
+            if array.space == "global":
+                self.note_read(array, lanes, offsets, access)
+            raw = fetch(array, offsets, access.bytes)
+        else:
+            addresses = self.spread(lanes, addresses)
+            raw = np.empty((*addresses.shape, access.bytes), np.uint8)
+            for array, chosen, offsets in pieces:
+                self.check_read(array, lanes, offsets, access.bytes, access.strength, chosen)
+                raw[chosen] = fetch(array, offsets, access.bytes)
+        if access.strength and machine.copies == 1:
+            if machine.others and machine.launch.in_loop[machine.at]:
+                machine.yields(machine.index(lanes))
+            fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
+            machine.flags.acquire(lanes, access, addresses, chosen=fresh)
+        return raw
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """See :meth:`Machine.store`."""
+        machine = self.machine
+        if origins is not None and origins.any():
+            machine.tell(lanes, origins)
+        addresses = self.spread(lanes, _wide(addresses))
+        if access.strength:
+            machine.flags.prepare(access)
+        if machine.launch.profile and access.space == "global":
+            profile.count_global(machine, lanes, addresses, access.bytes)
+        raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
+        for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
+            if not array.writable or array.space != "global":
+                kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
+                machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
+            part = raw[chosen] if chosen is not None else raw
+            try:
+                self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
+            except Together as together:
+                put(array, offsets, part)
+                if not np.array_equal(fetch(array, offsets, access.bytes), part):
+                    together.accuse()
+            before = fetch(array, offsets, access.bytes) if access.strength or machine.suspicious else None
+            if access.strength and machine.copies == 1 and chosen is None:
+                machine.flags.record(lanes, addresses[:, 0], before, part)
+            if machine.suspicious and before is not None and np.array_equal(before, part):
+                continue
+            put(array, offsets, part)
+            machine.launch.version += 1
+        if access.strength:
+            machine.flags.release(lanes, access, addresses, new=raw)
+
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """See :meth:`Machine.atomic`."""
+        machine = self.machine
+        addresses = self.spread(lanes, _wide(addresses))
+        machine.flags.prepare(access)
+        old = np.empty(addresses.shape, access.dtype)
+        index = machine.index(lanes)
+        for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
+            if not array.writable or array.space != "global":
+                machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
+            self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
+            size = access.bytes
+            rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
+            flat = offsets.ravel()
+            before = np.empty(len(flat), access.dtype)
+            changed = False
+            for part in rounds(flat):
+                was = np.ascontiguousarray(fetch(array, flat[part], size)).view(access.dtype)[..., 0].copy()
+                new = new_values(update, was, rows[part], columns[part])
+                changed = changed or not np.array_equal(new, was)
+                put(array, flat[part], new[:, None].view(np.uint8))
+                before[part] = was
+                if machine.copies == 1:
+                    members = index[rows[part]]
+                    keys = addresses[rows[part], 0]
+                    values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
+                    machine.flags.record(members, keys, *values)
+                    machine.flags.acquire(members, access, keys)
+                    machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
+                    if machine.launch.in_loop[machine.at] and (new == was).any():
+                        machine.yields(members[new == was])  # a lock that is taken: who holds it goes first
+            old[rows, columns] = before
+            if changed:
+                machine.launch.version += 1
+        return old
+
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
     """A judge for whom nothing is in order."""
@@ -289,3 +380,13 @@ def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
         return at // offsets.shape[1], at % offsets.shape[1]
     rows, columns = np.nonzero(chosen)
     return int(rows[at]), int(columns[at])
+
+
+def _wide(addresses: Any) -> Any:
+    addresses = np.asarray(addresses)
+    return addresses if addresses.dtype == np.uint64 else addresses.astype(np.uint64)
+
+
+def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
+    rows, columns = np.indices(shape)
+    return rows.ravel(), columns.ravel()

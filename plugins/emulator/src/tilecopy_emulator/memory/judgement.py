@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..order.access import SCOPES
-from ..order.clocks import BARRIER_COLUMNS
 from ..order.shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
@@ -16,6 +15,7 @@ from ..order.shadow import (
     actor_of,
     alike,
     allowed,
+    barrier_of,
     scope_of,
     strength_of,
     time_of,
@@ -55,9 +55,9 @@ def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> 
     ctas = actor // size
     columns = actor % size
     if engine.any():
-        barrier = actor & 0x3FFFFFFF
-        ctas = np.where(engine, barrier // BARRIER_COLUMNS, ctas)
-        columns = np.where(engine, barrier % BARRIER_COLUMNS + order.barriers_at, columns)
+        homes, numbers = barrier_of(actor)
+        ctas = np.where(engine, homes, ctas)
+        columns = np.where(engine, numbers + order.barriers_at, columns)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before))
     ordered &= actor < FLIGHT_ACTOR
     exempt = np.zeros(len(before), bool)

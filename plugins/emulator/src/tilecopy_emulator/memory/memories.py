@@ -10,12 +10,10 @@ import attrs
 import numpy as np
 
 from ..effects import read_somewhere
-from ..order.access import Access, Together, new_values, rounds
-from ..threads.arrays import fetch, put
+from ..order.access import Access
 from ..threads.launch import Launch
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
-from . import profile
 from .global_memory import GlobalAccesses
 from .local import LocalMemory
 from .shared import SharedMemory
@@ -30,7 +28,7 @@ class Memories(Registers):
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
-        raw = load(self, lanes, access, addresses)
+        raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
             (who, origins), self.unwritten = self.unwritten[0], []
             self.tell(who, origins)
@@ -68,181 +66,67 @@ class Memories(Registers):
             whence = origins[np.arange(len(bad)), np.argmax(origins != 0, axis=1)]
             self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
+    def load_or_nothing(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """As :meth:`load`; of bytes that hold nothing :attr:`unwritten` tells."""
+        if access.space == "":
+            return self._generic(lanes, access, addresses, lambda to, x, at, rows: self.load_or_nothing(to, x, at))
+        return self._memory_of(access.space).load(lanes, access, addresses)
+
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """Write bytes, as :meth:`load`; ``origins``: of bytes that hold nothing, see :meth:`sources`, shape (n, access.bytes)."""
-        store(self, lanes, access, addresses, raw, origins)
-
-    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
-        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
-        return atomic(self, lanes, access, addresses, update)
-
-
-def load(machine: Memories, lanes: Lanes, access: Access, addresses: Any) -> Any:
-    """See :meth:`Machine.load`."""
-    if access.space == "":
-        return _generic(machine, lanes, access, addresses, lambda part, to, x, rows: load(machine, part, to, x))
-    if access.space[:6] == "shared":
-        return machine.shared.load(lanes, access, addresses)
-    if access.space == "local":
-        return machine.local.load(lanes, access, addresses)
-    memory, addresses = machine.globals, _wide(addresses)
-    if access.strength:
-        addresses = memory.spread(lanes, addresses)
-        machine.flags.prepare(access)
-    pieces = memory.locate(lanes, addresses, access.bytes)
-    if machine.launch.profile and access.space == "global":
-        profile.count_global(machine, lanes, addresses, access.bytes)
-    if len(pieces) == 1:
-        array, _, offsets = pieces[0]
-        if array.space == "global":
-            memory.note_read(array, lanes, offsets, access)
-        raw = fetch(array, offsets, access.bytes)
-    else:
-        addresses = memory.spread(lanes, addresses)
-        raw = np.empty((*addresses.shape, access.bytes), np.uint8)
-        for array, chosen, offsets in pieces:
-            memory.check_read(array, lanes, offsets, access.bytes, access.strength, chosen)
-            raw[chosen] = fetch(array, offsets, access.bytes)
-    if access.strength and machine.copies == 1:
-        if machine.others and machine.launch.in_loop[machine.at]:
-            machine.yields(machine.index(lanes))
-        fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
-        machine.flags.acquire(lanes, access, addresses, chosen=fresh)
-    return raw
-
-
-def store(machine: Memories, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
-    """See :meth:`Machine.store`."""
-    if access.space == "":
-        _generic(
-            machine, lanes, access, addresses,
-            lambda part, to, x, rows: store(
-                machine, part, to, x, raw if rows is None or len(raw) == 1 else raw[rows],
+        if access.space != "":
+            self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
+            return
+        self._generic(
+            lanes, access, addresses,
+            lambda to, x, at, rows: self.store(
+                to, x, at, raw if rows is None or len(raw) == 1 else raw[rows],
                 origins if rows is None or origins is None else origins[rows],
             ),
         )  # fmt: skip
-        return
-    if access.space[:6] == "shared":
-        machine.shared.store(lanes, access, addresses, raw, origins)
-        return
-    if access.space == "local":
-        machine.local.store(lanes, access, addresses, raw, origins)
-        return
-    if origins is not None and origins.any():
-        machine.tell(lanes, origins)
-    memory = machine.globals
-    addresses = memory.spread(lanes, _wide(addresses))
-    if access.strength:
-        machine.flags.prepare(access)
-    if machine.launch.profile and access.space == "global":
-        profile.count_global(machine, lanes, addresses, access.bytes)
-    raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
-    for array, chosen, offsets in memory.locate(lanes, addresses, access.bytes):
-        if not array.writable or array.space != "global":
-            kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
-            machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
-        part = raw[chosen] if chosen is not None else raw
-        try:
-            memory.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
-        except Together as together:
-            put(array, offsets, part)
-            if not np.array_equal(fetch(array, offsets, access.bytes), part):
-                together.accuse()
-        before = fetch(array, offsets, access.bytes) if access.strength or machine.suspicious else None
-        if access.strength and machine.copies == 1 and chosen is None:
-            machine.flags.record(lanes, addresses[:, 0], before, part)
-        if machine.suspicious and before is not None and np.array_equal(before, part):
-            continue
-        put(array, offsets, part)
-        machine.launch.version += 1
-    if access.strength:
-        machine.flags.release(lanes, access, addresses, new=raw)
 
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
+        if access.space == "":
+            return self._generic(
+                lanes, access, addresses, lambda to, x, at, rows: self.atomic(to, x, at, _of_rows(update, rows))
+            )
+        if access.space[:6] == "shared":
+            return self.shared.atomic(lanes, access, addresses, partial(update, shared=True))
+        return self.globals.atomic(lanes, access, addresses, update)
 
-def atomic(machine: Memories, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
-    """See :meth:`Machine.atomic`."""
-    if access.space == "":
-        return _generic(
-            machine, lanes, access, addresses,
-            lambda part, to, x, rows: atomic(machine, part, to, x, _of_rows(update, rows)),
-        )  # fmt: skip
-    if access.space[:6] == "shared":
-        return machine.shared.atomic(lanes, access, addresses, partial(update, shared=True))
-    memory = machine.globals
-    addresses = memory.spread(lanes, _wide(addresses))
-    machine.flags.prepare(access)
-    old = np.empty(addresses.shape, access.dtype)
-    index = machine.index(lanes)
-    for array, chosen, offsets in memory.locate(lanes, addresses, access.bytes):
-        if not array.writable or array.space != "global":
-            machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
-        memory.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
-        size = access.bytes
-        rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
-        flat = offsets.ravel()
-        before = np.empty(len(flat), access.dtype)
-        changed = False
-        for part in rounds(flat):
-            was = np.ascontiguousarray(fetch(array, flat[part], size)).view(access.dtype)[..., 0].copy()
-            new = new_values(update, was, rows[part], columns[part])
-            changed = changed or not np.array_equal(new, was)
-            put(array, flat[part], new[:, None].view(np.uint8))
-            before[part] = was
-            if machine.copies == 1:
-                members = index[rows[part]]
-                keys = addresses[rows[part], 0]
-                values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
-                machine.flags.record(members, keys, *values)
-                machine.flags.acquire(members, access, keys)
-                machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
-                if machine.launch.in_loop[machine.at] and (new == was).any():
-                    machine.yields(members[new == was])  # a lock that is taken: who holds it goes first
-        old[rows, columns] = before
-        if changed:
-            machine.launch.version += 1
-    return old
+    def _memory_of(self, space: str) -> SharedMemory | LocalMemory | GlobalAccesses:
+        return self.shared if space[:6] == "shared" else self.local if space == "local" else self.globals
 
+    def _generic(self, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
+        """Split an access with generic addresses by the space that they point to."""
+        addresses = np.asarray(addresses)
+        if addresses.dtype != np.uint64:
+            addresses = addresses.astype(np.uint64)
+        high = addresses >> np.uint64(40)
+        kinds = np.where(high >= 16, 0, np.where(high == 1, 1, np.where(high == 2, 2, 3)))
+        if (kinds == kinds.flat[0]).all():
+            return go(*self._of_space(lanes, access, addresses, int(kinds.flat[0])), None)
+        kind = self.uniform(kinds, lanes)
+        index, result = self.index(lanes), None
+        addresses = self.rows(addresses, lanes)
+        for each in np.unique(kind).tolist():
+            rows = np.nonzero(kind == each)[0]
+            part = go(*self._of_space(index[rows], access, addresses[rows], each), rows)
+            if part is not None:
+                if result is None:
+                    result = np.empty((len(index), self.copies, *part.shape[2:]), part.dtype)
+                result[rows] = part
+        return result
 
-def _generic(machine: Memories, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
-    """Split an access with generic addresses by the space that they point to."""
-    addresses = np.asarray(addresses)
-    if addresses.dtype != np.uint64:
-        addresses = addresses.astype(np.uint64)
-    high = addresses >> np.uint64(40)
-    kinds = np.where(high >= 16, 0, np.where(high == 1, 1, np.where(high == 2, 2, 3)))
-    if (kinds == kinds.flat[0]).all():
-        return go(*_of_space(machine, lanes, access, addresses, int(kinds.flat[0])), None)
-    kind = machine.uniform(kinds, lanes)
-    index, result = machine.index(lanes), None
-    addresses = machine.rows(addresses, lanes)
-    for each in np.unique(kind).tolist():
-        rows = np.nonzero(kind == each)[0]
-        part = go(*_of_space(machine, index[rows], access, addresses[rows], each), rows)
-        if part is not None:
-            if result is None:
-                result = np.empty((len(index), machine.copies, *part.shape[2:]), part.dtype)
-            result[rows] = part
-    return result
-
-
-def _wide(addresses: Any) -> Any:
-    addresses = np.asarray(addresses)
-    return addresses if addresses.dtype == np.uint64 else addresses.astype(np.uint64)
-
-
-def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
-    rows, columns = np.indices(shape)
-    return rows.ravel(), columns.ravel()
-
-
-def _of_space(machine: Memories, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
-    if kind == 0:
-        return lanes, attrs.evolve(access, space="global"), addresses
-    if kind == 1:
-        return lanes, attrs.evolve(access, space="shared::cluster"), addresses & np.uint64(0xFFFFFFFF)
-    if kind == 2:
-        return lanes, attrs.evolve(access, space="local"), addresses & np.uint64(0xFFFFFFFF)
-    return machine.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
+    def _of_space(self, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
+        if kind == 0:
+            return lanes, attrs.evolve(access, space="global"), addresses
+        if kind == 1:
+            return lanes, attrs.evolve(access, space="shared::cluster"), addresses & np.uint64(0xFFFFFFFF)
+        if kind == 2:
+            return lanes, attrs.evolve(access, space="local"), addresses & np.uint64(0xFFFFFFFF)
+        return self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
 
 
 def _of_rows(update: Any, rows: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import SCOPES, SHARED_WINDOW
+from ..order.access import SCOPES
 from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED
 from ..program import Instruction, Memory, Pair, Program
-from .loads import address_reader, immediate
+from .loads import immediate, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
 
@@ -166,28 +166,15 @@ def _mbarrier(instruction: Instruction, program: Program) -> Step:
     return make.get(kind, _arrive)(instruction, program, kind)
 
 
-def generic_shared(machine: Machine, lanes: Lanes, addresses: Any, *, generic: bool) -> Any:
-    """The shared address that an operand means (a generic one must point there)."""
-    if not generic:
-        return addresses
-    values = np.asarray(addresses).astype(np.uint64)
-    bad = values >> np.uint64(32) != SHARED_WINDOW >> 32
-    if bad.any():
-        at = int(np.argmax(machine.rows(bad, lanes).any(axis=1)))
-        machine.hazard("window", f"0x{int(values.flat[0]):x} is not a generic address of shared memory", lanes, at)
-    return values & np.uint64(0xFFFFFFFF)
-
-
 def _init(instruction: Instruction, program: Program, kind: str) -> Step:
     operands = instruction.operands
     if len(operands) != (2 if kind == "init" else 1):
         raise refuse(instruction, "an address (and a count) are wanted")
-    address = address_reader(operands[0], instruction, program)
-    generic = not {"shared", "shared::cta"} & set(instruction.opcode)
+    address = shared_address(operands[0], instruction, program)
     count = reader(operands[1], "u32", instruction, program) if kind == "init" else None
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        where = generic_shared(machine, lanes, address(machine, lanes), generic=generic)
+        where = address(machine, lanes)
         if count is None:
             machine.mbarriers.inval(lanes, where)
         else:
@@ -200,7 +187,6 @@ def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
     opcode = set(instruction.opcode)
     arrives = kind in ("arrive", "arrive_drop")
     remote = "shared::cluster" in opcode
-    generic = not remote and not {"shared", "shared::cta"} & opcode
     expects = "expect_tx" in opcode
     operands = list(instruction.operands)
     state = operands.pop(0) if arrives and operands and not isinstance(operands[0], Memory) else "_"
@@ -211,13 +197,12 @@ def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
     if expects and len(operands) != 2:
         raise refuse(instruction, "the number of bytes is wanted")
     write = writer(state, "b64", instruction, program)
-    address = address_reader(operands[0], instruction, program)
+    address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
     relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        where = generic_shared(machine, lanes, address(machine, lanes), generic=generic)
-        places = machine.mbarriers.places(lanes, where, remote=remote)
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=remote)
         ones = np.ones(len(places), np.int64)
         amounts = ones if amount is None else machine.uniform(amount(machine, lanes), lanes).astype(np.int64)
         if not arrives:
@@ -245,14 +230,12 @@ def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
         raise refuse(instruction, "its operands are a predicate, an address, and a state or parity")
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
-    address = address_reader(operands[1], instruction, program)
+    address = shared_address(operands[1], instruction, program)
     wanted = reader(operands[2], "u32" if parity else "b64", instruction, program)
-    generic = not {"shared", "shared::cta"} & opcode
     relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        where = generic_shared(machine, lanes, address(machine, lanes), generic=generic)
-        places = machine.mbarriers.places(lanes, where, remote=False)
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
         phases = machine.uniform(wanted(machine, lanes), lanes)
         over, stay = machine.mbarriers.wait(
             lanes, places, phases, parity=parity, blocks=kind == "try_wait", relaxed=relaxed, cluster=cluster

@@ -15,12 +15,11 @@ from ..memory import profile
 from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
-from ..program import REGISTER_BITS, Instruction, Memory, Negated, Program, Vector
+from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import fetch, put
 from ..threads.operations import Operation
-from .control import generic_shared
-from .loads import address_reader, demand_parts, gather, immediate
-from .operands import Handler, Lanes, Step, is_constant, reader, refuse
+from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
 
 _WAITS = "a wait for its mbarrier's phase is missing"
 _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
@@ -38,10 +37,8 @@ def _cp(instruction: Instruction, program: Program) -> Step:
     if kind == "commit_group" and len(opcode) == 3:
         return lambda machine, lanes: machine.engines.commit(lanes)
     if kind in ("wait_group", "wait_all") and len(opcode) == 3:
-        wanted = 1 if kind == "wait_group" else 0
-        if len(instruction.operands) != wanted:
-            raise refuse(instruction, f"it takes {wanted} operands")
-        newest = immediate(instruction.operands[0], instruction, "the number of groups") if wanted else -1
+        demand_count(instruction, 1 if kind == "wait_group" else 0)
+        newest = immediate(instruction.operands[0], instruction, "the number of groups") if instruction.operands else -1
         return lambda machine, lanes: machine.engines.wait(lanes, newest)
     raise refuse(instruction, "this form of cp.async is not known")
 
@@ -141,14 +138,11 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
 
 def _track(instruction: Instruction, program: Program) -> Step:
     opcode = set(instruction.opcode)
-    if "arrive" not in opcode or len(instruction.operands) != 1:
-        raise refuse(instruction, "this form of cp.async.mbarrier is not known")
-    address = address_reader(instruction.operands[0], instruction, program)
-    generic = not {"shared", "shared::cta"} & opcode
+    demand_count(instruction, 1)
+    address = shared_address(instruction.operands[0], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        where = generic_shared(machine, lanes, address(machine, lanes), generic=generic)
-        places = machine.mbarriers.places(lanes, where, remote=False)
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
         machine.engines.track(lanes, places, noinc="noinc" in opcode)
 
     return step
@@ -432,35 +426,24 @@ def _st_async(instruction: Instruction, program: Program) -> Step:
     type = instruction.opcode[-1]
     demand_parts(instruction, known | {"b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64"})
     count = 4 if "v4" in instruction.opcode else 2 if "v2" in instruction.opcode else 1
-    if len(instruction.operands) != 3 or type not in REGISTER_BITS or count * REGISTER_BITS[type] > 128:
-        raise refuse(instruction, "this form of st.async is not known")
     return _send(instruction, program, type, count, None)
 
 
 def _send(instruction: Instruction, program: Program, type: str, count: int, compute: Any) -> Step:
     """A store (or with ``compute`` an atomic operation) that counts its bytes on an mbarrier beside its destination."""
     kind = ".".join(instruction.opcode[:2])
-    if len(instruction.operands) != 3:
-        raise refuse(instruction, f"the operands of {kind} are an address, what is stored, and an mbarrier")
-    generic = "shared::cluster" not in instruction.opcode
+    demand_count(instruction, 3)
     destination, values, barrier = instruction.operands
-    names = values.items if isinstance(values, Vector) else (values,)
-    if len(names) != count or not isinstance(destination, Memory):
-        raise refuse(instruction, f"{count} registers are wanted")
-    readers = [reader(name, type, instruction, program) for name in names]
-    to, phase = address_reader(destination, instruction, program), address_reader(barrier, instruction, program)
+    readers = [reader(name, type, instruction, program) for name in names_of(values, count, instruction)]
+    to, phase = (shared_address(operand, instruction, program) for operand in (destination, barrier))
     dtype = np.dtype(f"u{REGISTER_BITS[type] // 8}")
     size = count * dtype.itemsize
 
     def step(machine: Machine, lanes: Lanes) -> None:
         found = gather(machine, lanes, readers, dtype)
         index, shared = machine.index(lanes), machine.shared
-        places = shared.place(
-            lanes, generic_shared(machine, lanes, to(machine, lanes), generic=generic), size, remote=True
-        )
-        barriers = shared.place(
-            lanes, generic_shared(machine, lanes, phase(machine, lanes), generic=generic), 8, remote=True
-        )
+        places = shared.place(lanes, to(machine, lanes), size, remote=True)
+        barriers = shared.place(lanes, phase(machine, lanes), 8, remote=True)
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]
             place, where = places[position : position + 1], int(barriers[position])

@@ -16,8 +16,7 @@ from tilecopy_core import HazardError
 from ..alu.atomic import atomic_operation
 from ..effects import SPACES, is_hint, loads_somewhere, parts_of, written_by
 from ..machine.machine import Machine
-from ..memory.memories import load as load_bytes
-from ..order.access import SCOPES, Access
+from ..order.access import SCOPES, SHARED_WINDOW, Access
 from ..program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 
@@ -48,7 +47,35 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
     return lambda machine, lanes: machine.symbol(base, lanes) + far
 
 
-def _names(operand: Any, count: int, instruction: Instruction) -> tuple[Any, ...]:
+def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+    """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
+    read = address_reader(operand, instruction, program)
+    if any(part.startswith("shared") for part in instruction.opcode):
+        return read
+    _demand_generic(operand, instruction, program)
+
+    def generic(machine: Machine, lanes: Lanes) -> Any:
+        values = np.asarray(read(machine, lanes)).astype(np.uint64)
+        bad = values >> np.uint64(32) != SHARED_WINDOW >> 32
+        if bad.any():
+            at = int(np.argmax(machine.rows(bad, lanes).any(axis=1)))
+            machine.hazard("window", f"0x{int(values.flat[0]):x} is not a generic address of shared memory", lanes, at)
+        return values & np.uint64(0xFFFFFFFF)
+
+    return generic
+
+
+def _demand_generic(operand: Any, instruction: Instruction, program: Program) -> None:
+    if program.register_bits.get(operand.base) == 32:
+        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
+
+
+def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
+    """The registers of an operand, one or in braces.
+
+    Raises:
+        UnsupportedPtxError: not as many.
+    """
     names = operand.items if isinstance(operand, Vector) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"{count} registers are wanted")
@@ -68,13 +95,13 @@ def _operands(instruction: Instruction, count: int) -> tuple[Any, ...]:
 def _load(instruction: Instruction, program: Program) -> Step:
     parts = parts_of(instruction)
     destination, source = _operands(instruction, 2)
-    names = _names(destination, parts.count, instruction)
+    names = names_of(destination, parts.count, instruction)
     writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
     address = address_reader(source, instruction, program)
     access, dtype = parts.access, f"u{parts.element}"
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        raw = load_bytes(machine, lanes, access, address(machine, lanes))
+        raw = machine.load_or_nothing(lanes, access, address(machine, lanes))
         elements = np.ascontiguousarray(raw).view(dtype)
         for position, write in enumerate(writers):
             write(machine, lanes, elements[:, :, position])
@@ -90,7 +117,8 @@ def _store(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, f".{parts.access.space} cannot be written")
     destination, source = _operands(instruction, 2)
     readers = [
-        reader(name, parts.type, instruction, program, wider=True) for name in _names(source, parts.count, instruction)
+        reader(name, parts.type, instruction, program, wider=True)
+        for name in names_of(source, parts.count, instruction)
     ]
     address = address_reader(destination, instruction, program)
     access, dtype = parts.access, np.dtype(f"u{parts.element}")
@@ -143,7 +171,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
     offsets = np.array([place.offset & (2**64 - 1) for place in places], np.uint64)
     both = _Several(steps, places[0].base, offsets, parts.access)
     count, dtype = parts.count, np.dtype(f"u{parts.element}")
-    names = [_names(i.operands[0 if loads else 1], count, i) for i in instructions]
+    names = [names_of(i.operands[0 if loads else 1], count, i) for i in instructions]
     if loads:
         writers = [
             [writer(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
@@ -161,7 +189,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             both.one_by_one(machine, lanes)
             return
         many, addresses = both.addresses(machine, lanes)
-        raw = np.ascontiguousarray(load_bytes(machine, many, parts.access, addresses))
+        raw = np.ascontiguousarray(machine.load_or_nothing(many, parts.access, addresses))
         machine.many = None
         elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
         if not (direct and machine.write_many(flat, lanes, elements)):

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..machine.machine import Machine
 from ..order.access import Access
-from ..program import Instruction, Program, Vector
-from .loads import address_reader, origins_of
-from .operands import Handler, Lanes, Step, reader, refuse, writer
+from ..program import Instruction, Program
+from .loads import address_reader, names_of, origins_of
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
 _ROW = Access("shared", 16)
 
@@ -25,13 +25,6 @@ def _parts(instruction: Instruction) -> tuple[int, bool]:
     if not {"m8n8", "b16"} < parts or not parts & {"shared", "shared::cta"}:
         raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
     return next(count for count in (1, 2, 4) if f"x{count}" in parts), "trans" in parts
-
-
-def _items(instruction: Instruction, operand: Any, count: int) -> tuple[str, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count or not all(isinstance(item, str) for item in items):
-        raise refuse(instruction, f"{count} registers are wanted")
-    return tuple(items)
 
 
 def _rows(machine: Machine, lanes: Lanes, tiles: int) -> tuple[Any, Any]:
@@ -46,10 +39,9 @@ def _rows(machine: Machine, lanes: Lanes, tiles: int) -> tuple[Any, Any]:
 
 def _load(instruction: Instruction, program: Program) -> Step:
     tiles, trans = _parts(instruction)
-    if len(instruction.operands) != 2:
-        raise refuse(instruction, f"it takes 2 operands, not {len(instruction.operands)}")
-    writers = [writer(x, "b32", instruction, program) for x in _items(instruction, instruction.operands[0], tiles)]
-    names = _items(instruction, instruction.operands[0], tiles)
+    demand_count(instruction, 2)
+    names = names_of(instruction.operands[0], tiles, instruction)
+    writers = [writer(x, "b32", instruction, program) for x in names]
     address = address_reader(instruction.operands[1], instruction, program)
 
     def given(rows: Any) -> Any:
@@ -80,10 +72,9 @@ def _load(instruction: Instruction, program: Program) -> Step:
 
 def _store(instruction: Instruction, program: Program) -> Step:
     tiles, trans = _parts(instruction)
-    if len(instruction.operands) != 2:
-        raise refuse(instruction, f"it takes 2 operands, not {len(instruction.operands)}")
+    demand_count(instruction, 2)
     address = address_reader(instruction.operands[0], instruction, program)
-    readers = [reader(x, "b32", instruction, program) for x in _items(instruction, instruction.operands[1], tiles)]
+    readers = [reader(x, "b32", instruction, program) for x in names_of(instruction.operands[1], tiles, instruction)]
 
     def taken(elements: Any) -> Any:
         """From elements of lanes, shape (tiles, lanes, copies, 2), to those of rows: (rows, copies, 8)."""

@@ -19,12 +19,11 @@ from ..machine.machine import Machine
 from ..memory.judgement import blame_flight
 from ..order.access import RANK_BITS, at_rank
 from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
-from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp, time_of
+from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation
-from .control import generic_shared
-from .loads import address_reader, immediate
-from .operands import Handler, Lanes, Step, reader, refuse, writer
+from .loads import address_reader, immediate, shared_address
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512
 CELLS = TENSOR_CELLS
@@ -184,9 +183,9 @@ class TensorMemory:
         if actor >= FLIGHT_ACTOR:
             return 0
         if actor >= BARRIER_ACTOR:
-            number = actor & 0x3FFFFFFF
-            row = known.get(number // BARRIER_COLUMNS + order.first)
-            return 0 if row is None else int(row[order.barriers_at + number % BARRIER_COLUMNS])
+            home, column = barrier_of(actor)
+            row = known.get(home + order.first)
+            return 0 if row is None else int(row[order.barriers_at + column])
         if actor == lane:
             return 1 << 40
         row = known.get(actor // machine.threads + order.first)
@@ -228,9 +227,9 @@ class TensorMemory:
             blame_flight(machine, conflict, where, action, lanes, position, 0, None)
         rows = order.snapshot(np.array([leader])).rows
         if actor >= BARRIER_ACTOR:
-            number = actor & 0x3FFFFFFF
-            row = rows.get(number // BARRIER_COLUMNS + order.first)
-            plain = row is not None and int(row[order.barriers_at + number % BARRIER_COLUMNS]) >= time
+            home, column = barrier_of(actor)
+            row = rows.get(home + order.first)
+            plain = row is not None and int(row[order.barriers_at + column]) >= time
         else:
             row = rows.get(actor // machine.threads + order.first)
             plain = row is not None and int(row[actor % machine.threads]) >= time
@@ -284,12 +283,10 @@ def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
 
 
 def _alloc(instruction: Instruction, program: Program) -> Step:
-    if len(instruction.operands) != 2:
-        raise refuse(instruction, "its operands are an address and a number of columns")
+    demand_count(instruction, 2)
     group = _group(instruction)
-    holder = address_reader(instruction.operands[0], instruction, program)
+    holder = shared_address(instruction.operands[0], instruction, program)
     count = reader(instruction.operands[1], "u32", instruction, program)
-    generic = "shared::cta" not in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
         memory = TensorMemory.of(machine)
@@ -298,7 +295,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
         index = machine.index(lanes)
         if not len(index):
             return
-        addresses = machine.rows(generic_shared(machine, lanes, holder(machine, lanes), generic=generic), lanes)
+        addresses = machine.rows(holder(machine, lanes), lanes)
         columns = machine.uniform(count(machine, lanes), lanes)
         for lane, cta, warp in _warps(machine, lanes):
             one, at = np.array([lane]), int(np.searchsorted(index, lane))
@@ -337,8 +334,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
 
 
 def _dealloc(instruction: Instruction, program: Program) -> Step:
-    if len(instruction.operands) != 2:
-        raise refuse(instruction, "its operands are an address and a number of columns")
+    demand_count(instruction, 2)
     taddr = reader(instruction.operands[0], "b32", instruction, program)
     count = reader(instruction.operands[1], "u32", instruction, program)
     _group(instruction)
@@ -450,15 +446,13 @@ def _nothing(operation: Operation) -> None:
 def _commit(instruction: Instruction, program: Program) -> Step:
     group = _group(instruction)
     multicast = "multicast::cluster" in instruction.opcode
-    if len(instruction.operands) != 1 + multicast or "mbarrier::arrive::one" not in instruction.opcode:
-        raise refuse(instruction, "this form of tcgen05.commit is not known")
-    target = address_reader(instruction.operands[0], instruction, program)
+    demand_count(instruction, 1 + multicast)
+    target = shared_address(instruction.operands[0], instruction, program)
     mask = reader(instruction.operands[1], "b16", instruction, program) if multicast else None
-    generic = "shared::cluster" not in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
         memory = TensorMemory.of(machine)
-        addresses = machine.rows(generic_shared(machine, lanes, target(machine, lanes), generic=generic), lanes)
+        addresses = machine.rows(target(machine, lanes), lanes)
         masks = machine.uniform(mask(machine, lanes), lanes) if mask is not None else None
         machine.uniform(addresses, lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):

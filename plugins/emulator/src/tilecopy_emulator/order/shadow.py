@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .clocks import FOREVER
+from .clocks import BARRIER_COLUMNS, FOREVER
 
 STRENGTH_SHIFT, TIME_SHIFT = 32, 37
 ACTOR_MASK = np.int64(0xFFFFFFFF)
@@ -41,6 +41,12 @@ def in_flight(actor: int) -> Any:
 def actor_of(stamps: Any) -> Any:
     """Who."""
     return stamps & ACTOR_MASK
+
+
+def barrier_of(actor: Any) -> tuple[Any, Any]:
+    """The CTA, and the column in its rows, of the mbarrier that an actor stands for."""
+    number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
+    return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
 
 
 def time_of(stamps: Any) -> Any:
