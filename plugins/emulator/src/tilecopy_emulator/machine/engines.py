@@ -17,7 +17,7 @@ from ..memory.memories import Memories
 from ..order.clocks import ASYNC_SHARED, Clock, join
 from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, stamp, time_of
 from ..threads.arrays import GlobalArray
-from ..threads.operations import Operation
+from ..threads.operations import Operation, lands_later
 from ..threads.threads import Lanes
 from .mbarrier import Mbarrier, Mbarriers
 
@@ -244,7 +244,7 @@ class Engines:
         shared.check_write(lanes, places, size)
         cells, count = shared.cells_from(places, size)
         operation = self.start(
-            "cp.async", int(index[0]), _nothing, "a commit, a wait, or a barrier after it is missing", writes=cells
+            "cp.async", int(index[0]), lands_later, "a commit, a wait, or a barrier after it is missing", writes=cells
         )
         self.begin(operation)
         self.copies.append(_Copies(operation, index, places, self.committed[index].copy(), fetch, count))
@@ -381,10 +381,6 @@ class Engines:
                 array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, ENGINE, threads))
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1
-
-
-def _nothing(operation: Operation) -> None:
-    return None
 
 
 def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:

@@ -120,7 +120,7 @@ def blame_flight(
     operation = machine.flying[int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR]
     verb = "to it is in flight" if conflict.wrote else "still reads it"
     machine.hazard(
-        "async", f"{where} is {action} while {operation.named()} {verb} ({operation.missing()})", lanes, position, copy=copy,
+        "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,
         threads=(operation.who(),), bytes=span,
     )  # fmt: skip
 

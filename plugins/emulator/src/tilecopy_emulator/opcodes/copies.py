@@ -27,16 +27,14 @@ _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
 
 def _cp(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
-    kind = opcode[2] if len(opcode) > 2 else ""
-    if opcode[:2] != ("cp", "async"):
-        raise refuse(instruction, "this form of cp is not known")
+    kind = opcode[2]
     if kind in ("ca", "cg"):
         return _cp_async(instruction, program)
     if kind == "mbarrier":
         return _track(instruction, program)
-    if kind == "commit_group" and len(opcode) == 3:
+    if kind == "commit_group":
         return lambda machine, lanes: machine.engines.commit(lanes)
-    if kind in ("wait_group", "wait_all") and len(opcode) == 3:
+    if kind in ("wait_group", "wait_all"):
         demand_count(instruction, 1 if kind == "wait_group" else 0)
         newest = immediate(instruction.operands[0], instruction, "the number of groups") if instruction.operands else -1
         return lambda machine, lanes: machine.engines.wait(lanes, newest)
@@ -45,8 +43,6 @@ def _cp(instruction: Instruction, program: Program) -> Step:
 
 def _cp_async(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
-    if "global" not in opcode or not {"shared", "shared::cta"} & set(opcode):
-        raise refuse(instruction, "it copies from .global to .shared")
     operands = list(instruction.operands)
     if "L2::cache_hint" in opcode:
         operands.pop()
@@ -169,7 +165,7 @@ def bulk(instruction: Instruction, program: Program) -> Step:
 def bulk_reduction(instruction: Instruction, program: Program) -> Step:
     """``cp.reduce.async.bulk``."""
     opcode = instruction.opcode
-    if opcode[1:3] != ("reduce", "async") or opcode[3:4] != ("bulk",) or "tensor" in opcode:
+    if "tensor" in opcode:
         raise refuse(instruction, "this form of cp.reduce is not known")
     rest = [part for part in opcode[4:] if not is_hint(part)]
     noftz = "noftz" in rest
@@ -189,20 +185,9 @@ def _bulk_copy(
 ) -> Step:
     multicast = "multicast::cluster" in rest
     rest = [part for part in rest if part != "multicast::cluster"]
-    masked = "cp_mask" in rest
-    if masked or len(rest) != 3:
+    if len(rest) != 3 or "cp_mask" in rest or "prefetch" in rest:
         raise refuse(instruction, "this form of a bulk copy is not known")
     to_space, from_space, how = rest
-    forms = {
-        ("shared::cluster", "shared::cta", "mbarrier::complete_tx::bytes"),
-        ("shared::cluster", "global", "mbarrier::complete_tx::bytes"),
-        ("shared::cta", "global", "mbarrier::complete_tx::bytes"),
-        ("global", "shared::cta", "bulk_group"),
-    }
-    if (to_space, from_space, how) not in forms or (
-        multicast and (to_space, from_space) != ("shared::cluster", "global")
-    ):
-        raise refuse(instruction, "this form of a bulk copy is not known")
     if len(operands) != (3 if how == "bulk_group" else 4) + multicast:
         raise refuse(instruction, "it has the wrong number of operands")
     mask = reader(operands.pop(), "b16", instruction, program) if multicast else None

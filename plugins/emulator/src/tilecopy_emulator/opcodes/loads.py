@@ -65,6 +65,17 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
     return generic
 
 
+def _data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
+    """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
+    read = address_reader(operand, instruction, program)
+    if not space:
+        _demand_generic(operand, instruction, program)
+    there = next((variable.space for variable in program.variables if variable.name == operand.base), "")
+    if space and there and there != space.partition("::")[0]:
+        raise refuse(instruction, f"the variable {operand.base} is in .{there}")
+    return read
+
+
 def _demand_generic(operand: Any, instruction: Instruction, program: Program) -> None:
     if program.register_bits.get(operand.base) == 32:
         raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
@@ -97,7 +108,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     destination, source = _operands(instruction, 2)
     names = names_of(destination, parts.count, instruction)
     writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
-    address = address_reader(source, instruction, program)
+    address = _data_address(source, parts.access.space, instruction, program)
     access, dtype = parts.access, f"u{parts.element}"
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -120,7 +131,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
         reader(name, parts.type, instruction, program, wider=True)
         for name in names_of(source, parts.count, instruction)
     ]
-    address = address_reader(destination, instruction, program)
+    address = _data_address(destination, parts.access.space, instruction, program)
     access, dtype = parts.access, np.dtype(f"u{parts.element}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -313,7 +324,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "red has no result to acquire by")
     operands = list(_operands(instruction, (3 if operation == "cas" else 2) + returns))
     write = writer(operands.pop(0), type, instruction, program, wider=True) if returns else None
-    address = address_reader(operands.pop(0), instruction, program)
+    address = _data_address(operands.pop(0), space, instruction, program)
     readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]
     size = REGISTER_BITS[type] // 8
     exchange = operation in ("exch", "cas")

@@ -21,7 +21,7 @@ from ..order.access import RANK_BITS, at_rank
 from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
 from ..program import Instruction, Program, Vector
-from ..threads.operations import Operation
+from ..threads.operations import Operation, lands_later
 from .loads import address_reader, immediate, shared_address
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
@@ -431,16 +431,12 @@ def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: 
     spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
     memory.touch(one, 0, lane, spots, "written")
     operation = machine.engines.start(
-        "tcgen05.cp", lane, _nothing, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
+        "tcgen05.cp", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
         ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units},
     )  # fmt: skip
     machine.engines.begin(operation)
     memory.shadow.begin(operation.actor, None, np.unique(spots.ravel()))
     memory.copies.setdefault((lane, group), []).append(operation)
-
-
-def _nothing(operation: Operation) -> None:
-    return None
 
 
 def _commit(instruction: Instruction, program: Program) -> Step:

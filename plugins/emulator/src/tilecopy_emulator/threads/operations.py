@@ -64,6 +64,6 @@ class Operation:
         """The thread that issued it."""
         return self.machine.name_of(self.lane)
 
-    def missing(self) -> str:
-        """What would have ordered it."""
-        return self.lack
+
+def lands_later(operation: Operation) -> None:
+    """How an operation lands whose bytes another one moves."""

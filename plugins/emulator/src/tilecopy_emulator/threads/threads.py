@@ -18,7 +18,7 @@ from tilecopy_core import HazardError
 from ..order.access import RANK_BITS
 from ..order.clocks import Order
 from ..program import UnsupportedPtxError
-from .launch import Dim3, Launch
+from .launch import Launch
 
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 """What a thread does: it runs, waits for somebody, or has exited."""
@@ -72,20 +72,6 @@ class Threads:
         self.joined: Any = None
 
     # ------------------------------------------------------------------------------------------- who is who
-
-    tid: tuple[Any, Any, Any]
-    block: tuple[Any, Any, Any]
-    cluster_ctaid: tuple[Any, Any, Any]
-    ntid: Dim3
-    nctaid: Dim3
-    ncluster: Dim3
-    thread: Any
-    lane: Any
-    warp: Any
-    rank: Any
-    explicit_cluster: bool
-    dynamic_shared_bytes: int
-    total_shared_bytes: int
 
     def _lay_out(self) -> None:
         launch, unit = self.launch, self.unit_ctas * self.threads
