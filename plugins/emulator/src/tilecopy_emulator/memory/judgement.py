@@ -27,48 +27,43 @@ from ..threads.threads import Lanes
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
     """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
     actor, size = actor_of(before), machine.threads
-    keys, columns = actor // size, actor % size
-    mine = threads // size
+    ctas = actor // size
     local = threads - machine.first * size
     copy, lane = local // machine.units, local % machine.units
-    known = keys
+    known = ctas
     if machine.copies > 1:
-        known = keys - machine.first - copy * machine.unit_ctas
+        known = ctas - machine.first - copy * machine.unit_ctas
         known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
-    ordered = machine.order.ordered(lane, known, columns, time_of(before))
-    ordered &= actor < BARRIER_ACTOR
-    exempt = np.zeros(len(before), bool)
-    if strength:
-        cluster = machine.cluster_size
-        earlier = strength_of(before)
-        exempt = allowed(strength, earlier, keys == mine, keys // cluster == mine // cluster) & alike(strength, earlier)
-        exempt &= actor < BARRIER_ACTOR
+    by_thread = actor < BARRIER_ACTOR
+    ordered = machine.order.ordered(lane, known, actor % size, time_of(before)) & by_thread
+    exempt = _exempt(machine, strength, before, ctas, threads // size) & by_thread
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, ~exempt & (actor < BARRIER_ACTOR), lane, known, columns, time_of(before))
+        machine.flags.locks_order(ordered, ~exempt & by_thread, lane, known, actor % size, time_of(before))
     return ordered, exempt
 
 
 def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
     """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
     actor, size, order = actor_of(before), machine.threads, machine.order
-    engine = actor >= BARRIER_ACTOR
-    ctas = actor // size
-    columns = actor % size
-    if engine.any():
+    by_thread = actor < BARRIER_ACTOR
+    ctas, columns = actor // size, actor % size
+    if not by_thread.all():
         homes, numbers = barrier_of(actor)
-        ctas = np.where(engine, homes, ctas)
-        columns = np.where(engine, numbers + order.barriers_at, columns)
-    ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before))
-    ordered &= actor < FLIGHT_ACTOR
-    exempt = np.zeros(len(before), bool)
-    if strength:
-        mine, cluster = lanes // size, machine.cluster_size
-        earlier = strength_of(before)
-        exempt = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
-        exempt &= ~engine
+        ctas = np.where(by_thread, ctas, homes)
+        columns = np.where(by_thread, columns, numbers + order.barriers_at)
+    ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
+    exempt = _exempt(machine, strength, before, ctas, lanes // size) & by_thread
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, ~exempt & ~engine, lanes, ctas + order.first, columns, time_of(before))
+        machine.flags.locks_order(ordered, ~exempt & by_thread, lanes, ctas + order.first, columns, time_of(before))
     return ordered, exempt
+
+
+def _exempt(machine: Registers, strength: int, before: Any, ctas: Any, mine: Any) -> Any:
+    """Which accesses are strong as those before are, and may meet them though nothing orders them."""
+    if not strength:
+        return np.zeros(len(before), bool)
+    cluster, earlier = machine.cluster_size, strength_of(before)
+    return allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
 
 
 def blame(

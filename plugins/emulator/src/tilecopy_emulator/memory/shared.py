@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, new_values, rounds
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, bytes_of, new_values, rounds
 from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
@@ -127,14 +127,7 @@ class SharedMemory(ShadowedMemory):
         offset = int(offsets[at])
         names = ", ".join(f"{v.name} [{v.offset}, {v.offset + v.size_bytes})" for v in self.variables) or "(none)"
         near = [v for v in self.variables if v.offset <= offset] or list(self.variables)
-        close = ""
-        if near:
-            v = near[-1]
-            close = (
-                f"; {v.name} byte {offset - v.offset}"
-                if size == 1
-                else (f"; {v.name} bytes {offset - v.offset} to {offset - v.offset + size - 1}")
-            )
+        close = f"; {bytes_of(near[-1].name, offset - near[-1].offset, size)}" if near else ""
         self.machine.hazard(
             "bounds", f"shared bytes {offset} (+{size}) are in no one buffer of {names}{close}", lanes, at
         )
@@ -190,8 +183,7 @@ class SharedMemory(ShadowedMemory):
         if owner < 0:
             return f"shared byte {offset}"
         variable = self.variables[owner]
-        first = offset - variable.offset
-        return f"{variable.name} byte {first}" if size == 1 else f"{variable.name} bytes {first} to {first + size - 1}"
+        return bytes_of(variable.name, offset - variable.offset, size)
 
     # --------------------------------------------------------------------------------------- accesses
 

@@ -137,8 +137,8 @@ def _is_space(instruction: Instruction, program: Program) -> Step:
 def _map_address(instruction: Instruction, program: Program) -> Step:
     """``mapa``: the same place in the shared memory of another CTA of the cluster."""
     form = instruction.opcode[1:]
-    if form not in (("shared::cluster", "u32"), ("shared::cluster", "u64"), ("u64",)):
-        raise refuse(instruction, "this form of mapa is not known")
+    if form == ("u32",):
+        raise refuse(instruction, "a generic address has 64 bits")
     demand_count(instruction, 3)
     write = writer(instruction.operands[0], form[-1], instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)
@@ -160,8 +160,8 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
 
 def _rank_of_address(instruction: Instruction, program: Program) -> Step:
     form = instruction.opcode[1:]
-    if form not in (("shared::cluster", "u32"), ("shared::cluster", "u64"), ("u64",)):
-        raise refuse(instruction, "this form of getctarank is not known")
+    if form == ("u32",):
+        raise refuse(instruction, "a generic address has 64 bits")
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)

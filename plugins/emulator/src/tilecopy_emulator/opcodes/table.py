@@ -42,16 +42,7 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN: tuple[Mapping[str, Handler], ...] = (
-    arithmetic.INSTRUCTIONS,
-    moves.INSTRUCTIONS,
-    warp.INSTRUCTIONS,
-    matrices.INSTRUCTIONS,
-    loads.INSTRUCTIONS,
-    control.INSTRUCTIONS,
-    copies.INSTRUCTIONS,
-    tensor.INSTRUCTIONS,
-)
+_OWN = (arithmetic, moves, warp, matrices, loads, control, copies, tensor)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
 
@@ -121,7 +112,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
 
 @cache
 def _known() -> dict[str, Handler]:
-    return {prefix: handler for table in _OWN for prefix, handler in table.items()}
+    return {prefix: handler for module in _OWN for prefix, handler in module.INSTRUCTIONS.items()}
 
 
 @cache

@@ -36,6 +36,11 @@ def at_rank(addresses: Any, rank: int) -> Any:
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
+def bytes_of(name: str, first: int, size: int = 1) -> str:
+    """Bytes of something in words."""
+    return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
+
+
 class Together(Exception):  # noqa: N818 (never leaves this module)
     """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, WORDS
+from ..order.access import WINDOW_BITS, WORDS, bytes_of
 from ..order.shadow import Shadow
 
 PAGE_BITS = 12
@@ -46,7 +46,7 @@ class GlobalArray:
 
     def where(self, first: int, size: int = 1) -> str:
         """Bytes in words."""
-        return f"{self.name} byte {first}" if size == 1 else f"{self.name} bytes {first} to {first + size - 1}"
+        return bytes_of(self.name, first, size)
 
 
 class GlobalMemory:
