@@ -88,14 +88,13 @@ EFFECTS = {
     )
 }
 """By opcode, the longest prefix counts; what is not here reads all its operands."""
-_OTHER = Effect()
 
 
 @lru_cache(maxsize=1 << 12)
 def effect_of(opcode: tuple[str, ...]) -> Effect:
     """What the table says of an opcode."""
     names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
-    return next((EFFECTS[name] for name in names if name in EFFECTS), _OTHER)
+    return next((EFFECTS[name] for name in names if name in EFFECTS), Effect())
 
 
 def names_in(operand: Operand) -> tuple[str, ...]:

@@ -168,8 +168,7 @@ def _mbarrier(instruction: Instruction, program: Program) -> Step:
 
 def _init(instruction: Instruction, program: Program, kind: str) -> Step:
     operands = instruction.operands
-    if len(operands) != (2 if kind == "init" else 1):
-        raise refuse(instruction, "an address (and a count) are wanted")
+    demand_count(instruction, 2 if kind == "init" else 1)
     address = shared_address(operands[0], instruction, program)
     count = reader(operands[1], "u32", instruction, program) if kind == "init" else None
 

@@ -26,8 +26,7 @@ _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
 
 
 def _cp(instruction: Instruction, program: Program) -> Step:
-    opcode = instruction.opcode
-    kind = opcode[2]
+    kind = instruction.opcode[2]
     if kind in ("ca", "cg"):
         return _cp_async(instruction, program)
     if kind == "mbarrier":

@@ -49,10 +49,9 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
 
 def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
-    read = address_reader(operand, instruction, program)
     if any(part.startswith("shared") for part in instruction.opcode):
-        return read
-    _demand_generic(operand, instruction, program)
+        return address_reader(operand, instruction, program)
+    read = _data_address(operand, "", instruction, program)
 
     def generic(machine: Machine, lanes: Lanes) -> Any:
         values = np.asarray(read(machine, lanes)).astype(np.uint64)
@@ -68,17 +67,12 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
 def _data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
     read = address_reader(operand, instruction, program)
-    if not space:
-        _demand_generic(operand, instruction, program)
+    if not space and program.register_bits.get(operand.base) == 32:
+        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
     there = next((variable.space for variable in program.variables if variable.name == operand.base), "")
     if space and there and there != space.partition("::")[0]:
         raise refuse(instruction, f"the variable {operand.base} is in .{there}")
     return read
-
-
-def _demand_generic(operand: Any, instruction: Instruction, program: Program) -> None:
-    if program.register_bits.get(operand.base) == 32:
-        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
@@ -183,15 +177,10 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
     both = _Several(steps, places[0].base, offsets, parts.access)
     count, dtype = parts.count, np.dtype(f"u{parts.element}")
     names = [names_of(i.operands[0 if loads else 1], count, i) for i in instructions]
-    if loads:
-        writers = [
-            [writer(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
-        ]
-    else:
-        readers = [
-            [reader(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
-        ]
-
+    make: Any = writer if loads else reader
+    registers = [
+        [make(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
+    ]
     flat = [str(name) for group in names for name in group]
     direct = all(program.register_bits.get(name) == 8 * parts.element for name in flat)
 
@@ -204,7 +193,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         machine.many = None
         elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
         if not (direct and machine.write_many(flat, lanes, elements)):
-            for number, group in enumerate(writers):
+            for number, group in enumerate(registers):
                 for position, write in enumerate(group):
                     write(machine, lanes, elements[number, :, :, position])
         if machine.unwritten:
@@ -222,7 +211,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         else:
             elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
             try:
-                for number, group in enumerate(readers):
+                for number, group in enumerate(registers):
                     for position, read in enumerate(group):
                         elements[number, :, :, position] = read(machine, lanes)
             except HazardError:  # one of them by itself may store what holds nothing

@@ -201,9 +201,6 @@ def _trap(instruction: Instruction, program: Program) -> Step:
     return lambda machine, lanes: machine.hazard("trap", "the program aborts itself here", lanes)
 
 
-_HINTS = ("nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority")
-
-
 def _hint(instruction: Instruction, program: Program) -> Step:
     """Instructions about time and caches: they change no value that a program can read."""
     for operand in instruction.operands:
@@ -228,5 +225,5 @@ INSTRUCTIONS: dict[str, Handler] = {
     "brx": _branch_indexed,
     "trap": _trap,
     "createpolicy": _create_policy,
-    **dict.fromkeys(_HINTS, _hint),
+    **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
 }

@@ -337,7 +337,6 @@ def _dealloc(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     taddr = reader(instruction.operands[0], "b32", instruction, program)
     count = reader(instruction.operands[1], "u32", instruction, program)
-    _group(instruction)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         memory = TensorMemory.of(machine)

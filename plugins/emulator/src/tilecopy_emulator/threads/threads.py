@@ -1,9 +1,4 @@
-"""The threads of a batch of clusters: who is who, who waits, and who is told of a hazard.
-
-Values of many, order of one: as long as the clusters of a batch do the same, there are ``U`` unit lanes (the threads
-of one cluster) times ``C`` copies. Which lanes run, what they touch in shared memory, and what they know of one another
-is kept once for all copies.
-"""
+"""The threads of a batch of clusters: who is who, who waits, and who is told of a hazard."""
 
 from __future__ import annotations
 
