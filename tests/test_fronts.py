@@ -22,7 +22,7 @@ import tilecopy_relayout
 import tilecopy_testkit
 from odd import ODD, Bound, flat, insides_of, little_memory, outcome, places_of, put_inside, replaced, shows
 from tilecopy_emulator import extending
-from tilecopy_emulator.memory import GlobalMemory
+from tilecopy_emulator.threads.arrays import GlobalMemory
 from tilecopy_testkit import (
     Around,
     Description,

@@ -231,7 +231,7 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
 
 
-@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE])
+@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE, "tilecopy_emulator"])
 def test_imports_of_a_package_have_no_circle(name: str) -> None:
     """Over every import statement, those inside functions and of type checkers included."""
     (source,) = (source for source in SOURCES if source.name == name)

@@ -41,14 +41,14 @@ import numpy as np
 
 from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, one_of
 
-from . import accesses, operands
-from .access import Access
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
-from .arithmetic import compile_arithmetic
-from .copies import global_bytes, issue_copy
-from .machine import Machine
-from .operands import Handler, Lanes, Reader, Step, Writer
+from .machine.machine import Machine
+from .opcodes import loads, operands
+from .opcodes.arithmetic import compile_arithmetic
+from .opcodes.copies import global_bytes, issue_copy
+from .opcodes.operands import Handler, Lanes, Reader, Step, Writer
+from .order.access import Access
 from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
 
 __all__ = [
@@ -107,8 +107,8 @@ _known = checked(
 )
 """Looks at what a package passes; the emulator itself calls what is behind it."""
 
-address_reader = _known(accesses.address_reader)
-demand_parts = _known(accesses.demand_parts)
+address_reader = _known(loads.address_reader)
+demand_parts = _known(loads.demand_parts)
 is_constant = _known(operands.is_constant)
 reader = _known(operands.reader)
 refuse = _known(operands.refuse)
