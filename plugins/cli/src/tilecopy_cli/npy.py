@@ -13,7 +13,7 @@ import numpy as np
 
 from tilecopy_core.errors import FLAG, PATH, TilecopyError, checked, instance_of
 from tilecopy_core.errors import shown as value_shown
-from tilecopy_core.registry.entry_points import said
+from tilecopy_core.registry import shown_error
 
 from .errors import FileError, shown
 
@@ -92,7 +92,7 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     except (TilecopyError, OSError):
         raise
     except Exception as error:  # a header can make Python's parser and NumPy's dtypes raise anything
-        raise FileError(f"{name}: not a .npy file that NumPy reads: {said(error)[:_SHOWN_CHARACTERS]}") from None
+        raise FileError(f"{name}: not a .npy file that NumPy reads: {shown_error(error)[:_SHOWN_CHARACTERS]}") from None
     if not mapped:
         try:
             memory = np.fromfile(file, np.uint8, array.nbytes)

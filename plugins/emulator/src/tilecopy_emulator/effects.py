@@ -1,6 +1,6 @@
 """What an instruction reads and writes: one table by opcode, and what follows from it for a program.
 
-How an opcode may be spelt stands in the core's table (:mod:`tilecopy_core.instructions`) and is not repeated here.
+How an opcode may be spelt stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not repeated here.
 """
 
 from __future__ import annotations
