@@ -25,13 +25,13 @@ from ..errors import (
 )
 from ..memory.buffers import Region
 from ..registry.entry_points import PluginWarning, WrapperError, shown_error
-from ..registry.known_variants import known_variants
+from ..registry.installable import known_variants
 from ..registry.lazy_names import exporter
 from ..registry.process_lock import LOCK
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
 
 if TYPE_CHECKING:
-    from ..ptx import PtxBuilder
+    from ..ptx.builder import PtxBuilder
     from ..registry.registry import Plugin, Registry, Table
 
 OutcomeKind: TypeAlias = Literal[

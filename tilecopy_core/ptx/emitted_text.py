@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from ..dispatch.plan import Plan
 from ..errors import PluginError
 from ..registry.registry import Registry
-from . import PtxBuilder
+from .builder import PtxBuilder
 from .lines import AnyLine, Label, Line, are_checked, statements
 
 _SPECIAL = """

@@ -18,6 +18,8 @@ from ..errors import PtxError, TargetError, shown
 from .opcodes import FORMS, PARTS
 from .operands import Address, Register
 
+__all__ = ["Instruction", "Needs", "instruction_of"]
+
 
 @attrs.frozen
 class Needs:

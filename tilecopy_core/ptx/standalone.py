@@ -12,8 +12,10 @@ from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
 from ..layout import TileLayout
 from ..memory.buffers import Buffer, Region, check_identifier
 from ..registry.registry import Registry
-from . import KernelBindings, PtxBuilder, SharedPlan, module_text
+from .bindings import KernelBindings, SharedPlan
+from .builder import PtxBuilder
 from .emitted_text import emit_checked
+from .module import module_text
 
 
 @checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from .hook_calls import Plugin
     from .hookspecs import VARIANTS_GROUP
-    from .known_variants import KnownVariant, known_variants
+    from .installable import KnownVariant, known_variants
     from .lazy_names import exporter
     from .process_lock import LOCK, once
     from .registry import Registry, default_registry
@@ -27,7 +27,7 @@ else:  # the core's lower modules use this room's lazy names and lock without th
     __getattr__ = names_later(
         __name__,
         {
-            "KnownVariant": ".known_variants",
+            "KnownVariant": ".installable",
             "LOCK": ".process_lock",
             "Plugin": ".hook_calls",
             "PluginWarning": ".entry_points",
@@ -41,7 +41,7 @@ else:  # the core's lower modules use this room's lazy names and lock without th
             "default_registry": ".registry",
             "exporter": ".lazy_names",
             "installed": ".entry_points",
-            "known_variants": ".known_variants",
+            "known_variants": ".installable",
             "load_only": ".entry_points",
             "once": ".process_lock",
             "shown_error": ".entry_points",
@@ -50,22 +50,24 @@ else:  # the core's lower modules use this room's lazy names and lock without th
     )
 
 __all__ = [
-    "KnownVariant",
-    "LOCK",
     "Plugin",
     "PluginWarning",
     "Registry",
     "Source",
     "VARIANTS_GROUP",
     "WrapperError",
+    "default_registry",
+    "installed",
+    "load_only",
+]
+__all__ += [
+    "KnownVariant",
+    "LOCK",
     "__version__",
     "by_name",
     "canonical",
-    "default_registry",
     "exporter",
-    "installed",
     "known_variants",
-    "load_only",
     "names_later",
     "once",
     "shown_error",

@@ -27,7 +27,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from ..description.request import CopyRequest, Decline, Variant, Verdict
-    from ..ptx import PtxBuilder
+    from ..ptx.builder import PtxBuilder
 
 PROJECT = "tilecopy"
 VARIANTS_GROUP = "tilecopy.variants.v1"

@@ -32,7 +32,7 @@ from .entry_points import (
 )
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
-from .known_variants import known_variants
+from .installable import known_variants
 from .process_lock import LOCK
 
 __all__ = [

@@ -16,7 +16,7 @@ from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.opcodes.table import compile_program
 from tilecopy_emulator.reading.parser import parse
 
-from tilecopy_core.ptx import instruction_of
+from tilecopy_core.ptx.instructions import instruction_of
 
 Version = tuple[int, int]
 TARGETS = [target_of(name) for name in ("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]

@@ -97,7 +97,7 @@ else:  # a checker would take every name for one of the package
             "cuda_header": ".exports",
             "default_registry": "tilecopy_core",
             "hookimpl": "tilecopy_core",
-            "load_kernel": ".kernel.saved",
+            "load_kernel": ".kernel.load",
             "ptx_text": "tilecopy_core",
         },
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.ptx import Instruction as Needed
-from tilecopy_core.ptx import instruction_of
+from tilecopy_core.ptx.instructions import Instruction as Needed
+from tilecopy_core.ptx.instructions import instruction_of
 
 from ..machine.machine import Machine
 from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
