@@ -1,8 +1,9 @@
-"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, floor, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import sys
@@ -17,6 +18,14 @@ nox.options.sessions = ["lint", "tests"]
 
 ROOT = Path(__file__).parent
 PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
+QUICK = [
+    *(f"tests/test_{name}.py" for name in ("arguments", "cache", "cli", "cuda", "expr", "hook_versions", "kernel")),
+    *(f"tests/test_{name}.py" for name in ("layout", "observing", "ptx", "registry", "saved")),
+    *(f"plugins/{name}" for name in ("export", "gmem_smem", "relayout", "tcgen05_cp")),
+]
+"""The part of the suite that meets every dependency."""
 ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 
 
@@ -149,7 +158,7 @@ def fresh(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` (tests/mutants/README.md)."""
+    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` or `--stale` (tests/mutants/README.md)."""
     sync(session, "test")
     session.run("python", "tests/mutation.py", *session.posargs)
 
@@ -165,13 +174,30 @@ def lint(session: nox.Session) -> None:
         session.run("mypy", "--strict", str(next((folder / "src").iterdir())))
 
 
-@nox.session(name="floor")
+@nox.session
 def floor(session: nox.Session) -> None:
-    """The core's tests of plugins and gmem_smem's with the oldest pluggy that is allowed."""
+    """A quick part of the suite with the oldest version of every distribution that a package requires."""
+    session.install("attrs", "packaging")
+    floors = session.run("python", "tests/release.py", "--requirements", silent=True).splitlines()
+    ours = [option for folder in (ROOT, *PLUGINS.values()) for option in ("--editable", str(folder))]
+    session.run_install("uv", "pip", "install", "--quiet", "--upgrade", "--resolution", "lowest-direct", *floors, *ours)
+    session.run("uv", "pip", "list", "--exclude-editable")
+    session.run("pytest", "-n", "2", *(session.posargs or QUICK))
+
+
+@nox.session(python=PYTHONS)
+def python(session: nox.Session) -> None:
+    """A quick part of the suite with each Python that the packages name; nox skips one that is not on the machine."""
     sync(session, "test")
-    session.run_install("uv", "pip", "install", "--quiet", "pluggy==1.6.0")
-    files = [f"tests/test_{name}.py" for name in ("registry", "observing", "hook_versions")]
-    session.run("pytest", "-n", "2", *files, "plugins/gmem_smem")
+    session.run("python", "--version")
+    session.run("pytest", "-n", "2", *(session.posargs or QUICK))
+
+
+@nox.session
+def install(session: nox.Session) -> None:
+    """Every install line of the docs and messages, as printed, in fresh environments: `nox -s install -- [--pip] WORD ...` takes some."""
+    sync(session, "test")
+    session.run("python", "tests/install_lines.py", *session.posargs)
 
 
 @nox.session(name="subsets")
@@ -197,6 +223,7 @@ def release(session: nox.Session) -> None:
     chosen = [name for name in names if name not in ("examples", "scaffold")]
     session.install("attrs", "packaging", "twine")
     session.run("uv", "lock", "--check", "--quiet", external=True)
+    session.run("python", "tests/mutation.py", "--check")
     session.run("python", "tests/release.py", *chosen)
     folder = wheels(session, "--sdist")
     session.run("twine", "check", "--strict", *map(str, folder.glob("*.*")))

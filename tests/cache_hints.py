@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.ptx.instructions import instruction_of
+from tilecopy_core.ptx import instruction_of
 
 LOADS = ("", ".L1::no_allocate", ".nc", ".nc.L1::no_allocate", ".cs", ".lu")
 """What may follow ``ld.global``. ``.lu`` is last use, which the ISA makes ``.cs`` on global addresses."""

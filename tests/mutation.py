@@ -1,6 +1,6 @@
 """Mutation testing: plant each fault of tests/mutants/*.toml in a copy of the tree and see which test finds it.
 
-    python tests/mutation.py [--only AREA]... [--id ID]... [--jobs 2] [--timeout 120] [--wide] [--retry] [--report]
+    python tests/mutation.py [--only AREA]... [--id ID]... [--jobs 2] [--timeout 120] [--wide] [--retry] [--stale] [--report]
 
 Run it with the Python of the `tests` session (`nox -s mutants -- --only layout` does). The checkout itself is never
 changed: each job has its own copy of the tree in a temporary folder, whose sources come first on the path of the tests.
@@ -14,8 +14,13 @@ For every entry of the list the copy's file gets ``new`` for ``old``, the entry'
 Before any mutant, the same tests run on the unmutated copy; where they are not green, nothing of that set is run or
 recorded, and the exit status is 2. A run is an error, too, when the mutated module was not the one that was imported,
 or when any of the project's modules came from outside the copy. Options: ``--wide`` runs the area's ``wide`` tests
-instead (for survivors), ``--retry`` only what has no result or survived, ``--report`` prints the figures and runs
-nothing. The exit status is 1 when a mutant survived that the list does not explain (``survives``).
+instead (for survivors), ``--retry`` only what has no result or survived, ``--stale`` only what has no result or was
+recorded for other code, ``--report`` prints the figures and runs nothing, ``--check`` prints what is stale. The exit status
+is 1 when a mutant survived that the list does not explain (``survives``), or with ``--check`` when something is stale.
+
+A result holds for the code that it was found with, so it has two digests of syntax trees (neither comments nor layout
+count): ``code``, of the function that the fault is in and the fault itself, and ``evidence``, of the test that failed with
+what it uses of its module, or of every test of the entry where none failed.
 
 The process that is forked for each run has the third-party packages imported already and none of the project's.
 """
@@ -23,7 +28,9 @@ The process that is forked for each run has the third-party packages imported al
 from __future__ import annotations
 
 import argparse
+import ast
 import compileall
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -37,6 +44,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +117,103 @@ def mutants() -> list[Mutant]:
 def _nearest(table: dict[str, list[str]], file: str) -> list[str]:
     """The tests of the longest prefix of a file's path; "" is every file's."""
     return table.get(max((prefix for prefix in table if file.startswith(prefix)), key=len, default=""), [])
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _statements(path: Path) -> list[ast.stmt]:
+    """Outer ones first."""
+    return [node for node in ast.walk(_tree(path)) if isinstance(node, ast.stmt)]
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree without positions and without what is empty: alike on every Python that parses it."""
+    if isinstance(node, ast.AST):
+        return [type(node).__name__, *((name, _plain(value)) for name, value in ast.iter_fields(node) if value)]
+    return [_plain(each) for each in node] if isinstance(node, list) else repr(node)
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr([_plain(part) for part in parts]).encode()).hexdigest()[:16]
+
+
+def _code(mutant: Mutant, root: Path) -> str:
+    """The digest of a fault and of the function that it is in, or of its statement where it is in none."""
+    path = root / mutant.file
+    text = path.read_text(encoding="utf-8")
+    start = text.index(mutant.old) + len(mutant.old) - len(mutant.old.lstrip())
+    line = text.count("\n", 0, start) + 1
+    around = [node for node in _statements(path) if node.lineno <= line <= (node.end_lineno or 0)]
+    functions = (node for node in around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return _digest(mutant.old, mutant.new, next(functions, around[-1] if around else _tree(path)))
+
+
+@cache
+def _defined(file: Path) -> dict[str, list[ast.stmt]]:
+    """The statements of a module by the name that they define."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in _tree(file).body:
+        names = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names = [
+                part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            ]
+        for name in names:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+@cache
+def _definition(file: Path, name: str) -> tuple[str, set[str]]:
+    """The digest of a definition, and the names that it uses."""
+    nodes = _defined(file)[name]
+    parts = [part for node in nodes for part in ast.walk(node)]
+    used = {part.id for part in parts if isinstance(part, ast.Name)} | {p.arg for p in parts if isinstance(p, ast.arg)}
+    return _digest(*nodes), used & _defined(file).keys()
+
+
+@cache
+def _whole(path: Path) -> str:
+    """The digest of a file, or of every file of a folder."""
+    return _digest(*map(_tree, sorted(path.rglob("*.py") if path.is_dir() else [path])))
+
+
+def _evidence(test: str, root: Path) -> list[str]:
+    """The digests of a test and of what it uses of its module, or of a file or folder."""
+    name, _, function = test.partition("[")[0].partition("::")
+    path = root / name
+    if not path.exists() or not function:
+        return [_whole(path)] if path.exists() else []
+    found: dict[str, str] = {}
+    pending = {function.partition("::")[0]} & _defined(path).keys()
+    while pending:
+        used = pending.pop()
+        found[used], others = _definition(path, used)
+        pending |= others - found.keys()
+    return [found[used] for used in sorted(found)]
+
+
+def digests(mutant: Mutant, found: dict[str, Any], root: Path = ROOT) -> dict[str, str]:
+    """What a result holds for: ``code`` and ``evidence``; see the module's docstring."""
+    one = found["outcome"] == "killed" and "::" in found["by"]
+    tests = [found["by"]] if one else mutant.tests
+    return {
+        "code": _code(mutant, root),
+        "evidence": _digest(*(part for test in tests for part in _evidence(test, root))),
+    }
+
+
+def stale(listed: Iterable[Mutant], results: dict[str, dict[str, Any]]) -> list[str]:
+    """The mutants with no result, or with one that was found with another function or test."""
+    return [
+        mutant.id
+        for mutant in listed
+        if not (found := results.get(mutant.id)) or digests(mutant, found).items() - found.items()
+    ]
 
 
 def sources(root: Path) -> list[Path]:
@@ -292,6 +397,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds a mutant, at least; 6 times its baseline")
     parser.add_argument("--wide", action="store_true", help="with the area's wide tests")
     parser.add_argument("--retry", action="store_true", help="only what has no result or survived")
+    parser.add_argument("--stale", action="store_true", help="only what has no result or was recorded for other code")
+    parser.add_argument("--check", action="store_true", help="print what is stale, run nothing")
     parser.add_argument("--report", action="store_true", help="print the figures, run nothing")
     parser.add_argument("--verbose", action="store_true", help="show the output of what was not green")
     options = parser.parse_args(arguments)
@@ -300,11 +407,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.report:
         print(report(listed, results))
         return 0
+    old = set(stale(listed, results)) if options.stale or options.check else set[str]()
+    if options.check:
+        print(f"stale: {', '.join(sorted(old)) or 'nothing'}")
+        return int(bool(old))
     chosen = [
         mutant
         for mutant in listed
         if (not options.only or mutant.area in options.only)
         and (not options.id or mutant.id in options.id)
+        and (not options.stale or mutant.id in old)
         and (not options.retry or results.get(mutant.id, {}).get("outcome") in (None, "survived"))
     ]
     for mutant in chosen:
@@ -338,7 +450,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if found["outcome"] not in OUTCOMES:
                 failed = True
                 continue
-            results = read_results() | {mutant.id: {key: found[key] for key in ("outcome", "by", "seconds")}}
+            row = {key: found[key] for key in ("outcome", "by", "seconds")}
+            results = read_results() | {mutant.id: row | digests(mutant, row, job.folder)}
             write_results(results, order)
     print(report([m for m in listed if m in chosen], results))
     if failed:

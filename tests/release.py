@@ -1,6 +1,7 @@
 """What must hold of each package before it goes out: `python tests/release.py [PACKAGE ...] [WHEEL ...]` prints what does not.
 
-``--oldest-core PACKAGE`` prints the oldest released core that it claims. A package is a folder of plugins/, or ``core``; there
+``--oldest-core PACKAGE`` prints the oldest released core that it claims, ``--requirements`` what the packages and their tests
+require of others, one a line. A package is a folder of plugins/, or ``core``; there
 is no list of them. docs/releasing.md has the steps of a release.
 """
 
@@ -24,9 +25,13 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 CORE = "tilecopy-core"
 LICENCE = "Apache-2.0"
-CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"}
+CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"} | {
+    f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)
+}
 ENTRY = re.compile(r"^## (\S+) - (?:unreleased|\d{4}-\d\d-\d\d)$", re.M)
 """The head of a changelog's entry."""
+LINK = re.compile(r"\]\((?!https://|#)([^)]*)\)")
+"""A link that leads nowhere on the page of a package index, which has the README and no file beside it."""
 
 
 @attrs.frozen
@@ -101,6 +106,15 @@ def released_cores(root: Path = ROOT) -> list[str]:
     return [tag.removeprefix(f"{CORE}-") for tag in tags.split()]
 
 
+def of_others(tree: dict[str, Package], root: Path = ROOT) -> list[Requirement]:
+    """What the packages of a tree require of others, extras too, and what their tests alone require."""
+    ours = {each.name for each in tree.values()}
+    found = {each for package in tree.values() for each in package.requirements if each.name not in ours}
+    group = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    found |= {each for each in map(Requirement, group) if each.name not in ours | {other.name for other in found}}
+    return sorted(found, key=str)
+
+
 def bounds_faults(package: Package, known: Iterable[Package]) -> Iterator[str]:
     """Requirements of packages of the tree that this tree does not meet, or that have no bounds.
 
@@ -152,6 +166,10 @@ def faults(package: Package, tree: dict[str, Package]) -> list[str]:
         found.append(f"classifiers lack {', '.join(missing)}")
     if not (package.folder / "README.md").exists() or package.project.get("readme") != "README.md":
         found.append("it has no README.md, or does not declare it")
+    elif links := LINK.findall((package.folder / "README.md").read_text()):
+        found.append(f"README.md has links that lead nowhere on a package index: {', '.join(links)}")
+    if package.project.get("urls") != core.project.get("urls"):
+        found.append("its urls are not the core's")
     if not (package.source / "py.typed").exists():
         found.append(f"{package.source.name} has no py.typed")
     return [*found, *bounds_faults(package, tree.values()), *private_imports(package)]
@@ -170,6 +188,9 @@ def main(words: list[str]) -> None:
     tree = packages()
     if words[:1] == ["--oldest-core"]:
         print(oldest_core(tree[words[1]], released_cores(), tree["core"].version))
+        return
+    if words == ["--requirements"]:
+        print(*of_others(tree), sep="\n")
         return
     chosen = [word for word in words if not word.endswith(".whl")] or ([] if words else list(tree))
     if unknown := sorted(set(chosen) - set(tree)):

@@ -11,10 +11,18 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parent
 NUMBA = "from numba import cuda; cuda.jit('void(float32[:])')(lambda a: None)"
 """What works where Numba and the NumPy beside it fit together."""
+SECOND = """
+import sys, pytest, torch
+torch.cuda.set_device(1)
+torch.zeros(1, device="cuda")
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+"""pytest in a process whose current GPU is the second: there goes what tests put on "cuda" or in NumPy arrays."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
@@ -29,6 +37,26 @@ def run(name: str, command: list[str], seconds: int, show: int) -> tuple[str, st
     lines = (done.stdout + done.stderr).strip().splitlines()
     print(f"== {name}\n" + "\n".join(lines[-show:]), flush=True)
     return name, "ok" if done.returncode == 0 else f"failed ({done.returncode})"
+
+
+def gpus() -> int:
+    """How many GPUs the driver finds."""
+    from tilecopy.executors import executor_named
+
+    cuda: Any = executor_named("cuda")
+    return 0 if cuda.why_unavailable() else len(cuda.devices())
+
+
+def on_two_gpus() -> list[tuple[str, str]]:
+    """What needs a second GPU: tests across both, the GPU tests again with the second one current, the benchmark."""
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default"]
+    relayouts = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
+    again = [str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py"), relayouts]
+    return [
+        run("tests on two GPUs", [sys.executable, "-m", "pytest", *options, str(TESTS / "test_gpus.py")], 300, 25),
+        run("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
+        run("bench_gpus", [sys.executable, str(TESTS / "benchmarks" / "bench_gpus.py")], 120, 16),
+    ]
 
 
 def main() -> None:
@@ -65,6 +93,7 @@ def main() -> None:
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]
     results.append(run("bench_relayout, beside torch alone", relayouts, 120, 25))
+    results += on_two_gpus() if gpus() > 1 else [("tests on two GPUs", "not run: there is one GPU")]
     results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
     if shutil.which("ncu") is not None:
         results.append(run("profile and ncu agree", [python, str(TESTS / "profile_agreement.py")], 150, 26))

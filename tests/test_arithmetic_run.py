@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 
-from tilecopy_core.expr import Symbol
+from tilecopy_core.integers import Symbol
 
 THREADS, EACH = 32, 24
 KERNELS = {"emulator": 20, "cuda": 100}

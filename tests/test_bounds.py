@@ -15,8 +15,7 @@ from test_expr import FIRST, conditions, environments
 from tilecopy.kernel import bounds
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.conditions import Condition
-from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom
+from tilecopy_core.integers import Condition, Symbol, bounds_of, evaluate, of_atom
 
 SMALL = [Symbol("x", 0, 9), Symbol("y", -3, 6), Symbol("z", 0, 12, 4)]
 GRID = dict(

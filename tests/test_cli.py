@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tilecopy_cli import output
+from tilecopy_cli.command import read_npy
 from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cli.streams import say
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
 
@@ -188,6 +189,8 @@ def test_plan_in_words() -> None:
     bad = here("plan", *words, "--dst-layout", "__import__('os')")
     assert bad.exit_code == 2 and "is not known here" in bad.stderr
     assert here("plan", "global float16", words[1]).exit_code == 2
+    for scope in ("warp:64", "thread:1", "cta:"):
+        assert here("plan", *words, "--scope", scope).exit_code == 2
 
 
 HALO = ("global float16 [1000, 64] [bx*62-1 : bx*62+63, :]", "shared float16 [64, 64]")
@@ -290,15 +293,7 @@ def copied(destination: object = "out.npy", source: object = "in.npy") -> Result
     return here("run", source, destination, "--executor", "emulator")
 
 
-@pytest.fixture(params=["unnamed", "named"])
-def temporary(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to make a new file: without a name until it is whole, and (other file systems) under a temporary one."""
-    if request.param == "named":
-        monkeypatch.delattr(os, "O_TMPFILE")
-    return str(request.param)
-
-
-def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: str) -> None:
+def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path) -> None:
     for umask in (0o022, 0o077, 0o002):
         before = os.umask(umask)
         try:
@@ -312,7 +307,7 @@ def test_a_new_file_is_the_inputs_twin_under_the_umask(folder: Path, temporary: 
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o777, 0o200])
-def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path, temporary: str) -> None:
+def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, folder: Path) -> None:
     out = folder / "out.npy"
     out.write_bytes(b"old")
     with out.open("rb") as reader:
@@ -326,7 +321,7 @@ def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, fold
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_an_existing_file_keeps_its_owner(folder: Path, temporary: str) -> None:
+def test_an_existing_file_keeps_its_owner(folder: Path) -> None:
     out = folder / "out.npy"
     out.write_bytes(b"old")
     os.chown(out, 1234, 4321)
@@ -347,18 +342,7 @@ def test_what_cannot_be_made_alike_is_written_through(folder: Path, monkeypatch:
     assert out.stat().st_ino == number and out.read_bytes() == (folder / "in.npy").read_bytes()
 
 
-def test_a_file_system_that_names_no_unnamed_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(os, "link", refuse)
-    for _ in ("new", "replaced"):
-        assert copied().exit_code == 0
-        assert sorted(os.listdir()) == ["in.npy", "out.npy"]
-        assert (folder / "out.npy").read_bytes() == (folder / "in.npy").read_bytes()
-
-
-def test_symlinks_stay_and_their_targets_are_written(folder: Path, temporary: str) -> None:
+def test_symlinks_stay_and_their_targets_are_written(folder: Path) -> None:
     (folder / "data").mkdir()
     target = folder / "data" / "real.npy"
     target.write_bytes(b"old")
@@ -417,7 +401,7 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_written_is_refused_before_any_work(
-    kind: str, folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, message = REFUSED[kind]
     make("out")
@@ -455,14 +439,14 @@ def test_a_full_disk_is_one_line_and_changes_nothing(links: int, folder: Path) -
     assert all((folder / name).read_bytes() == old for name in ("out.npy", "other.npy")[:links])
 
 
-def test_no_space_leaves_the_old_file(folder: Path, temporary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "out.npy").write_bytes(b"old")
 
-    def full(*_: object) -> int:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(output.os, "write", full)
+        patched.setattr(os, "fsync", full)
         done = copied()
     assert done.exit_code == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
     assert (folder / "out.npy").read_bytes() == b"old" and sorted(os.listdir()) == ["in.npy", "out.npy"]
@@ -473,7 +457,7 @@ def test_no_space_leaves_the_old_file(folder: Path, temporary: str, monkeypatch:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Callable[..., str]:
-    """Makes a package on a path of its own: entry points by group, and the source of its module. The PYTHONPATH."""
+    """Makes a package on a path of its own: entry points by group, and the source of its module. The PYTHONPATH with it first."""
 
     def make(name: str, source: str, **groups: dict[str, str]) -> str:
         root = tmp_path / "packages"
@@ -485,7 +469,7 @@ def package(tmp_path: Path) -> Callable[..., str]:
         for group, points in groups.items():
             lines += [f"[tilecopy.{group}.v1]", *(f"{key} = {value}" for key, value in points.items())]
         (info / "entry_points.txt").write_text("\n".join(lines))
-        return str(root)
+        return os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     return make
 
@@ -505,10 +489,12 @@ class Wrong(Slow):
         print("this is no result")
         executor_named("emulator").launch(kernel, arguments, grid=grid)
         arguments[1].flat[3] ^= 1
+class Idle(Slow):
+    def launch(self, kernel, arguments, *, grid=None, stream=None): pass
 class Broken(Slow):
     def launch(self, kernel, arguments, *, grid=None, stream=None): raise KeyError("who")
 """
-EXECUTOR_POINTS = {"slow": "mine:Slow", "wrong": "mine:Wrong", "broken": "mine:Broken"}
+EXECUTOR_POINTS = {"slow": "mine:Slow", "wrong": "mine:Wrong", "idle": "mine:Idle", "broken": "mine:Broken"}
 
 
 HEEDING = [sys.executable, "-c", """
@@ -547,12 +533,31 @@ def test_a_stopped_run_leaves_nothing_behind(
         assert json.loads(out)["error"]["type"] == "Stopped"
 
 
+def test_signals_that_are_ignored_stay_ignored() -> None:
+    """As `nohup` wants it."""
+    code = """
+import signal
+from tilecopy_cli.streams import Stopped, stop_signals
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with stop_signals():
+    signal.raise_signal(signal.SIGHUP)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Stopped as stopped:
+        print(stopped)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "stopped by SIGTERM\n", done.stderr
+
+
 def test_a_wrong_result_is_a_failure_that_writes_nothing(folder: Path, package: Callable[..., str]) -> None:
     path = package("mine", EXECUTORS, executors=EXECUTOR_POINTS)
-    done = tilecopy("run", "in.npy", "out.npy", "--executor", "wrong", "--json", PYTHONPATH=path)
-    assert done.returncode == 1 and not (folder / "out.npy").exists()
-    error = json.loads(done.stdout)["error"]
-    assert error["type"] == "TilecopyError" and "verification failed" in error["message"]
+    for name, count in (("wrong", 1), ("idle", 4800)):
+        done = tilecopy("run", "in.npy", "out.npy", "--executor", name, "--json", PYTHONPATH=path)
+        assert done.returncode == 1 and not (folder / "out.npy").exists()
+        error = json.loads(done.stdout)["error"]
+        assert error["type"] == "TilecopyError"
+        assert f"verification failed: {count} of 4800 bytes differ" in error["message"]
     done = tilecopy("run", "in.npy", "out.npy", "--executor", "broken", PYTHONPATH=path)
     assert done.returncode == 1 and "KeyError" in done.stderr and "Traceback" not in done.stderr
 
@@ -637,35 +642,36 @@ def header(shape: object, descr: object = "<f4", order: object = False) -> str:
     return repr({"descr": descr, "fortran_order": order, "shape": shape})
 
 
+UNREAD = "not a .npy file that NumPy reads: "
 BAD_FILES = {
-    "empty": (b"", "does not begin"),
-    "magic alone": (b"\x93NUMPY", "ends in its header"),
-    "no header": (npy("", b""), "ends in its header"),
-    "half a header": (npy(header((4,)), b"", length=400), "ends in its header"),
-    "a version to come": (npy(header((4,)), version=9), "version 9.0"),
+    "empty": (b"", UNREAD),
+    "magic alone": (b"\x93NUMPY", UNREAD),
+    "no header": (npy("", b""), UNREAD),
+    "half a header": (npy(header((4,)), b"", length=400), UNREAD),
+    "a version to come": (npy(header((4,)), version=9), UNREAD),
     "a header of 4 GB": (npy(header((4,)), version=2, length=2**32 - 1), "longer than"),
     "terabytes": (npy(header((10**12,))), "claims 4000000000000 bytes"),
     "more than numbers": (npy(header((10**26,))), "claims"),
     "far more": (npy(header((10**30, 10**30))), "over 10**30"),
-    "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), "header"),
+    "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), UNREAD),
     "a product": (npy(header((2**40, 2**40))), "claims"),
     "one byte short": (npy(header((4,)), b"\0" * 15), "claims 16 bytes"),
-    "no elements, too wide": (npy(header((0, 10**26))), "not possible"),
-    "100 dimensions": (npy(header((1,) * 100)), "not possible"),
+    "no elements, too wide": (npy(header((0, 10**26))), UNREAD),
+    "100 dimensions": (npy(header((1,) * 100)), UNREAD),
     "a bool in the shape": (npy(header((True, 4))), "(True, 4)"),
     "a negative extent": (npy(header((-1,))), "(-1,)"),
-    "a float": (npy(header((2.0,))), "(2.0,)"),
-    "a list": (npy(header([4])), "[4]"),
-    "an integer": (npy(header(4)), "no tuple"),
-    "order 1": (npy(header((4,), order=1)), "fortran_order"),
-    "parentheses": (npy("(" * 5000 + ")" * 5000), "no dictionary"),
-    "minus signs": (npy("-" * 60_000 + "1"), "no dictionary"),
-    "brackets inside": (npy(header((4,)).replace("'<f4'", "[" * 9000)), "no dictionary"),
-    "a call": (npy("__import__('os').system('true')"), "no dictionary"),
-    "another key": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}"), "no dictionary"),
-    "latin-1 bytes": (npy(b"\xff\xfe\x00"), "no dictionary"),
-    "no such dtype": (npy(header((4,), "<q9")), "no dtype"),
-    "a dtype of another kind": (npy(header((4,), {"a": 1})), "no dtype"),
+    "a float": (npy(header((2.0,))), UNREAD),
+    "a list": (npy(header([4])), UNREAD),
+    "an integer": (npy(header(4)), UNREAD),
+    "order 1": (npy(header((4,), order=1)), UNREAD),
+    "parentheses": (npy("(" * 5000 + ")" * 5000), UNREAD),
+    "minus signs": (npy("-" * 60_000 + "1"), UNREAD),
+    "brackets inside": (npy(header((4,)).replace("'<f4'", "[" * 9000)), UNREAD),
+    "a call": (npy("__import__('os').system('true')"), UNREAD),
+    "another key": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}"), UNREAD),
+    "latin-1 bytes": (npy(b"\xff\xfe\x00"), UNREAD),
+    "no such dtype": (npy(header((4,), "<q9")), UNREAD),
+    "a dtype of another kind": (npy(header((4,), {"a": 1})), UNREAD),
     "objects": (npy(header((4,), "|O")), "plain elements"),
     "objects in a record": (npy(header((4,), [("a", "<f4"), ("b", "|O")])), "plain elements"),
     "no bytes": (npy(header((4,), "|V0")), "plain elements"),
@@ -695,6 +701,7 @@ GOOD_FILES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Reading .*Python 2")
 @pytest.mark.parametrize("name", GOOD_FILES)
 def test_every_form_of_file_is_copied(name: str, folder: Path) -> None:
     (folder / "good.npy").write_bytes(GOOD_FILES[name])
@@ -704,6 +711,16 @@ def test_every_form_of_file_is_copied(name: str, folder: Path) -> None:
     assert GOOD_FILES[name].startswith(made) and (name == "more than it needs" or made == GOOD_FILES[name])
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_is_read_in_its_order(order: Literal["C", "F"], mapped: bool, folder: Path) -> None:
+    array = np.arange(24.0).reshape(2, 3, 4).copy(order)
+    np.save("in.npy", array)
+    found = read_npy("in.npy", mapped=mapped)
+    assert np.array_equal(found.array, array) and found.array.strides == array.strides
+    assert Path("in.npy").read_bytes() == found.header + array.tobytes("A")
+
+
 def test_only_files_are_read(folder: Path) -> None:
     os.mkfifo("fifo")
     for name in ("fifo", ".", "/dev/zero"):
@@ -711,6 +728,20 @@ def test_only_files_are_read(folder: Path) -> None:
         assert done.exit_code == 1 and "not a .npy file but" in done.stderr, done.stderr
     done = copied(source="a" * 300)
     assert done.exit_code == 1 and "File name too long" in done.stderr
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = np.fromfile
+
+    def meanwhile(*arguments: Any) -> Any:
+        elements = read(*arguments)
+        os.utime("in.npy", ns=(1, 1))
+        return elements
+
+    monkeypatch.setattr(np, "fromfile", meanwhile)
+    done = copied()
+    assert done.exit_code == 1 and "the file changed while it was read" in done.stderr
+    assert not (folder / "out.npy").exists()
 
 
 def test_a_file_that_others_change_is_not_lost(
@@ -1014,6 +1045,16 @@ def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
         ".visible .entry"
         in json.loads(here("ptx", "global int8 [96]", "shared int8 [96]", "--scope", "cta:3", "--json").stdout)["ptx"]
     )
+
+
+def test_messages_have_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a plugin's \x1b[31m\rwords\nin two lines")
+    assert capsys.readouterr().err == "a plugin's \\x1b[31m\\rwords\nin two lines\n"
+
+
+def test_what_follows_two_dashes_is_no_option(folder: Path) -> None:
+    done = here("run", "--", "--json", "out.npy")
+    assert done.exit_code == 1 and "--json: there is no such file" in done.stderr and done.stdout == ""
 
 
 def stream_case(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,7 @@ from tilecopy_cli import command
 from tilecopy_cuda import cache as disk
 from tilecopy_cuda.cuda import CudaExecutor
 
-from tilecopy_core import registry
+from tilecopy_core.registry import registry
 
 FOLDER = tempfile.TemporaryDirectory()
 KEY = b"0123456789abcdef"

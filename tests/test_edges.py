@@ -15,8 +15,8 @@ from tilecopy import R, S, TileLayout, laneid, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit.programs import tiles
 
-from tilecopy_core.expr import evaluate, symbols_of
-from tilecopy_core.outside import outside_of
+from tilecopy_core.integers import evaluate, symbols_of
+from tilecopy_core.memory import outside_of
 from tilecopy_core.plugin import Guard, Iter
 
 SENTINEL = 7

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilecopy_core.emitted import why_malformed
+from tilecopy_core.ptx.emitted_text import why_malformed
+from tilecopy_core.ptx.lines import Text
 
 REGISTERS = {"r1", "%r2", "rd1", "p1"}
 
@@ -22,7 +23,7 @@ REGISTERS = {"r1", "%r2", "rd1", "p1"}
     ],
 )
 def test_what_a_copy_may_write(lines: list[str]) -> None:
-    assert why_malformed(lines, REGISTERS) is None
+    assert why_malformed(map(Text, lines), REGISTERS) is None
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,10 @@ def test_what_a_copy_may_write(lines: list[str]) -> None:
     ],
 )
 def test_what_it_may_not(lines: list[str], message: str) -> None:
-    why = why_malformed(lines, REGISTERS)
+    why = why_malformed(map(Text, lines), REGISTERS)
     assert why is not None and message in why
 
 
 def test_a_partition_with_nothing_to_move_may_emit_nothing() -> None:
-    assert why_malformed(["// no rounds"], REGISTERS, may_be_empty=True) is None
-    assert why_malformed(["ret;"], REGISTERS, may_be_empty=True) is not None
+    assert why_malformed([Text("// no rounds")], REGISTERS, may_be_empty=True) is None
+    assert why_malformed([Text("ret;")], REGISTERS, may_be_empty=True) is not None

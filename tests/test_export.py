@@ -109,6 +109,7 @@ PLACES = {
     "i * j": lambda i, j: i * j,
     "i * j // 16": lambda i, j: i * j // 16,
     "70000 * i - 69999 * i": lambda i, j: (i * 70000) // 1 - i * 69999,
+    "i * (2**33 + 1) // 2**33": lambda i, j: i * (2**33 + 1) // 2**33,
     "j ^ 5": lambda i, j: j ^ 5,
     "3 i - 2 j": lambda i, j: 3 * i - 2 * j,
     "the lesser of i and j": lambda i, j: tc.minimum(i, j) if isinstance(i, tc.Expr) else min(i, j),
@@ -271,6 +272,25 @@ def test_an_architecture_without_the_instructions_leaves_a_name_to_be_resolved()
     kernel = text + 'extern "C" __global__ void k(const void* A) { load(0, A); }'
     assert "call.uni" not in compiled(kernel, "compute_80")
     assert "tilecopy_load_needs_sm_80" in compiled(kernel, "compute_75").partition("call.uni")[2]
+
+
+def test_a_step_without_its_instructions_leaves_a_name_to_be_resolved() -> None:
+    source = tc.cuda_header([]) + 'extern "C" __global__ void k() { tilecopy::bulk_commit(); }'
+    for architecture, missing in (("compute_80", True), ("compute_90", False)):
+        ptx = compiled(source, architecture)
+        assert ("tilecopy_bulk_commit_needs_sm_90" in ptx, "cp.async.bulk" in ptx) == (missing, not missing)
+
+
+def test_division_of_the_header_rounds_down() -> None:
+    lines = "out[0] = tilecopy::quotient(a, by); out[1] = tilecopy::remainder(a, by);"
+    source = (
+        f'{tc.cuda_header([])}extern "C" __global__ void k(long long* out, long long a, long long by) {{ {lines} }}'
+    )
+    ptx = compiled(source, "compute_80")
+    for a in (-9, -8, -1, 0, 7, 8):
+        out = np.zeros(2, np.int64)
+        run_ptx(ptx, [out, a, 4], grid=1, block=1)
+        assert tuple(out) == divmod(a, 4)
 
 
 def test_a_header_may_be_included_twice_beside_another() -> None:

@@ -15,10 +15,12 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy import integer_text as written
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.conditions import Condition
-from tilecopy_core.expr import (
+from tilecopy_core.integers import Condition
+from tilecopy_core.integers.expr import (
+    OPERATIONS,
     Symbol,
     bounds_of,
     divisor_of,
@@ -33,6 +35,7 @@ from tilecopy_core.expr import (
     symbols_of,
 )
 from tilecopy_core.layout import S, laneid
+from tilecopy_core.ptx import values as lowering
 
 SYMBOLS = {
     Symbol("a", 0, 31): range(32),
@@ -378,3 +381,7 @@ def test_an_exclusive_or_with_nothing_or_itself_is_no_exclusive_or() -> None:
     for n in (tc.symbol("n"), tc.symbol("n", lower=None), tc.symbol("n", upper=8) - 3):
         assert same(n ^ 0, n) and same(0 ^ n, n) and n ^ n == 0
         assert same((n * 2 + 1) ^ (n * 2 + 1) ^ n, n)
+
+
+def test_every_operation_has_its_instructions_and_its_texts() -> None:
+    assert OPERATIONS.keys() == lowering._LOWERED.keys() == written._CPP.keys() == written._PYTHON.keys()

@@ -14,8 +14,8 @@ from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
 from tilecopy_testkit import oracle
 
-from tilecopy_core.expr import Symbol, bounds_of, evaluate, of_atom, same
-from tilecopy_core.scope import ActiveThreads, differs_within, tid_symbol
+from tilecopy_core.description.scope import ActiveThreads, differs_within, tid_symbol
+from tilecopy_core.integers.expr import Symbol, bounds_of, evaluate, of_atom, same
 
 ROWS = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
-from tilecopy import running
+from tilecopy import executor_choice as running
 from tilecopy.executors import executor_named
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_testkit.programs import round_trip
@@ -70,7 +70,7 @@ def plugins_of_a_registry() -> tuple[Slow, Callable[[], Any]]:
 
 def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
     slow = Slow(lambda: lambda: SimpleNamespace(launch=print, why_unavailable=print))
-    monkeypatch.setattr(running, "by_name", lambda group: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
+    monkeypatch.setattr(running, "_found_on", lambda path: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
     monkeypatch.setattr(running, "_made", {})
     return slow, lambda: executor_named("slow") is executor_named("slow")
 

@@ -22,7 +22,7 @@ import tilecopy_relayout
 import tilecopy_testkit
 from odd import ODD, Bound, flat, insides_of, little_memory, outcome, places_of, put_inside, replaced, shows
 from tilecopy_emulator import extending
-from tilecopy_emulator.memory import GlobalMemory
+from tilecopy_emulator.threads.arrays import GlobalMemory
 from tilecopy_testkit import (
     Around,
     Description,
@@ -151,7 +151,13 @@ CAMPAIGN = campaign.Campaign(0, 1, ("gmem_smem",))
 
 RELAYOUT: dict[str, Callable[[], Bound]] = {
     "relayout": lambda: call(
-        tilecopy_relayout.relayout, array(), (1, 0), out=np.zeros((8, 4), np.float32), stream=None, executor="emulator"
+        tilecopy_relayout.relayout,
+        array(),
+        (1, 0),
+        out=np.zeros((8, 4), np.float32),
+        stream=None,
+        device=None,
+        executor="emulator",
     ),
     "relayout of a pattern": lambda: call(
         lambda array, axes, p: tilecopy_relayout.relayout(array, axes, p=p), array(), "(p q) c -> c p q", 2
@@ -172,7 +178,7 @@ RELAYOUT: dict[str, Callable[[], Bound]] = {
         "(p q) c -> c p q",
         2,
     ),
-    "RelayoutPlan.bind": lambda: call(relayout_plan().bind, "emulator"),
+    "RelayoutPlan.bind": lambda: call(relayout_plan().bind, "emulator", None),
     "RelayoutPlan.bind, what moves": lambda: call(
         lambda source, destination: relayout_plan().bind("emulator")(source, destination, None),
         array(),

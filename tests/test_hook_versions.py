@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tilecopy as tc
 
-from tilecopy_core.loading import newer_core_needed
-from tilecopy_core.version import __version__
+from tilecopy_core.registry import __version__
+from tilecopy_core.registry.entry_points import newer_core_needed
 
 ROOT = Path(__file__).parent.parent
 A = tc.Buffer((32, 32), "float32", space="global", name="A")
@@ -45,7 +45,7 @@ def install(folder: Path, groups: dict[str, str], requires: str = "tilecopy-core
 @pytest.fixture
 def core_of_v2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A core that has the contract v2; the folder is where its plugins are."""
-    monkeypatch.setattr("tilecopy_core.registry.VARIANTS_GROUP", "tilecopy.variants.v2")
+    monkeypatch.setattr("tilecopy_core.registry.registry.VARIANTS_GROUP", "tilecopy.variants.v2")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path)])  # its plugins alone, not the ones that are installed here
     return tmp_path

@@ -12,7 +12,7 @@ from test_expr import INTEGERS, SYMBOLS, environments, expressions
 from tilecopy import S, TileLayout
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.expr import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
+from tilecopy_core.integers import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.plugin import PtxBuilder
 from tilecopy_core.ptx import KernelBindings, SharedPlan
 
@@ -82,7 +82,7 @@ def builder(symbols: dict[Symbol, str], *buffers: tc.Buffer) -> PtxBuilder:
 
 def lines_of(ptx: PtxBuilder) -> list[str]:
     """What it has written."""
-    return [line for line, _ in ptx.blocks[0].head + ptx.blocks[0].body]
+    return [str(line) for line in ptx.lines]
 
 
 def parameters(symbols: dict[Symbol, str], env: dict[Symbol, int]) -> dict[str, int]:

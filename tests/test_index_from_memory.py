@@ -17,7 +17,7 @@ from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_testkit import oracle
 
-from tilecopy_core.expr import same
+from tilecopy_core.integers.expr import same
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 rows_by_index = lru_cache(runpy.run_path(str(EXAMPLES / "gather_scatter.py"))["rows_by_index"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ def test_arithmetic_is_numpys(dtype: str) -> None:
     with np.errstate(over="ignore"):
         expected = np.maximum(wide * one(3) + one(5) - np.minimum(wide, one(7)), one(2))
     assert oracle.same_bytes(result, expected.astype(source.dtype))
+
+
+def test_a_number_may_stand_on_the_left() -> None:
+    source, result = elementwise("int32", "int32", lambda k, v: 7 - (2 + v * 3) + (5 * v - 100))
+    assert oracle.same_bytes(result, 7 - (2 + source * 3) + (5 * source - 100))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e5m2"])
@@ -252,6 +258,43 @@ def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
 def test_bad_input_is_named(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_inline_ptx_may_write_every_array() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    k.inline_ptx("st.global.f32 [{0}], 0f00000000;", k.param("A", (8,), "float32")[0])
+    a = np.ones(8, np.float32)
+    a.flags.writeable = False
+    with pytest.raises(tc.LaunchError, match="argument A: the array is read-only and the kernel writes it"):
+        k.build(target="sm_90", grid=1)(a, executor="emulator")
+
+
+def tensor(k: tc.KernelBuilder, lanes: int, columns: int) -> tc.Buffer:
+    layout = tc.TileLayout(tc.S[(lanes, columns) : (1 @ tc.TLane, 1 @ tc.TCol)])
+    return k.tmem((lanes, columns), "float32", layout=layout)
+
+
+PAST_THE_HARDWARE: list[tuple[Callable[[tc.KernelBuilder], Any], str]] = [
+    (lambda k: k.load(k.param("A", (8,), "int4")[0]), "elements of 4 bits; load and store take 8 to 64"),
+    (lambda k: tensor(k, 128, 513), "reaches 128 lanes and 513 columns; tensor memory has 128 and 512"),
+    (lambda k: tensor(k, 129, 16), "reaches 129 lanes and 16 columns"),
+    (lambda k: k.tcgen05_alloc(tensor(k, 128, 33), columns=32), "needs 33 columns of tensor memory; 32 are allocated"),
+    (lambda k: k.local(16 * 1024 + 1, "uint8"), "takes 16385 bytes of each thread's registers; one has at most 16384"),
+    (lambda k: k.shared(2**31, "uint8"), "takes 2147483648 bytes of shared memory; one has at most 2147483647"),
+    (lambda k: k.mbarrier().arrive_expect_tx(2**20), "one phase counts 1 to 1048575 bytes, not 1048576"),
+    (lambda k: k.mbarrier().init(2**20), "a phase counts 1 to 1048575 arrivals, not 1048576"),
+    (lambda k: k.build(target="sm_90", cluster=3), "a cluster has 1, 2, 4, 8 .* CTAs, not 3"),
+    (lambda k: k.build(target="sm_80", cluster=2), "a cluster of 2 CTAs needs sm_90 or newer"),
+    (lambda k: k.inline_ptx("mov.b32 {0}, {1};", 1), r"the field \{1\} names none of the 1 operands"),
+]
+
+
+@pytest.mark.parametrize(("act", "message"), PAST_THE_HARDWARE)
+def test_what_the_hardware_has_not_is_refused_with_its_number(
+    act: Callable[[tc.KernelBuilder], Any], message: str
+) -> None:
+    with pytest.raises(tc.TilecopyError, match=message):
+        act(tc.KernelBuilder("k", threads=128))
 
 
 def test_names_are_claimed_once_and_buffers_belong_to_their_kernel() -> None:

@@ -11,19 +11,50 @@ import threading
 import tracemalloc
 import types
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import CPU, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
+from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_testkit.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 STICKY = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721]
+
+
+@attrs.define
+class Place:
+    """Where a test's arrays are, which GPU is current, and whether the test itself uses the other GPU."""
+
+    home: int
+    current: int | None
+    uses_both: bool = False
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[Place(0, 0), Place(1, 1), Place(1, 0), Place(1, None)],
+    ids=["first", "second", "second-not-current", "second-none-current"],
+)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Every test on the first GPU, and on the second with another context current or none: then the first stays untouched."""
+    place, made = attrs.evolve(request.param), list[FakeDriver]()
+    for name, value in (("home", place.home), ("begins", place.current), ("made", made)):
+        monkeypatch.setattr(FakeDriver, name, value)
+    monkeypatch.setattr(CUDA0, "index", place.home)
+    monkeypatch.setattr(CUDA1, "index", 1 - place.home)
+    yield place
+    for fake in made if not place.uses_both else ():
+        assert {*fake.retained, *(launched.gpu for launched in fake.launches)} <= {place.home}
+
+
+WHERE_CURRENT = pytest.mark.parametrize("place", [Place(0, 0), Place(1, 1)], ids=["first", "second"], indirect=True)
+"""For tests in which no array says a GPU, and of what a launch costs where the context is current."""
 
 
 def scalars_kernel() -> tc.BuiltKernel:
@@ -91,6 +122,7 @@ def test_dynamic_shared_memory_is_asked_of_the_driver(rows: int, shared: int) ->
     assert [launched.shared_bytes for launched in fake.launches] == [shared]
 
 
+@WHERE_CURRENT
 def test_a_kernel_may_have_no_parameters_or_numbers_alone() -> None:
     for count, sizes in ((0, ()), (1, (8,)), (3, (8, 8, 8))):
         k = tc.KernelBuilder("few", threads=32)
@@ -104,6 +136,7 @@ def test_a_kernel_may_have_no_parameters_or_numbers_alone() -> None:
         assert [launched.numbers() for launched in fake.launches] == [numbers] * 3
 
 
+@WHERE_CURRENT
 def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
@@ -123,7 +156,6 @@ def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
         (FakeTensor(A0, strides=(128, 1)), "argument A: stride 128 elements in dimension 0, declared 64"),
         (FakeTensor(A0, strides=(-64, 1)), "argument A: stride -64 elements"),
         (FakeTensor(A0, dtype=FLOAT32), "argument A: dtype float32, declared float16"),
-        (FakeTensor(1 << 48, device=CUDA1), "several devices: A on GPU 1, B on GPU 0"),
         (FakeTensor(A0, device=META), "argument A: the tensor is on meta"),
         (FakeTensor(A0, conjugated=True), r"pass a.resolve_conj\(\)"),
         (FakeTensor(A0, negated=True), r"pass a.resolve_neg\(\)"),
@@ -267,6 +299,7 @@ def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: 
     assert len(fake.launches) == 1
 
 
+@WHERE_CURRENT
 def test_a_prepared_launch_is_one_call_and_keeps_its_arguments(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
@@ -289,6 +322,7 @@ def test_a_prepared_launch_is_one_call_and_keeps_its_arguments(
     assert [x.numbers()[0] for x in fake.launches] == [A0, A0, A0, A0 + 64, A0] and fake.launches[-1].stream == 5
 
 
+@WHERE_CURRENT
 def test_a_prepared_launch_of_host_arrays_copies_them_each_time(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
@@ -299,6 +333,7 @@ def test_a_prepared_launch_of_host_arrays_copies_them_each_time(
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 4
 
 
+@WHERE_CURRENT
 def test_host_memory_goes_through_the_device_and_back(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
@@ -323,6 +358,7 @@ def two_columns(target: str) -> tc.BuiltKernel:
     return k.build(target=target, grid=1)
 
 
+@WHERE_CURRENT
 def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
     kernel, fake = two_columns("sm_90"), FakeDriver(sizes=(8, 8))
     both = np.zeros((8, 64), np.int32)
@@ -340,6 +376,7 @@ def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"]
 
 
+@WHERE_CURRENT
 def test_what_is_only_read_may_overlap_and_keeps_a_copy_of_its_own() -> None:
     k = tc.KernelBuilder("sums", threads=32)
     a, b, out = (k.param(name, (32,), "float32") for name in "ABO")
@@ -363,7 +400,7 @@ def test_a_launch_from_a_thread_without_the_context_is_made_in_it(
 ) -> None:
     arguments = (FakeTensor(A0), FakeTensor(B0))
     launch = cuda.prepare(kernel, arguments)
-    fake.current = False
+    fake.current = None
     cuda.launch(kernel, arguments)
     launch()
     assert len(fake.launches) == 2 and not fake.pushed
@@ -396,6 +433,7 @@ def test_an_error_that_ends_the_context_says_so_and_so_does_everything_later(
         DeviceArray((4,), "float32", executor=cuda)
 
 
+@WHERE_CURRENT
 @pytest.mark.parametrize("call", ["cuModuleLoadDataEx", "cuStreamSynchronize", "cuMemAlloc", "cuCtxPushCurrent"])
 def test_an_end_that_another_call_reports_is_no_fault_of_the_ptx(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, call: str
@@ -420,7 +458,7 @@ def test_other_errors_end_nothing(kernel: tc.BuiltKernel, fake: FakeDriver, cuda
     ):
         cuda.launch(kernel, arguments)
     fake.fail = {"cuLaunchKernel": 400}
-    with pytest.raises(tc.LaunchError, match="is the stream one of GPU 0"):
+    with pytest.raises(tc.LaunchError, match=f"is the stream one of GPU {fake.home}"):
         cuda.launch(kernel, arguments)
     fake.fail = {"cuLaunchKernel": 906}
     with pytest.raises(tc.LaunchError, match="captured into a graph: pass it as stream="):
@@ -490,7 +528,7 @@ class Torch:
     """A stand-in for torch that has a current stream for each GPU."""
 
     def __init__(self, *streams: int) -> None:
-        self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device])
+        self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device == CUDA1.index])
         self.streams = list(streams)
 
 
@@ -500,7 +538,7 @@ class OldTorch:
     _C = None
 
     def __init__(self, *streams: int) -> None:
-        current = lambda device: types.SimpleNamespace(cuda_stream=self.streams[device])  # noqa: E731
+        current = lambda device: types.SimpleNamespace(cuda_stream=self.streams[device == CUDA1.index])  # noqa: E731
         self.cuda, self.streams = types.SimpleNamespace(current_stream=current), list(streams)
 
 
@@ -510,15 +548,20 @@ class TorchTensor(FakeTensor):
 
 class Cupy:
     def __init__(self, *streams: int) -> None:
-        current = lambda device: types.SimpleNamespace(ptr=self.streams[device])  # noqa: E731
+        current = lambda device: types.SimpleNamespace(ptr=self.streams[device == CUDA1.index])  # noqa: E731
         self.cuda, self.streams = types.SimpleNamespace(get_current_stream=current), list(streams)
 
 
 @pytest.mark.parametrize("kind", [Torch, OldTorch])
 def test_a_launch_takes_the_current_stream_of_torch(
-    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch, kind: Any
+    kernel: tc.BuiltKernel,
+    fake: FakeDriver,
+    cuda: CudaExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Any,
+    place: Place,
 ) -> None:
-    fake.count, torch = 2, kind(0x20, 0x30)
+    place.uses_both, torch = True, kind(0x20, 0x10030)
     monkeypatch.setitem(sys.modules, "torch", torch)
     a, b = TorchTensor(A0), TorchTensor(B0)
     there = TorchTensor(A0 + (1 << 48), device=CUDA1), TorchTensor(B0 + (1 << 48), device=CUDA1)
@@ -535,7 +578,7 @@ def test_a_launch_takes_the_current_stream_of_torch(
     cuda.prepare(kernel, (a, b), stream=0x50)()
     cuda.launch(kernel, (a, np.zeros((256, 64), np.float16)))  # host memory goes there and back on that stream too
     streams = [launched.stream for launched in fake.launches]
-    assert streams == [0x20, 0x30, 0x20, 0x30, 0x40, 0x40, 0x40, 0x50, 0, 0x50, 0x40]
+    assert streams == [0x20, 0x10030, 0x20, 0x10030, 0x40, 0x40, 0x40, 0x50, 0, 0x50, 0x40]
 
 
 def test_two_frameworks_need_one_stream(
@@ -628,25 +671,18 @@ class CupyInterface(Interface):
     __module__ = "cupy"
 
 
-def test_an_address_says_its_gpu(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
-    fake.count = 2
-    here, there = Interface(data=(4096, False)), Interface(data=((1 << 48) + 4096, False))
-    with pytest.raises(tc.LaunchError, match="several devices: A on GPU 0, B on GPU 1"):
-        cuda.launch(kernel, (here, there))
-    cuda.launch(kernel, (here, here))
-    assert len(fake.launches) == 1
+@pytest.mark.parametrize("prepared", [False, True])
+def test_an_address_says_its_gpu(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, place: Place, prepared: bool
+) -> None:
+    """Although cuda-bindings' cuPointerGetAttribute says GPU 0 for all memory."""
+    there, place.uses_both = Interface(data=((1 << 48) + 4096, False)), True
+    cuda.prepare(kernel, (there, there))() if prepared else cuda.launch(kernel, (there, there))
+    assert [launched.gpu for launched in fake.launches] == [CUDA1.index] == fake.retained
 
 
-def test_memory_of_the_second_gpu_never_touches_the_first(kernel: tc.BuiltKernel) -> None:
-    fake = FakeDriver(sizes=(8, 8), devices=2)  # its cuPointerGetAttribute says GPU 0 for all memory
-    cuda, there = CudaExecutor(fake), Interface(data=((1 << 48) + 4096, False))
-    cuda.launch(kernel, (there, there))
-    cuda.prepare(kernel, (there, there))()
-    assert len(fake.launches) == 2 and fake.retained == [1]
-
-
-def test_an_empty_array_lies_on_no_gpu() -> None:
-    fake = FakeDriver(sizes=(8, 8, 4), devices=2)
+def test_an_empty_array_lies_on_no_gpu(place: Place) -> None:
+    fake, place.uses_both = FakeDriver(sizes=(8, 8, 4)), True
     k = tc.KernelBuilder("empty", threads=32)
     n = k.size("n", lower=0)
     a, b = k.param("A", (n,), "float32"), k.param("B", (32,), "float32")
@@ -657,7 +693,7 @@ def test_an_empty_array_lies_on_no_gpu() -> None:
     nowhere = Interface(data=(0, False), shape=(0,), typestr="<f4")
     there = Interface(data=((1 << 48) + 4096, False), shape=(32,), typestr="<f4")
     CudaExecutor(fake).launch(kernel, (nowhere, there))
-    assert len(fake.launches) == 1 and fake.retained == [1]
+    assert len(fake.launches) == 1 and fake.retained == [CUDA1.index]
 
 
 @pytest.mark.parametrize(("code", "pointer"), [(1, 4096), (0, (0xFFFF << 48) + 4096)])
@@ -719,6 +755,7 @@ def arrays_of_rows(rows: int) -> tuple[FakeTensor, FakeTensor]:
     return FakeTensor(A0, shape=(rows, 64)), FakeTensor(B0, shape=(rows, 64))
 
 
+@WHERE_CURRENT
 def test_a_service_of_many_kernels_holds_few_modules_and_flat_memory(fake: FakeDriver, cuda: CudaExecutor) -> None:
     held = []
     for rows in range(1, 701):
@@ -769,6 +806,7 @@ def test_what_can_launch_a_kernel_keeps_its_module(fake: FakeDriver, cuda: CudaE
     assert not fake.loaded
 
 
+@WHERE_CURRENT
 def test_a_kernel_that_is_launched_on_host_arrays_stays_loaded(fake: FakeDriver, cuda: CudaExecutor) -> None:
     kernel, arrays = loads_of_rows(9), (np.zeros((9, 64), np.float16), np.zeros((9, 64), np.float16))
     for _ in range(2):
@@ -796,7 +834,7 @@ def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor
 
 
 def test_a_graph_keeps_what_a_thread_without_a_context_captured(fake: FakeDriver, cuda: CudaExecutor) -> None:
-    kernel, fake.capturing, fake.current = loads_of_rows(9), 1, False
+    kernel, fake.capturing, fake.current = loads_of_rows(9), 1, None
     cuda.launch(kernel, arrays_of_rows(9), stream=5)
     del kernel
     cuda.unload_unused()

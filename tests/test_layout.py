@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
 from tilecopy_testkit import oracle
 
-from tilecopy_core.dtypes import DType
-from tilecopy_core.expr import evaluate, same, symbols_of
-from tilecopy_core.layout import AXES, Iter, StridedLayout, fuse, row_major, surely_leaves
+from tilecopy_core.integers.expr import evaluate, same, symbols_of
+from tilecopy_core.layout import AXES, DType, Iter, StridedLayout, fuse, row_major, surely_leaves
 from tilecopy_core.plugin import fuse_pairs, refine
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import tilecopy as tc
 
-from tilecopy_core.hookspecs import DISPATCH, HOOKS
-from tilecopy_core.loading import Source
+from tilecopy_core.registry import Source
+from tilecopy_core.registry.hookspecs import DISPATCH, HOOKS
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "tilecopy_observe"
 sys.path.insert(0, str(EXAMPLE / "src"))
@@ -262,7 +262,8 @@ def test_installed_it_prints_a_table_and_changes_no_text(tmp_path: Path) -> None
     (tmp_path / "script.py").write_text(SCRIPT)
 
     def run(*words: str, path: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "160"}
+        places = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "160"}
         command = [sys.executable, *words, "script.py"]
         return subprocess.run(
             command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60

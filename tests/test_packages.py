@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import release
+from tilecopy.executor_choice import EXECUTORS_GROUP
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
-from tilecopy.running import EXECUTORS_GROUP
 
-from tilecopy_core.known import known_variants
-from tilecopy_core.registry import VARIANTS_GROUP, default_registry
+from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "tilecopy-testkit"
@@ -69,6 +68,14 @@ def test_the_core_keeps_to_its_three_dependencies() -> None:
     assert names == {"attrs", "numpy", "pluggy"}
 
 
+def test_a_distribution_has_one_floor_in_all_packages() -> None:
+    """So that `nox -s floor` tests every one in one environment."""
+    floors: dict[str, set[str]] = {}
+    for requirement in release.of_others(release.packages()):
+        floors.setdefault(requirement.name, set()).add(str(requirement.specifier))
+    assert [name for name, found in floors.items() if len(found) > 1] == []
+
+
 def test_the_extra_all_brings_every_package_but_numba_and_the_testkit() -> None:
     """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
     (extras,) = (dict(each["optional-dependencies"]) for each in PROJECTS.values() if each["name"] == "tilecopy")
@@ -108,7 +115,7 @@ PUBLIC = {
         "tilecopy.executors",
         "tilecopy_cli.command",
         "tilecopy_core",
-        "tilecopy_core.instructions",
+        "tilecopy_core.ptx.instructions",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
         "tilecopy_cuda",
@@ -117,7 +124,11 @@ PUBLIC = {
 }
 """The modules that packages import from, by who imports them: docs/reference.md says which is whose."""
 INSIDE = ("tilecopy", "tilecopy_cuda", "tilecopy_cli", "tilecopy_export")
-"""Packages that were made with the core and go out with it: they import from the modules of the core and of ``tilecopy``, too."""
+"""Packages that were made with the core and go out with it: they import from the rooms of the core and the modules of ``tilecopy``, too."""
+ROOMS = {f"tilecopy_core.{path.parent.name}" for path in (ROOT / "tilecopy_core").glob("*/__init__.py")} | {
+    "tilecopy_core.errors"
+}
+"""What the packages inside import of the core: whole rooms, never a module in one."""
 SOURCES = {release.package_in(folder).source: project for folder, project in PROJECTS.items()}
 
 
@@ -157,7 +168,8 @@ def test_packages_import_what_is_below_them(source: Path) -> None:
             assert module in below or package in below, where
             assert not at_once or (source.name, package) not in WHEN_ASKED, where
             assert package in required or path.stem == "instructions", where
-            if package == "tilecopy_emulator" or (source.name in INSIDE and package in ("tilecopy_core", "tilecopy")):
+            inside = source.name in INSIDE and (module in ROOMS or package == "tilecopy")
+            if package == "tilecopy_emulator" or inside:
                 continue
             assert module in PUBLIC, f"{where} is not public"
             unlisted = {*names} - {*PUBLIC[module].__all__, *(["plugin"] if module == "tilecopy_core" else [])}
@@ -178,8 +190,8 @@ NAMES = [
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tilecopy_core").rglob("*.py")), ids=lambda path: path.stem)
 def test_the_core_names_no_package_of_ours(path: Path) -> None:
-    """But for the table in names.py of what other packages bring, and one parameter that is called ``ragged``."""
-    if path.name == "names.py":
+    """But for the table in lazy_names.py of what other packages bring, and one parameter that is called ``ragged``."""
+    if path.name == "lazy_names.py":
         return
     found = [match[0] for name in NAMES for match in name.finditer(path.read_text())]
     assert found in ([], ['"ragged"']), found
@@ -224,7 +236,7 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
 
 
-@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE])
+@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE, "tilecopy_emulator"])
 def test_imports_of_a_package_have_no_circle(name: str) -> None:
     """Over every import statement, those inside functions and of type checkers included."""
     (source,) = (source for source in SOURCES if source.name == name)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +21,13 @@ import pluggy
 import pytest
 import tilecopy as tc
 
-from tilecopy_core import loading
-from tilecopy_core import registry as core_registry
-from tilecopy_core.hookspecs import HOOKS
-from tilecopy_core.loading import newer_core_needed
+from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import PluginWarning, Source
-from tilecopy_core.request import COMPLETIONS, Option
+from tilecopy_core.registry import entry_points as loading
+from tilecopy_core.registry import registry as core_registry
+from tilecopy_core.registry.entry_points import newer_core_needed
+from tilecopy_core.registry.hookspecs import HOOKS
 
 
 def source(name: str, plugin: Any, package: str | None = None, version: str = "1.0") -> Source:
@@ -124,6 +125,15 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
     assert plan(registry(source("b", variant("b")), source("a", variant("a")))).variant == "a"
 
 
+def test_requests_of_one_registry_are_told_apart() -> None:
+    """What is found out of the records is kept, for the target and the variant that were asked for."""
+    found = registry(source("new", variant("new", priority=20, min_arch=90)), source("old", variant("old")))
+    for _ in range(2):
+        assert plan(found).variant == "new"
+        assert plan(found, target="sm_80").variant == "old"
+        assert plan(found, variant="old").variant == "old"
+
+
 def test_a_variant_may_still_decline_in_partition() -> None:
     found = registry(
         source("first", variant("first", priority=20, partition=tc.Decline("too odd"))), source("next", variant("next"))
@@ -193,6 +203,12 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
         plan(registry(*sources, TILECOPY_STRICT="1"))
 
 
+def test_a_partition_of_none_is_a_fault() -> None:
+    found = registry(source("a", variant("a", priority=20, partition=None)), source("b", variant("b")))
+    with pytest.warns(PluginWarning, match="acme-a 1.0 is faulty: tilecopy_partition returned None"):
+        assert plan(found).variant == "b"
+
+
 def test_an_exception_in_emit_names_the_variant() -> None:
     k = tc.KernelBuilder("k", threads=32)
     a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
@@ -258,6 +274,28 @@ def test_equal_plugin_objects_are_told_apart() -> None:
     assert list(plan(registry(*plugins)).declined) == ["b"]
 
 
+def test_few_frames_lie_between_a_copy_and_a_hook() -> None:
+    """Whoever reads a traceback of a variant reads them."""
+    between: dict[str, list[str]] = {}
+
+    def answered(what: str, answer: Any) -> Any:
+        names = [frame.name for frame in traceback.extract_stack()]
+        between[what] = names[len(names) - names[::-1].index("lower") : -2]  # without the lambda and this
+        return answer
+
+    plugin = variant(
+        "deep",
+        verdict=lambda request: answered("predicate", tc.Accept()),
+        partition=lambda request: answered("partition", "split"),
+        emit=lambda request: answered("emit", None),
+    )
+    build(registry(source("deep", plugin)))
+    assert set(between) == {"predicate", "partition", "emit"}
+    for what, names in between.items():
+        assert names[-2:] == [f"tilecopy_{what}", "answer"], "the hook, and what the test's variant calls"
+        assert len(names[:-1]) <= 6, names
+
+
 def test_a_wrapper_sees_every_call() -> None:
     seen: list[str] = []
 
@@ -320,7 +358,7 @@ def test_the_nearest_reason_comes_first_and_what_could_never_do_it_in_a_line() -
 
 
 def test_every_hook_is_a_specification() -> None:
-    from tilecopy_core import hookspecs
+    from tilecopy_core.registry import hookspecs
 
     manager = pluggy.PluginManager("tilecopy")
     manager.add_hookspecs(hookspecs)
@@ -338,6 +376,13 @@ def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
         assert not bad, bad
     """
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, cwd=Path("/"))
+
+
+def test_dispatch_writes_no_ptx() -> None:
+    code = (
+        "import sys, tilecopy_core.dispatch.plan, tilecopy_core.registry; assert 'tilecopy_core.ptx' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path("/"))
 
 
 def test_what_authors_and_users_of_plugins_name_is_public() -> None:
@@ -596,6 +641,22 @@ def wrapper(hook: str, body: Any) -> Any:
     return SimpleNamespace(**{hook: tc.hookimpl(wrapper=True)(space[hook])})
 
 
+def test_wrappers_stand_in_the_order_that_they_ask_for_then_of_their_names() -> None:
+    seen: list[str] = []
+
+    def tracing(name: str, **asked: bool) -> Source:
+        @tc.hookimpl(wrapper=True, **asked)
+        def tilecopy_partition(request: Any) -> Any:
+            seen.append(name)
+            return (yield)
+
+        return source(name, SimpleNamespace(tilecopy_partition=tilecopy_partition))
+
+    names = {"e": {}, "d": {}, "z": {"tryfirst": True}, "a": {"trylast": True}, "b": {"trylast": True}}
+    plan(registry(source("v", variant("v")), *(tracing(name, **asked) for name, asked in names.items())))
+    assert seen == ["z", "d", "e", "a", "b"]
+
+
 def test_a_wrapper_that_raises_is_set_aside_and_named() -> None:
     def fail(answer: Any) -> Any:
         raise ZeroDivisionError("in the tracer")
@@ -622,6 +683,13 @@ def test_a_wrapper_that_swallows_does_not_cost_the_copy() -> None:
             PluginWarning, match=f"acme-trace 1.0 is faulty: its wrapper of {hook} gave None in place of"
         ):
             assert plan(found).variant == "a"
+
+
+def test_a_wrapper_gives_what_the_hook_may_answer() -> None:
+    for hook, wrong in (("tilecopy_predicate", True), ("tilecopy_partition", 3)):
+        found = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer, wrong=wrong: wrong)))
+        with pytest.warns(PluginWarning, match=f"its wrapper of {hook} gave {wrong} in place of"):
+            assert plan(found).partition == "split"
 
 
 def test_a_wrapper_of_emit_answers_nothing() -> None:
@@ -987,7 +1055,7 @@ def python(folder: Path, code: str, **environ: str) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         check=False,
-        env=os.environ | {"PYTHONPATH": str(folder)} | environ,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])} | environ,
         cwd=folder,
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
         "README.md",
         "LICENSE",
         "CHANGELOG.md",
-        "tilecopy_core/version.py",
+        "tilecopy_core/registry/version.py",
         "tilecopy_core/py.typed",
     ):
         (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
         (removed("plugins/reg/CHANGELOG.md"), "reg", "CHANGELOG.md has no entry '## 0.1.0 - unreleased'"),
         (replaced(REG, 'version = "0.1.0"', 'version = "0.1.1"'), "reg", "0.1.1, the top entry of CHANGELOG.md 0.1.0"),
         (
-            replaced("tilecopy_core/version.py", "0.1.0", "0.1.1"),
+            replaced("tilecopy_core/registry/version.py", "0.1.0", "0.1.1"),
             "core",
             "its version is 0.1.0, which version.py does not",
         ),
@@ -72,6 +72,16 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
         (removed("plugins/reg/LICENSE"), "reg", "has no file LICENSE"),
         (replaced(REG, '    "Typing :: Typed",\n', ""), "reg", "classifiers lack Typing :: Typed"),
         (removed("plugins/reg/README.md"), "reg", "it has no README.md"),
+        (
+            replaced("plugins/reg/README.md", "copies between", "[copies](../x.md) between"),
+            "reg",
+            "on a package index: ../x.md",
+        ),
+        (
+            replaced(REG, "[project.optional", "[project.urls]\nA = 'https://a'\n[project.optional"),
+            "reg",
+            "its urls are not",
+        ),
         (removed(f"{SOURCE}/py.typed"), "reg", "tilecopy_reg has no py.typed"),
         (replaced(REG, "core>=0.1,<0.2", "core>=0.2,<0.3"), "reg", "and the tree has tilecopy-core 0.1.0"),
         (replaced(REG, "core>=0.1,<0.2", "core>=0.1"), "reg", "write tilecopy-core>=X,<Y"),

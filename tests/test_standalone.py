@@ -100,7 +100,7 @@ def test_a_view_has_its_memory() -> None:
 
 def test_without_the_package_that_writes_cuda_the_plan_says_what_to_install() -> None:
     code = """
-import tilecopy_core.names as names
+import tilecopy_core.registry.lazy_names as names
 names.by_name = lambda group: {}
 import install_subset, tilecopy_core as tc
 for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names.exporter("cuda_header")):
@@ -109,7 +109,7 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
 """
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){code}"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    what = "install tilecopy-export (from a checkout: pip install plugins/export)"
+    what = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
     assert lines == [
         f"nothing that writes CUDA C++ ({name}) is installed; {what}" for name in ("cuda_function", "cuda_header")
     ]

@@ -22,7 +22,8 @@ import pytest
 import tilecopy as tc
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from odd import ODD, Bound, Raising, flat, little_memory, outcome, places_of, replaced, said, shows
-from tilecopy import R, S, TileLayout, running
+from tilecopy import R, S, TileLayout
+from tilecopy import executor_choice as running
 from tilecopy.kernel.builder import ScopedCopies
 from tilecopy_cuda.cuda import CudaExecutor
 
@@ -305,17 +306,17 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "BuiltKernel.values_at": lambda w: call(w.kernel.values_at, {"n": 3}),
     "BuiltKernel.origin_of": lambda w: call(w.kernel.origin_of, 1),
     "BuiltKernel.prepare": lambda w: call(
-        launchable().prepare, np.zeros(4, np.float32), 2, grid=1, stream=None, executor="emulator"
+        launchable().prepare, np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator"
     ),
     "BuiltKernel.__call__": lambda w: call(
-        launchable(), np.zeros(4, np.float32), 2, grid=1, stream=None, executor="emulator"
+        launchable(), np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator"
     ),
     "BuiltKernel.launcher": lambda w: call(
-        launchable().launcher, FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, executor="stand-in"
+        launchable().launcher, FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, device=None, executor="stand-in"
     ),
     "BuiltKernel.launcher, its launches": lambda w: call(
         lambda addresses, stream: launchable().launcher(
-            FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, executor="stand-in"
+            FakeTensor(4096, (4,), (1,), FLOAT32), 2, grid=1, device=None, executor="stand-in"
         )(addresses, stream),
         [8192],
         None,
@@ -344,12 +345,12 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "TileLayout.by_dimension": lambda w: call(w.layout.by_dimension, (8, 8)),
     "TileLayout.canonicalize": lambda w: call(w.layout.canonicalize),
     "TileLayout.check_admits": lambda w: call(w.layout.check_admits, (8, 8), "mine"),
-    "TileLayout.flatten": lambda w: call(w.layout.flatten, (1, 2), (8, 8)),
     "TileLayout.group": lambda w: call(w.layout.group, (8, 8)),
     "TileLayout.of": lambda w: call(TileLayout.of, (w.iter,), (), {tc.m: 8}, tc.Swizzle(3, 3, 3)),
     "TileLayout.offset_on": lambda w: call(w.layout.offset_on, tc.m),
     "TileLayout.permute": lambda w: call(w.layout.permute, (1, 0)),
     "TileLayout.places": lambda w: call(w.layout.places, 1, 2, shape=(8, 8)),
+    "TileLayout.reach": lambda w: call(w.layout.reach, tc.m),
     "TileLayout.slice": lambda w: call(w.layout.slice, (8, 8), (slice(0, 4), (0, 2))),
     "TileLayout.span": lambda w: call(w.layout.span, tc.m),
     "TileLayout.tile_to": lambda w: call(w.layout.tile_to, (16, 16), (8, 8)),
@@ -476,6 +477,10 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "one_of": lambda w: call(plugin.one_of, "x", "y"),
     "shown": lambda w: call(plugin.shown, 10**5000),
     "whole": lambda w: call(plugin.whole, 1, 8),
+    "instance_of": lambda w: call(plugin.instance_of, "a text", str, bytes),
+    "integer_in": lambda w: call(plugin.integer_in, 1, 8),
+    "optional": lambda w: call(plugin.optional, plugin.TEXT),
+    "tuple_of": lambda w: call(plugin.tuple_of, plugin.TEXT),
     "axis_index": lambda w: call(plugin.axis_index, tc.laneid, w.k.thread_id()),
     "batches": lambda w: call(
         lambda ptx, outer, words_per_round, limit: list(plugin.batches(ptx, outer, words_per_round, limit=limit)),
@@ -770,7 +775,7 @@ def written(w: World) -> str:
     """What a call wrote into the PTX builder, where there is one."""
     if "ptx" not in vars(w):
         return ""
-    lines = [line for block in w.ptx.blocks for line, _ in block.head + block.body]
+    lines = [str(line) for block in w.ptx.blocks for line in block.head + block.body]
     return next((line for line in lines if not line.lstrip().startswith("//") and RAW.search(line)), "")
 
 

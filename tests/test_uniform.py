@@ -11,9 +11,16 @@ import numpy as np
 import pytest
 import tilecopy as tc
 
-from tilecopy_core.conditions import Condition
-from tilecopy_core.expr import Symbol, evaluate, of_atom, symbols_of
-from tilecopy_core.scope import ActiveThreads, cta, differs_within, is_thread_id, tid_symbol, warp, warpgroup
+from tilecopy_core.description.scope import (
+    ActiveThreads,
+    cta,
+    differs_within,
+    is_thread_id,
+    tid_symbol,
+    warp,
+    warpgroup,
+)
+from tilecopy_core.integers import Condition, Symbol, evaluate, of_atom, symbols_of
 
 BLOCK, SIZE = tc.KernelBuilder("ids", threads=1).block_id(), of_atom(Symbol("n", 0, 512, 128))
 FAMILY: dict[str, Callable[[Any], Any]] = {

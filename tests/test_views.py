@@ -14,9 +14,8 @@ from tilecopy import R, S, TCol, TileLayout, TLane, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit import oracle
 
-from tilecopy_core.expr import evaluate, symbols_of
+from tilecopy_core.integers import evaluate, symbols_of
 from tilecopy_core.layout import Iter, m
-from tilecopy_core.views import reach
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))
 
@@ -230,8 +229,8 @@ def test_the_reach_of_a_symbolic_stride_ends_with_the_last_place() -> None:
     pitch = tc.symbol("pitch", upper=64)
     (found,) = symbols_of(pitch)
     layout = TileLayout.of([Iter(3, pitch), Iter(8, 1)])
-    assert evaluate(reach(layout, m), {found: 10}) == 28
-    assert evaluate(reach(layout, TCol), {found: 10}) == 1
+    assert evaluate(layout.reach(m), {found: 10}) == 28
+    assert evaluate(layout.reach(TCol), {found: 10}) == 1
 
 
 def test_hazards_are_those_of_the_bytes() -> None:

@@ -16,7 +16,7 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.widths import fits, widest
 
-from tilecopy_core.expr import evaluate
+from tilecopy_core.integers import evaluate
 
 Side = tuple[tuple[int, ...], tuple[int, ...], int, Any]
 

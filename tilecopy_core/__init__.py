@@ -6,8 +6,10 @@ Kernels around copies, running and exporting them are packages on top. Importing
 
 from typing import TYPE_CHECKING
 
-from .dispatch import Plan, plan
-from .dtypes import DTYPES, DType, dtype_of
+from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
+from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
+from .description.target import TARGETS, Target, target_of
+from .dispatch.plan import Plan, plan
 from .errors import (
     AssemblerError,
     CacheError,
@@ -22,7 +24,7 @@ from .errors import (
     TargetError,
     TilecopyError,
 )
-from .expr import Expr, Int, maximum, minimum, same, symbol
+from .integers.expr import Expr, Int, maximum, minimum, same, symbol
 from .layout import (
     Axis,
     Iter,
@@ -49,103 +51,38 @@ from .layout import (
     wgid,
     wid_in_wg,
 )
-from .loading import PluginWarning
-from .memory import SPACES, Buffer, Region
-from .names import BROUGHT, names_later
-from .request import Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
-from .target import TARGETS, Target, target_of
-from .version import __version__
+from .layout.dtypes import DTYPES, DType, dtype_of
+from .memory.buffers import SPACES, Buffer, Region
+from .registry.entry_points import PluginWarning
+from .registry.lazy_names import BROUGHT, names_later
+from .registry.version import __version__
 
 if TYPE_CHECKING:
-    from .hookspecs import VariantPlugin, hookimpl
-    from .registry import Registry, default_registry
-    from .standalone import ptx_text
+    from .ptx.standalone import ptx_text
+    from .registry.hookspecs import VariantPlugin, hookimpl
+    from .registry.registry import Registry, default_registry
 else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
         {
-            "Registry": ".registry",
-            "VariantPlugin": ".hookspecs",
-            "default_registry": ".registry",
-            "hookimpl": ".hookspecs",
-            "ptx_text": ".standalone",
+            "Registry": ".registry.registry",
+            "VariantPlugin": ".registry.hookspecs",
+            "default_registry": ".registry.registry",
+            "hookimpl": ".registry.hookspecs",
+            "ptx_text": ".ptx.standalone",
         },
         BROUGHT,
     )
 
 
-__all__ = [
-    "__version__",
-    "DTYPES",
-    "SPACES",
-    "TARGETS",
-    "Accept",
-    "ActiveThreads",
-    "AssemblerError",
-    "CacheError",
-    "Axis",
-    "Buffer",
-    "CopyRequest",
-    "DType",
-    "Decline",
-    "Expr",
-    "HazardError",
-    "Int",
-    "Iter",
-    "LaunchError",
-    "Layout",
-    "LayoutError",
-    "NoVariantError",
-    "Option",
-    "PerformanceWarning",
-    "Plan",
-    "PluginError",
-    "PluginWarning",
-    "PtxError",
-    "R",
-    "Region",
-    "Registry",
-    "RequestError",
-    "S",
-    "Scope",
-    "Swizzle",
-    "SwizzledLayout",
-    "TCol",
-    "TLane",
-    "Target",
-    "TargetError",
-    "TileLayout",
-    "TilecopyError",
-    "Variant",
-    "VariantPlugin",
-    "Verdict",
-    "bx",
-    "by",
-    "bz",
-    "cbx",
-    "cby",
-    "cbz",
-    "cta",
-    "default_registry",
-    "dtype_of",
-    "hookimpl",
-    "laneid",
-    "m",
-    "maximum",
-    "minimum",
-    "plan",
-    "ptx_text",
-    "same",
-    "swizzle",
-    "symbol",
-    "target_of",
-    "thread",
-    "tid_in_wg",
-    "tx",
-    "warp",
-    "warpgroup",
-    "warpid",
-    "wgid",
-    "wid_in_wg",
-]
+__all__ = ["__version__", "Plan", "plan", "ptx_text"]
+__all__ += ["AssemblerError", "CacheError", "HazardError", "LaunchError", "LayoutError", "NoVariantError"]
+__all__ += ["PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
+__all__ += ["PerformanceWarning", "PluginWarning"]
+__all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
+__all__ += ["bx", "by", "bz", "cbx", "cby", "cbz", "laneid", "m", "tid_in_wg", "tx", "warpid", "wgid", "wid_in_wg"]
+__all__ += ["DTYPES", "SPACES", "Buffer", "DType", "Region", "dtype_of"]
+__all__ += ["Expr", "Int", "maximum", "minimum", "same", "symbol"]
+__all__ += ["TARGETS", "ActiveThreads", "Scope", "Target", "cta", "target_of", "thread", "warp", "warpgroup"]
+__all__ += ["Accept", "CopyRequest", "Decline", "Option", "Registry", "Variant", "VariantPlugin", "Verdict"]
+__all__ += ["default_registry", "hookimpl"]

@@ -206,13 +206,13 @@ class Kind:
             self.check(value, type(record).__name__, attribute.name.lstrip("_"))
 
 
-def a(rule: str, *types: type) -> Kind:
+def instance_of(rule: str, *types: type) -> Kind:
     """An instance of some types; a bool is no int."""
     bools = int not in types
     return Kind(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 
 
-def whole(low: int, high: int) -> Kind:
+def integer_in(low: int, high: int) -> Kind:
     """A plain integer of a range."""
     return Kind(
         f"an integer from {low} to {high}",
@@ -225,13 +225,13 @@ def one_of(*words: str) -> Kind:
     return Kind(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 
-def maybe(kind: Kind) -> Kind:
+def optional(kind: Kind) -> Kind:
     """None, or that."""
     fits = kind._fits
     return Kind(f"{kind.rule}, or None", lambda value: value is None or fits(value), kind.words)
 
 
-def many(kind: Kind) -> Kind:
+def tuple_of(kind: Kind) -> Kind:
     """A tuple or list in which each is that."""
     fits = kind._fits
     return Kind(
@@ -255,8 +255,8 @@ FLAG = Kind("True or False", lambda value: value is True or value is False)
 TWO_FLAGS = Kind(
     "two of True and False", lambda value: type(value) is tuple and len(value) == 2 and all(map(FLAG.fits, value))
 )
-TEXT = a("a text", str)
-ANY_INTEGER = whole(-(2**63), 2**63 - 1)
+TEXT = instance_of("a text", str)
+ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 
 
 def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -292,7 +292,7 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
                     kinds[name].check(value, where, name, error)
 
         @wraps(function)
-        def door(*arguments: P.args, **keywords: P.kwargs) -> T:
+        def checking(*arguments: P.args, **keywords: P.kwargs) -> T:
             wrong = False
             try:
                 for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
@@ -309,6 +309,6 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
                 check((rest, value) for value in arguments[len(names) :])
             return function(*arguments, **keywords)
 
-        return door
+        return checking
 
     return decorate

@@ -20,7 +20,8 @@ from .axes import (
     wgid,
     wid_in_wg,
 )
-from .boxes import Iter, Offset, box, fuse, leaving, surely_leaves
+from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
+from .dtypes import DTYPES, DType, dtype_of
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -28,11 +29,14 @@ from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, ro
 
 __all__ = [
     "AXES",
+    "DTYPES",
+    "DType",
     "Axis",
     "Iter",
     "Layout",
     "Offset",
     "OnAxis",
+    "Pair",
     "R",
     "S",
     "StridedLayout",
@@ -50,7 +54,9 @@ __all__ = [
     "cby",
     "cbz",
     "checked_extents",
+    "dtype_of",
     "fuse",
+    "fuse_pairs",
     "laneid",
     "leaving",
     "m",

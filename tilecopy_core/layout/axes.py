@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
-from ..expr import Int, constant_of, is_int, key_of, terms_of
+from ..integers.expr import Int, constant_of, is_int, key_of, terms_of
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(repr=False, cache_hash=True)
 class Axis:
     """A named hardware resource that a stride can run along.
 
@@ -30,16 +30,6 @@ class Axis:
 
     def __repr__(self) -> str:
         return self.name
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Axis)
-            and self.name == other.name
-            and (self.kind, self.finer, self.coarser) == (other.kind, other.finer, other.coarser)
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
     def __matmul__(self, other: Any) -> OnAxis:
         raise LayoutError(f"{self.name} @ {shown(other)}: a stride along an axis is written `integer @ axis`")

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, shown
-from ..expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
+from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
 from .axes import Axis, OnAxis, m
 
 
@@ -39,6 +39,7 @@ Offset = tuple[tuple[Axis, "Int"], ...]
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
     """Both offsets together."""
+    right = tuple([pair for pair in right if isinstance(pair[1], Expr) or pair[1]])
     if not right:
         return left
     total: dict[Axis, Int] = dict(left)
@@ -50,16 +51,29 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
     """Iters without those of extent 1, neighbours that continue each other fused."""
-    fused: list[Iter] = []
-    for it in iters:
-        if it.extent == 1:
+    return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
+
+
+Pair = tuple[Iter, ...]
+"""One run of the common iteration space: the same extent, as each side (and each guarded coordinate) strides along it."""
+
+
+def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
+    fused: list[Pair] = []
+    for pair in pairs:
+        extent = pair[0].extent
+        if extent == 1:
             continue
-        last = fused[-1] if fused else None
-        if last is not None and last.axis == it.axis and same(last.stride, it.stride * it.extent):
-            fused[-1] = Iter(last.extent * it.extent, it.stride, it.axis)
+        last = fused[-1] if fused else ()
+        if last and all(
+            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
+            for outer, inner in zip(last, pair, strict=True)
+        ):
+            fused[-1] = tuple([Iter(last[0].extent * extent, it.stride, it.axis) for it in pair])
         else:
-            fused.append(it)
-    return tuple(fused)
+            fused.append(pair)
+    return fused
 
 
 def box(
@@ -166,7 +180,7 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     def step(at: int) -> Offset | None:
         """From the piece before an index to the one that begins there, or None where they are not alike."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
-        if before is None or after is None or not same_iters(before[0], after[0]):
+        if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None
         return add_offsets(add_offsets((), after[1]), tuple((axis, mul(value, -1)) for axis, value in before[1]))
 
@@ -179,8 +193,3 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     if isinstance(stride, Expr) or stride < 0:
         return None
     return [Iter(extent // size, stride, axis), *first[0]], first[1]
-
-
-def same_iters(left: Sequence[Iter], right: Sequence[Iter]) -> bool:
-    """Whether two sequences of iters go through the same steps."""
-    return fuse(left) == fuse(right)

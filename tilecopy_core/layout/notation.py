@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import LayoutError, shown
-from ..expr import bounds_of, is_int
+from ..integers.expr import bounds_of, is_int
 from .axes import OnAxis, m
 from .boxes import Iter
 from .tile import TileLayout, checked_extents, row_major

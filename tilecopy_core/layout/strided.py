@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import attrs
 
 from ..errors import LayoutError
-from ..expr import Int, add, key_of, mul, same
+from ..integers.expr import Expr, Int, add, key_of, mul, same
 from .axes import Axis, m
 from .boxes import Iter
 from .tile import TileLayout
@@ -29,9 +29,9 @@ class StridedLayout:
     shape: tuple[Int, ...] = attrs.field(eq=key_of)
     strides: tuple[Int, ...] = attrs.field(eq=key_of)
 
-    swizzle = None
-    replica: tuple[Iter, ...] = ()
-    axes: tuple[Axis, ...] = (m,)
+    swizzle: ClassVar[None] = None
+    replica: ClassVar[tuple[Iter, ...]] = ()
+    axes: ClassVar[tuple[Axis, ...]] = (m,)
 
     def __repr__(self) -> str:
         extents, strides = (", ".join(map(str, values)) for values in (self.shape, self.strides))
@@ -42,6 +42,11 @@ class StridedLayout:
     def unswizzled(self) -> StridedLayout:
         """Itself: it has no swizzle."""
         return self
+
+    @property
+    def offset(self) -> dict[str, Int]:
+        """None: the first element is at place 0."""
+        return {}
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape is its own."""
@@ -63,7 +68,7 @@ class StridedLayout:
             raise LayoutError(f"{len(coordinate)} coordinates for {self}")
         return {m.name: self.offset_of(coordinate)}
 
-    def _box(self, shape: tuple[Int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
+    def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
         """The layout of a box of its own shape, whose parts are known to be good."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
@@ -72,12 +77,9 @@ class StridedLayout:
         """The layout with its dimensions in another order."""
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
-    def reach(self) -> Int:
-        """Number of elements from the first place to the last, as far as the extents say: symbolic, like them."""
-        last: Int = 0
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            last = add(last, mul(add(extent, -1), stride))
-        return add(last, 1)
+    def reach(self, axis: Axis = m) -> Int:
+        """Number of elements along an axis from the first place to the last: symbolic, like the extents."""
+        return add(self.offset_of([add(extent, -1) for extent in self.shape]), 1) if axis == m else 1
 
     def span(self, axis: Axis = m) -> int:
         """Number of elements, where that is plain.
@@ -85,9 +87,7 @@ class StridedLayout:
         Raises:
             LayoutError: it is symbolic.
         """
-        found: Any = self.reach()
-        if axis != m:
-            return 1
-        if isinstance(found, int):
-            return found
-        raise LayoutError(f"the span of {self} is symbolic: {found}")
+        found = self.reach(axis)
+        if isinstance(found, Expr):
+            raise LayoutError(f"the span of {self} is symbolic: {found}")
+        return found

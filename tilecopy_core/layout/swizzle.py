@@ -8,19 +8,18 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..dtypes import dtype_of
-from ..errors import Kind, LayoutError, checked, did_you_mean, shown
-from ..expr import INT, Int
+from ..errors import Kind, LayoutError, did_you_mean, shown
+from ..integers.expr import Expr, is_int
+from .dtypes import dtype_of
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 """Swizzle mode -> bits that are exchanged (PTX ISA 9.7.16.5.2, "Swizzling modes")."""
 
 
-def _is_address(value: Any) -> bool:
-    return INT.fits(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu")
-
-
-_ADDRESS = Kind("an integer, plain or symbolic, or an array of integers", _is_address)
+_ADDRESS = Kind(
+    "an integer, plain or symbolic, or an array of integers",
+    lambda value: is_int(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu"),
+)
 
 
 @attrs.frozen
@@ -62,12 +61,13 @@ class Swizzle:
         """Adding a multiple of this to an address adds the same to the swizzled address."""
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
-    @checked(LayoutError, address=_ADDRESS)
     def apply(self, address: Any) -> Any:
         """The swizzled element address; of an int, an array of ints or a symbolic integer."""
+        if type(address) is not int and type(address) is not Expr:
+            _ADDRESS.check(address, "Swizzle.apply", "address", LayoutError)
         if self.swizzle_len == 0:
             return address
-        chosen: Int = address // (1 << self.per_element + self.atom_len) % (1 << self.swizzle_len)
+        chosen = address // (1 << self.per_element + self.atom_len) % (1 << self.swizzle_len)
         return address ^ (chosen * self.chunk_elems)
 
 

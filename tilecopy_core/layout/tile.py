@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, a, integer, many, maybe, shown
-from ..expr import INT, Expr, Int, bounds_of, is_int, key_of
+from ..errors import TEXT, Kind, LayoutError, instance_of, integer, optional, shown, tuple_of
+from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .swizzle import Swizzle
@@ -25,10 +25,10 @@ _MOST_ELEMS = 1 << 62
 """A shape of more is a mistake: index arithmetic has 64 bits."""
 MOST_PLACES = 1 << 16
 """Replicas that are enumerated."""
-_AXIS = a("an Axis such as m or laneid", Axis)
-_ITERS = many(a("an Iter", Iter))
-_COORDINATE = many(INT)
-_SWIZZLE = maybe(a("a Swizzle", Swizzle))
+_AXIS = instance_of("an Axis such as m or laneid", Axis)
+_ITERS = tuple_of(instance_of("an Iter", Iter))
+_COORDINATE = tuple_of(INT)
+_SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
 N = TypeVar("N", int, Int)
 
 
@@ -79,16 +79,29 @@ class TileLayout:
         _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
         _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
         pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
-        return cls._of(shard, replica, add_offsets((), pairs), swizzle)._naming(axis for axis, _ in pairs)
+        return cls._of(shard, replica, add_offsets((), pairs), swizzle, [axis for axis, _ in pairs])
 
     @classmethod
     def _of(
-        cls, shard: Sequence[Iter], replica: Sequence[Iter] = (), offset: Offset = (), swizzle: Swizzle | None = None
+        cls,
+        shard: Sequence[Iter],
+        replica: Sequence[Iter] = (),
+        offset: Offset = (),
+        swizzle: Swizzle | None = None,
+        naming: Iterable[Axis] = (),
     ) -> TileLayout:
-        """As :meth:`of`, from parts that are known to be good."""
+        """As :meth:`of`, from parts that are known to be good.
+
+        A thread axis of ``naming`` that no part names has an offset of 0: place 0 owns the elements, not every place.
+        """
         made = cls.__new__(cls)
         made.__attrs_init__(tuple(shard), tuple(replica), offset, swizzle)
-        return made
+        threads = {axis for axis in naming if axis.kind != "memory"}
+        lost = threads.difference(made._named()) if threads else ()
+        if not lost:
+            return made
+        named = sorted((*offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
+        return cls._of(shard, replica, tuple(named), swizzle)
 
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
@@ -100,8 +113,8 @@ class TileLayout:
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
         offset = add_offsets(self._offset, other._offset)
-        made = TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
-        return made._naming(axis for axis, _ in self._offset + other._offset)
+        named = [axis for axis, _ in self._offset + other._offset]
+        return TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset, None, named)
 
     __radd__ = __add__
 
@@ -115,7 +128,7 @@ class TileLayout:
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
         _ITERS.check(shard, "with_iters", "shard", LayoutError)
-        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)._naming(self._named())
+        return TileLayout._of(shard, self.replica, self._offset, self.swizzle, self._named())
 
     @property
     def unswizzled(self) -> TileLayout:
@@ -129,7 +142,8 @@ class TileLayout:
 
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
-        _AXIS.check(axis, "offset_on", "axis", LayoutError)
+        if type(axis) is not Axis:
+            _AXIS.check(axis, "offset_on", "axis", LayoutError)
         for on, value in self._offset:
             if on == axis:
                 return value
@@ -143,7 +157,7 @@ class TileLayout:
     @property
     def size(self) -> int:
         """Number of logical elements."""
-        return prod(it.extent for it in self.shard)
+        return prod([it.extent for it in self.shard])
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -155,18 +169,10 @@ class TileLayout:
         """The axes that are named, as often as they are."""
         return [*[it.axis for it in self.shard + self.replica], *[axis for axis, _ in self._offset]]
 
-    def _naming(self, axes: Iterable[Axis]) -> TileLayout:
-        """The same with an offset of 0 along thread axes that it does not name: place 0 owns it, not every place."""
-        named = self._named()
-        lost = {axis for axis in axes if axis.kind != "memory" and axis not in named}
-        if not lost:
-            return self
-        offset = sorted((*self._offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
-        return TileLayout._of(self.shard, self.replica, tuple(offset), self.swizzle)
-
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
-        TEXT.check(what, "check_admits", "what", LayoutError)
+        if type(what) is not str:
+            TEXT.check(what, "check_admits", "what", LayoutError)
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -176,10 +182,17 @@ class TileLayout:
 
     # ------------------------------------------------------------------------------------------- evaluation
 
-    def flatten(self, coordinate: Sequence[Int], shape: Sequence[int] | None = None) -> Int:
-        """Row-major flat index of a coordinate; see :meth:`apply` for the arguments."""
-        if type(coordinate) is not tuple:
-            _COORDINATE.check(coordinate, "flatten", "coordinate", LayoutError)
+    def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
+        """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
+
+        Args:
+            coordinate: one flat index, one index per shard iter, or one per dimension of ``shape``; each an int or
+                a symbolic integer.
+            shape: any shape of this layout's size.
+
+        Raises:
+            LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
+        """
         if shape is None:
             if len(coordinate) not in (1, len(self.shard)):
                 raise LayoutError(
@@ -198,21 +211,7 @@ class TileLayout:
             if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
-        return flat
-
-    def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
-        """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
-
-        Args:
-            coordinate: one flat index, one index per shard iter, or one per dimension of ``shape``; each an int or
-                a symbolic integer.
-            shape: any shape of this layout's size.
-
-        Raises:
-            LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
-        """
-        index = self.flatten(coordinate, shape)
-        place = {axis.name: self.along(axis, index) for axis in self.axes}
+        place = {axis.name: self.along(axis, flat) for axis in self.axes}
         if self.swizzle is not None:
             place[m.name] = self.swizzle.apply(place.get(m.name, 0))
         return place
@@ -238,22 +237,28 @@ class TileLayout:
             result.append(place)
         return result
 
-    def span(self, axis: Axis = m) -> int:
+    def reach(self, axis: Axis = m) -> Int:
         """Number of elements along an axis from place 0 to the last place that the layout reaches, inclusive.
 
         A swizzled layout reaches whole blocks of what the XOR permutes.
-
-        Raises:
-            LayoutError: a stride or offset on that axis is symbolic.
         """
         last = self.offset_on(axis)
         for it in self.shard + self.replica:
             if it.axis == axis:
                 last = last + it.stride * (it.extent - 1)
-        if isinstance(last, Expr):
-            raise LayoutError(f"the span of {self} along {axis} is symbolic: {last}")
-        reach = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
-        return -(-(last + 1) // reach) * reach
+        block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
+        return (last // block + 1) * block
+
+    def span(self, axis: Axis = m) -> int:
+        """As :meth:`reach`, of a layout that is known when it is built.
+
+        Raises:
+            LayoutError: a stride or offset on that axis is symbolic.
+        """
+        found = self.reach(axis)
+        if isinstance(found, Expr):
+            raise LayoutError(f"the span of {self} along {axis} is symbolic: {found}")
+        return found
 
     # ------------------------------------------------------------------------------------------- algebra
 
@@ -323,8 +328,7 @@ class TileLayout:
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
             raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
-        starts, extents = box(shape, region)
-        return self._box(shape, tuple(starts), extents)
+        return self.box(shape, *box(shape, region))
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
         """As :meth:`slice`, of a box as starts and extents.
@@ -337,10 +341,6 @@ class TileLayout:
             raise LayoutError(
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
-        return self._box(shape, tuple(starts), extents)
-
-    def _box(self, shape: tuple[int, ...], starts: tuple[Int, ...], extents: tuple[int, ...]) -> TileLayout | None:
-        """As :meth:`box`, of a box whose parts are known to be good."""
         found = self._by_dimension(shape, starts, extents)
         if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
             run = flat_run(shape, starts, extents)
@@ -352,8 +352,8 @@ class TileLayout:
             found = cut(fuse(self.shard), *run)
         if found is None:
             return None
-        made = TileLayout._of(found[0], self.replica, add_offsets(self._offset, found[1]), self.swizzle)
-        return made._naming(self._named())
+        offset = add_offsets(self._offset, found[1])
+        return TileLayout._of(found[0], self.replica, offset, self.swizzle, self._named())
 
     def _by_dimension(
         self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
@@ -406,7 +406,7 @@ class TileLayout:
         shard: list[Iter] = []
         for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *own]
-        return self.with_iters(shard).canonicalize()._naming(self._named())
+        return TileLayout._of(fuse(shard), self.canonicalize().replica, self._offset, self.swizzle, self._named())
 
 
 Layout = TileLayout
@@ -434,17 +434,13 @@ def _offset_text(value: Int) -> str:
 
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
     extents = tuple(it.extent for it in iters)
-    if letter == "S" and [it.stride for it in iters if is_plain(it)] == list(row_major(extents)):
+    plain = [it.stride for it in iters if it.axis == m and not isinstance(it.stride, Expr)]
+    if letter == "S" and plain == list(row_major(extents)):
         return f"S[{', '.join(map(str, extents))}]"
     strides = [str(it.stride) if it.axis == m else f"{OnAxis(it.stride, it.axis)}" for it in iters]
     if len(iters) == 1:
         return f"{letter}[{extents[0]} : {strides[0]}]"
     return f"{letter}[({', '.join(map(str, extents))}) : ({', '.join(strides)})]"
-
-
-def is_plain(it: Iter) -> bool:
-    """Whether an iter steps along memory by a constant."""
-    return it.axis == m and not isinstance(it.stride, Expr)
 
 
 def along(iters: Sequence[Iter], axis: Axis, index: Int, start: Int = 0) -> Int:

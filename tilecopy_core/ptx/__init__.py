@@ -1,12 +1,16 @@
 """Writing PTX: registers, addresses, instructions, module text."""
 
-from . import tcgen05
+from ..description.target import MBARRIER_TX_LIMIT
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
+from .emitted_text import emit_checked
+from .emitter import Emitter
 from .index import IMMEDIATE_REACH_BYTES, SETP
-from .instructions import MBARRIER_TX_LIMIT
+from .instructions import Instruction, Needs, header_target, instruction_of
+from .lines import AnyLine, Label, Line, names_in, statements
 from .module import module_text
-from .operands import Access, Address, Register, masked
+from .operands import Access, Address, Register, Written, masked
+from .standalone import ptx_text
 
 __all__ = [
     "IMMEDIATE_REACH_BYTES",
@@ -14,12 +18,24 @@ __all__ = [
     "SETP",
     "Access",
     "Address",
+    "AnyLine",
     "Bindings",
+    "Emitter",
+    "Instruction",
     "KernelBindings",
+    "Label",
+    "Line",
+    "Needs",
     "PtxBuilder",
     "Register",
     "SharedPlan",
+    "Written",
+    "emit_checked",
+    "header_target",
+    "instruction_of",
     "masked",
     "module_text",
-    "tcgen05",
+    "names_in",
+    "ptx_text",
+    "statements",
 ]

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import attrs
 
+from ..description.target import STATIC_SHARED_LIMIT_BYTES, Target
 from ..errors import PtxError
-from ..expr import Symbol
-from ..memory import Buffer, Memory
-from ..target import STATIC_SHARED_LIMIT_BYTES, Target
+from ..integers.expr import Symbol
+from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once
-from .operands import Register
+from .operands import Register, Written
 
 POOL = "smem_pool"
 
@@ -112,14 +112,16 @@ class KernelBindings:
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A parameter, converted to a global address once."""
         root = emitter.blocks[0]
-        loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", f"[param_{buffer.name}]")
+        loaded = pure_once(
+            emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", Written(f"[param_{buffer.name}]")
+        )
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A shared variable, or its place in the dynamic pool."""
         variable, start = self.shared.place_of(buffer)
         root = emitter.blocks[0]
-        base = pure_once(emitter, root, ("variable", buffer.memory), "mov.u32", "b32", variable)
+        base = pure_once(emitter, root, ("variable", buffer.memory), "mov.u32", "b32", Written(variable))
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
@@ -130,10 +132,10 @@ class KernelBindings:
         """
         root = emitter.blocks[0]
         if found.register:
-            return pure_once(emitter, root, ("special", found.register), "mov.u32", "b32", found.register)
+            return pure_once(emitter, root, ("special", found.register), "mov.u32", "b32", Written(found.register))
         if found in self._scalars:
             name, type = self._scalars[found]
-            return pure_once(emitter, root, ("scalar", found), f"ld.param.{type}", type, f"[param_{name}]")
+            return pure_once(emitter, root, ("scalar", found), f"ld.param.{type}", type, Written(f"[param_{name}]"))
         raise PtxError(f"the symbol {found.name} has no value here: it belongs to a loop or kernel that is closed")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:

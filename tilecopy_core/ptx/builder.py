@@ -8,35 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import attrgetter
 
-import attrs
-
-from ..errors import FLAG, Kind, PtxError, a, checked, many, maybe, one_of, shown, whole
-from ..expr import INT, Int, key_of
-from ..memory import Buffer
-from ..scope import MAX_CTA_THREADS, Scope, tid_symbol
-from ..target import Target
+from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
+from ..description.target import Target
+from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..integers.expr import INT, Int, key_of
+from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
-from .emitter import Written, pure_once
+from .emitter import pure_once
 from .index import IndexEmitter
-from .operands import ADDRESS, REGISTER, Access, Address, Register, parts_of
+from .operands import ADDRESS, REGISTER, Access, Address, Register, Vector, parts_of, vector_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
 
-_SCOPE = a("a Scope", Scope)
+_SCOPE = instance_of("a Scope", Scope)
 _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
-_ELEM = whole(0, 2**31 - 1)
-_REGISTERS = many(REGISTER)
+_ELEM = integer_in(0, 2**31 - 1)
+_REGISTERS = tuple_of(REGISTER)
 _PREDICATE = Kind(
     "a predicate register, or None", lambda value: value is None or (REGISTER.fits(value) and value.type == "pred")
 )
-_WORD = whole(0, 2**32 - 1)
-_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (many(_WORD).fits(value) and value))
-
-
-_NAME_OF = attrgetter("name")
+_WORD = integer_in(0, 2**32 - 1)
+_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
 
 
 def _are_bindings(value: object) -> bool:
@@ -55,10 +49,10 @@ class PtxBuilder(IndexEmitter):
 
     @checked(
         PtxError,
-        target=a("a Target", Target),
-        cta_threads=whole(1, MAX_CTA_THREADS),
-        shared=many(a("a shared Buffer", Buffer)),
-        bindings=maybe(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
+        target=instance_of("a Target", Target),
+        cta_threads=integer_in(1, MAX_CTA_THREADS),
+        shared=tuple_of(instance_of("a shared Buffer", Buffer)),
+        bindings=optional(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
     )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
@@ -91,11 +85,11 @@ class PtxBuilder(IndexEmitter):
         address, predicate, fill = parts_of(source)
         count = self._check_width(bits)
         registers = self.regs("b32", count) if into is None else into
-        vector = _vector(tuple(registers)) if into is None else self._fitting("ld", bits, into)
+        vector = vector_of(tuple(registers)) if into is None else self._fitting("ld", bits, into)
         opcode = self._opcode("ld", address, bits, vector)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
-        self.instr(opcode, vector.operand, address, guard=predicate)
+        self.instr(opcode, vector, address, guard=predicate)
         return list(registers)
 
     def store(
@@ -115,7 +109,7 @@ class PtxBuilder(IndexEmitter):
             FLAG.check(relaxed, "store", "relaxed", PtxError)
         name = "st.relaxed.gpu" if relaxed else "st"
         vector = self._fitting("st", bits, registers)
-        self.instr(self._opcode(name, address, bits, vector), address, vector.operand, guard=predicate)
+        self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
 
     @checked(PtxError, registers=_REGISTERS, words=_WORDS)
     def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
@@ -143,7 +137,7 @@ class PtxBuilder(IndexEmitter):
         """The registers of an access, which hold what it moves."""
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
-        vector = _vector(tuple(registers))
+        vector = vector_of(tuple(registers))
         if not vector.bits:
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
         if vector.bits != max(bits, 32):
@@ -159,7 +153,8 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        return _opcode_of(name, address.space, bits, vector.count, vector.type)
+        count, first = len(vector.registers), vector.registers[0]
+        return _opcode_of(name, address.space, bits, count, first.type)
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -168,7 +163,7 @@ class PtxBuilder(IndexEmitter):
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
         return self.bindings.fragment(self, buffer)
 
-    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=whole(1, 2**20))
+    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=integer_in(1, 2**20))
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
         """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
         words = self.fragment(buffer)
@@ -226,7 +221,7 @@ class PtxBuilder(IndexEmitter):
         """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
         self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
 
-    @checked(PtxError, mask=whole(0, 2**32 - 1))
+    @checked(PtxError, mask=integer_in(0, 2**32 - 1))
     def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
         """``bar.warp.sync``: the lanes of a mask."""
         self.instr("bar.warp.sync", f"0x{int(mask):08x}")
@@ -341,33 +336,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(operation, destination, source, nbytes, barrier)
 
 
-BUILDER = a("a PtxBuilder", PtxBuilder)
-
-
-@attrs.frozen(eq=False)
-class Vector:
-    """The registers of an access.
-
-    Attributes:
-        operand: what stands for them in the text.
-        count: how many there are.
-        type: of the first.
-        bits: what they hold together; 0 where not all have 32 bits, or 64.
-    """
-
-    operand: Register | Written
-    count: int
-    type: str
-    bits: int
-
-
-@lru_cache(maxsize=4096)
-def _vector(registers: tuple[Register, ...]) -> Vector:
-    """Some registers as one operand; nearly always some of an earlier kernel's."""
-    widths, count = {register.bits for register in registers}, len(registers)
-    operand = registers[0] if count == 1 else Written(f"{{{', '.join(map(_NAME_OF, registers))}}}")
-    type = registers[0].type if registers else ""
-    return Vector(operand, count, type, count * widths.pop() if widths in ({32}, {64}) else 0)
+BUILDER = instance_of("a PtxBuilder", PtxBuilder)
 
 
 @lru_cache(maxsize=1024)

@@ -5,26 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
-from operator import attrgetter
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
-from ..errors import TEXT, PtxError, did_you_mean, shown, whole
-from ..target import Target
-from .instructions import Needs, instruction_of, merge, needs_on
-from .operands import STEM, TYPE_BITS, Address, Register, register_of
+from ..description.target import Target
+from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
+from .instructions import Needs, instruction_of, needs_on, needs_together
+from .lines import AnyLine, Label, Line, Text, parsed
+from .operands import STEM, TYPE_BITS, Address, Register, Vector, Written, register_of
 
 P = ParamSpec("P")
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LABELS = re.compile(r"^([{}\s]|[\w$%.]+:(?!:))+")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
-Line = tuple[str, int]
-"""A line of text, and the number of the statement that it came from."""
-
 MOST_REGISTERS = 1 << 16
 """Virtual registers that are made together."""
-_COUNT = whole(0, MOST_REGISTERS)
+_COUNT = integer_in(0, MOST_REGISTERS)
 
 
 class Block:
@@ -43,8 +37,8 @@ class Block:
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.settled: int | None = None
-        self.head: list[Line] = []
-        self.body: list[Line] = []
+        self.head: list[AnyLine] = []
+        self.body: list[AnyLine] = []
         self._known: dict[tuple[Hashable, ...], Register] = {}
 
     def once(
@@ -95,7 +89,6 @@ class Emitter:
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
         recent: the lines since this was last cleared, in the order in which they were written.
-        loose: whether text was among their operands, which nothing here has checked.
     """
 
     def __init__(self, target: Target, mark: str = "%") -> None:
@@ -103,16 +96,21 @@ class Emitter:
         self.mark = mark
         self.blocks = [Block(0)]
         self.statement = 0
-        self.recent: list[str] = []
-        self.loose = False
+        self.recent: list[AnyLine] = []
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
-        self._allowed: dict[str, Needs] = {}
+        self._allowed: set[str] = set()
+        self._bound: dict[Hashable, tuple[Register, int]] = {}
+
+    @property
+    def lines(self) -> list[AnyLine]:
+        """The lines of the kernel so far; while a block is open, without that block's."""
+        return self.blocks[0].head + self.blocks[0].body
 
     @property
     def needs(self) -> Needs:
         """What the instructions so far need together."""
-        return reduce(merge, set(self._allowed.values()), Needs())
+        return needs_together(frozenset(self._allowed), self.target)
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""
@@ -154,22 +152,17 @@ class Emitter:
             TargetError: the target lacks the instruction.
             PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
         """
-        prefix = ""
         if unless is not False and unless is not True:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
-        if guard is not None:
-            if not isinstance(guard, Register) or guard.type != "pred":
-                raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
-            prefix = f"@!{guard} " if unless else f"@{guard} "
+        if guard is not None and (not isinstance(guard, Register) or guard.type != "pred"):
+            raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
         found = instruction_of(_text(opcode, "opcode"))
         if found.operands:
             found.check(opcode, operands)
         needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
-        if str in map(type, operands):
-            self.loose = True
-        self.place_text(f"\t{prefix}{opcode} {_listed(operands)};" if operands else f"\t{prefix}{opcode};")
+        self._place(Line(opcode, _allowed(operands), guard, unless, self.statement))
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
@@ -177,47 +170,48 @@ class Emitter:
             raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
         if type(result) is not Register:
             raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
-        if operands and type(operands[0]) is str and operands[0].startswith("%"):
+        if operands and isinstance(operands[0], str) and operands[0].startswith("%"):
             self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
         elif opcode.__class__ is not str or opcode not in self._allowed:
             self._require(opcode)
-        self.place_text(f"\t{opcode} {result.name}, {_listed(operands)};", block.head)
+        self._place(Line(opcode, (result, *_allowed(operands)), None, False, self.statement), block.head)
         return result
 
     def _require(self, instruction: str) -> None:
-        """Let the module need what an instruction does."""
-        self._allowed[instruction] = needs_on(_text(instruction, "opcode"), self.target)
+        """Let the module need what an instruction does, which the target has."""
+        needs_on(_text(instruction, "opcode"), self.target)
+        self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for statement in _COMMENTS.sub(" ", _text(text, "text")).split(";"):
-            instruction = _LABELS.sub("", " ".join(statement.split()))
-            if instruction.startswith("@"):
-                instruction = instruction.split(None, 1)[-1]
-            if instruction and not instruction.startswith("."):
-                self._require(instruction)
+        for part in parsed(_text(text, "text")):
+            if isinstance(part, Line):
+                self._require(str(Line(part.opcode, part.operands)).strip("\t;"))
+            elif isinstance(part, str) and part[0] not in "{}.;":  # a statement without its end
+                self._require(part)
         for line in text.strip().splitlines():
-            self.place_text(f"\t{line.strip()}")
-        self.loose = True
+            self._place(Text(f"\t{line.strip()}", self.statement, loose=True))
 
-    def place_text(self, line: str, lines: list[Line] | None = None) -> None:
+    def _place(self, line: AnyLine, lines: list[AnyLine] | None = None) -> None:
+        (self.blocks[-1].body if lines is None else lines).append(line)
+        self.recent.append(line)
+
+    def place_text(self, line: str, lines: list[AnyLine] | None = None) -> None:
         """A line at the current place, or at the end of some lines."""
-        if type(line) is not str or not line.isascii():
-            _text(line, "line")
+        _text(line, "line")
         if lines is not None and type(lines) is not list:
             raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
-        (self.blocks[-1].body if lines is None else lines).append((line, self.statement))
-        self.recent.append(line)
+        self._place(Text(line, self.statement), lines)
 
     def place_first(self, line: str) -> None:
         """A line before everything that the kernel does."""
-        _text(line, "line")
         root = self.blocks[0]
         at = len(root.head) if root.settled is None else root.settled
-        root.head.insert(at, (line, self.statement))
+        first = Text(_text(line, "line"), self.statement)
+        root.head.insert(at, first)
         if root.settled is not None:
             root.settled += 1
-        self.recent.append(line)
+        self.recent.append(first)
 
     def comment(self, text: str) -> None:
         """A comment line."""
@@ -235,16 +229,17 @@ class Emitter:
 
     def place(self, label: str) -> None:
         """The label at the current place."""
-        self.place_text(f"{_text(label, 'label')}:")
+        self._place(Label(_text(label, "label"), self.statement))
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """A nested block; its lines join the enclosing body when it closes."""
+        """A nested block; when it closes, its lines join the enclosing body, and what was bound in it ends."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened
         self.blocks.pop()
         self.blocks[-1].body += opened.head + opened.body
+        self._bound = {key: (register, depth) for key, (register, depth) in self._bound.items() if depth < opened.depth}
 
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
@@ -265,25 +260,6 @@ def pure_once(
     return block.once(key, lambda: emitter.pure(block, opcode, emitter.reg(type), *operands))
 
 
-class Written(str):
-    """An operand that is text of our own making: registers in braces, a label."""
-
-    __slots__ = ()
-
-
-def _number(operand: int) -> str:
-    """A plain integer: the common case of :func:`_operand`."""
-    return str(operand) if -(2**63) <= operand < 2**64 else _operand(operand)
-
-
-_TEXT_OF: dict[type, Callable[[Any], str]] = {
-    Register: attrgetter("name"),
-    Address: str,
-    Written: str,
-    int: _number,
-}
-
-
 def _shapes(operands: Sequence[object]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
     predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
@@ -291,19 +267,26 @@ def _shapes(operands: Sequence[object]) -> str:
     return ", ".join("p" if predicate else "_" if operand == "_" else "x" for predicate, operand in kinds)
 
 
-def _listed(operands: Sequence[object]) -> str:
-    return ", ".join([_TEXT_OF.get(type(each), _operand)(each) for each in operands])
+_TYPED = frozenset({Register, Address, Vector, Written})
 
 
-def _operand(operand: object) -> str:
-    """A number or text among the operands.
+def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:
+    """The operands of an instruction, a number of another class as the text that it prints as.
 
     Raises:
-        PtxError: neither, nor a register or an address.
+        PtxError: one of them is no operand.
     """
+    if _TYPED.issuperset(map(type, operands)):
+        return operands
+    return tuple([each if type(each) in _TYPED else _number_or_text(each) for each in operands])
+
+
+def _number_or_text(operand: object) -> int | str:
     if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
+        if type(operand) is int:
+            return operand
         text = str(operand)  # a plugin's own int may print itself as 0x..., a member of an enum by its name
-        return text if _NUMBER.fullmatch(text) else str(int(operand))
+        return Written(text if _NUMBER.fullmatch(text) else str(int(operand)))
     if isinstance(operand, str) and operand and operand.isascii():
         return operand
     raise PtxError(

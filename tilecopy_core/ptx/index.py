@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import TypeAlias, overload
 
-from ..conditions import CONDITION, Condition
-from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, a, checked, many, maybe, shown
-from ..expr import (
+from ..description.target import Target
+from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, optional, shown, tuple_of
+from ..integers.conditions import CONDITION, Condition
+from ..integers.expr import (
     INT,
     Expr,
     Int,
@@ -29,13 +30,12 @@ from ..expr import (
     symbols_of,
     terms_of,
 )
-from ..layout import Swizzle, m
-from ..memory import Buffer, Region
-from ..target import Target
-from ..views import reach
+from ..layout import Swizzle
+from ..memory.buffers import Buffer, Region
 from .bindings import Bindings
 from .emitter import Block, pure_once
-from .operands import Address, Register, address_of
+from .lines import Line
+from .operands import Address, Register, Written
 from .swizzled import SwizzledTerms
 from .values import ValueEmitter
 
@@ -49,6 +49,7 @@ HalfLine: TypeAlias = "tuple[Expr, str, int]"
 
 _DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
 _PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
+_PREDICATES = tuple_of(_PREDICATE)
 _WAY = Kind("a function of no argument", callable)
 
 
@@ -62,7 +63,7 @@ class IndexEmitter(ValueEmitter):
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
         super().__init__(target, bindings)
-        self._swizzled: dict[tuple[tuple[Term, ...], Swizzle], SwizzledTerms] = {}
+        self._parts: dict[tuple[tuple[Term, ...], Swizzle | None], tuple[int, SwizzledTerms | None]] = {}
         self._lines: dict[tuple[Term, ...], tuple[Expr, int, int]] = {}
 
     # ------------------------------------------------------------------------------------------- addresses
@@ -83,27 +84,28 @@ class IndexEmitter(ValueEmitter):
         """
         if type(buffer) is not Buffer:
             raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
-        INT.check(offset_elems, "address", "offset_elems", PtxError)
+        if offset_elems.__class__ is not int and offset_elems.__class__ is not Expr:
+            INT.check(offset_elems, "address", "offset_elems", PtxError)
         if swizzle is not None and type(swizzle) is not Swizzle:
             raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
-        FLAG.check(whole, "address", "whole", PtxError)
+        if whole is not False:
+            FLAG.check(whole, "address", "whole", PtxError)
+        space = buffer.space
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
-        if buffer.space not in ("global", "shared"):
-            raise PtxError(f"the buffer {buffer.name} is in {buffer.space} memory, which has no addresses")
-        size, offset = buffer.dtype.bits // 8, offset_elems
-        if swizzle is None:
-            offset = add(offset, buffer.elem_offset)
-            align = gcd(buffer.align_bytes, divisor_of(offset) * size)
-        else:
-            align = gcd(divisor_of(offset), divisor_of(buffer.elem_offset), swizzle.chunk_elems)
-            align = gcd(buffer.align_bytes, align * size)
-            parts = terms_of(offset), swizzle
-            swizzled = self._swizzled.get(parts)
-            if swizzled is None:
-                swizzled = self._swizzled[parts] = SwizzledTerms(*parts)
-            offset = add(swizzled.plus(constant_of(offset)), buffer.elem_offset)
-        const, terms = constant_of(offset) * size, terms_of(offset)
+        if space not in ("global", "shared"):
+            raise PtxError(f"the buffer {buffer.name} is in {space} memory, which has no addresses")
+        size, offset, before = buffer.dtype.bits // 8, offset_elems, buffer.elem_offset
+        if swizzle is None and (before.__class__ is not int or before):
+            offset = add(offset, before)
+        const, terms = (offset.const, offset.terms) if isinstance(offset, Expr) else (offset, ())
+        divisor, swizzled = self._divided(terms, swizzle)
+        align_elems = gcd(const, divisor)
+        if swizzled is not None:
+            align_elems = gcd(align_elems, divisor_of(before))
+            offset = add(swizzled.plus(const), before)
+            const, terms = constant_of(offset), terms_of(offset)
+        align, const = gcd(buffer.align_bytes, align_elems * size), const * size
         if not -(2**62) < const < 2**62:
             raise PtxError(f"address: offset_elems {shown(offset_elems)} of {buffer.name} is past 62 bits")
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
@@ -112,7 +114,17 @@ class IndexEmitter(ValueEmitter):
             immediate = 0 if lower is None or lower < 0 or const < 0 else immediate
         key = ("address", buffer.memory, size, terms, const - immediate)
         base = self.blocks[-1].once(key, self._base, buffer, terms, const - immediate, immediate)
-        return address_of(buffer.space, base, immediate, align)
+        return Address(space, base, immediate, align)
+
+    def _divided(self, terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
+        """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
+        found = self._parts.get((terms, swizzle))
+        if found is None:
+            divisor = divisor_of(sum_of(0, terms))
+            swizzled = None if swizzle is None else SwizzledTerms(terms, swizzle)
+            chunk = 0 if swizzle is None else swizzle.chunk_elems
+            found = self._parts[terms, swizzle] = gcd(divisor, chunk), swizzled
+        return found
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
         """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
@@ -174,7 +186,7 @@ class IndexEmitter(ValueEmitter):
 
     # ------------------------------------------------------------------------------------------- control
 
-    @checked(PtxError, condition=CONDITION, compare=maybe(Kind("a function", callable)))
+    @checked(PtxError, condition=CONDITION, compare=optional(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register.
 
@@ -264,9 +276,13 @@ class IndexEmitter(ValueEmitter):
         self.exact(form)
         return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
 
-    @checked(PtxError, predicates=many(_PREDICATE))
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
+        known = predicates.__class__ is list
+        if not known or not all(
+            p.__class__ is bool or (p.__class__ is Register and p.type == "pred") for p in predicates
+        ):
+            _PREDICATES.check(predicates, "IndexEmitter.all_of", "predicates", PtxError)
         if any(predicate is False for predicate in predicates):
             return False
         found = list(dict.fromkeys(p for p in predicates if isinstance(p, Register)))
@@ -322,7 +338,7 @@ class IndexEmitter(ValueEmitter):
         self.place(end)
 
     @contextmanager
-    @checked(PtxError, index=a("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
+    @checked(PtxError, index=instance_of("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
         """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1.
 
@@ -346,7 +362,7 @@ class IndexEmitter(ValueEmitter):
             self.instr("bra", end, guard=done)
         self.place(head)
         if not unroll:
-            self.place_text('\t.pragma "nounroll";')
+            self._place(Line(".pragma", (Written('"nounroll"'),), statement=self.statement))
         with self.block():
             self.bind(index, counter)
             yield
@@ -360,5 +376,5 @@ class IndexEmitter(ValueEmitter):
 
 def _span_bytes(buffer: Buffer) -> int | None:
     """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
-    _, most = bounds_of(reach(buffer.memory.layout, m))
+    _, most = bounds_of(buffer.memory.layout.reach())
     return None if most is None else -(-most * buffer.memory.dtype.bits // 8)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 
 import attrs
 
+from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
-from ..target import Target, Version, target_of
 from .opcodes import FORMS, PARTS
 from .operands import Address, Register
 
-MBARRIER_TX_LIMIT = 2**20 - 1
-"""The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
+__all__ = ["Instruction", "Needs", "instruction_of"]
 
 
 @attrs.frozen
@@ -330,6 +329,12 @@ def needs_on(instruction: str, target: Target) -> Needs:
     if needs is None:
         raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
     return needs
+
+
+@lru_cache(maxsize=256)
+def needs_together(instructions: frozenset[str], target: Target) -> Needs:
+    """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
+    return reduce(merge, {needs_on(instruction, target) for instruction in instructions}, Needs())
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:

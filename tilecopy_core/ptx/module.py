@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .bindings import POOL, SharedPlan
 from .builder import PtxBuilder
 from .instructions import Needs, header_target, merge
+from .lines import texts_of
 
 
 def module_text(
@@ -41,6 +42,6 @@ def module_text(
     if not shared.dynamic:
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
-    emitted = ptx.blocks[0].head + ptx.blocks[0].body
-    text = "\n".join([*lines, *[line for line, _ in emitted], "\tret;", "}", ""])
-    return text, (*[0] * len(lines), *[statement for _, statement in emitted])
+    emitted = ptx.lines
+    text = "\n".join([*lines, *texts_of(emitted), "\tret;", "}", ""])
+    return text, (*[0] * len(lines), *[line.statement for line in emitted])

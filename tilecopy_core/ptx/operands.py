@@ -8,7 +8,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import PtxError, a, many, one_of, shown, whole
+from ..errors import PtxError, instance_of, integer_in, one_of, shown, tuple_of
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -19,9 +19,10 @@ STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "f
 
 _TYPE = one_of(*TYPE_BITS)
 _NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
-_ALIGN = whole(1, 2**62)
-_IMMEDIATE = whole(-(2**31), 2**31 - 1)
-_SPACE = one_of("global", "shared", "shared::cluster", "param")
+_ALIGN = integer_in(1, 2**62)
+_IMMEDIATE = integer_in(-(2**31), 2**31 - 1)
+_SPACES = ("global", "shared", "shared::cluster", "param")
+_SPACE = one_of(*_SPACES)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -32,7 +33,8 @@ class Register:
     name: str
 
     def __attrs_post_init__(self) -> None:
-        _TYPE.check(self.type, "Register", "type", PtxError)
+        if self.type.__class__ is not str or self.type not in TYPE_BITS:
+            _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
 
@@ -47,17 +49,42 @@ class Register:
     __repr__ = __str__
 
 
-_new = object.__new__
-_set_type, _set_name = (Register.__dict__[name].__set__ for name in ("type", "name"))
+@lru_cache(maxsize=4096)
+def register_of(type: str, stem: str, number: int) -> Register:
+    """A register by the parts of its name: a copy has a hundred, which the next kernel has too."""
+    return Register(type, f"{stem}{number}")
+
+
+class Written(str):
+    """An operand that is text of our own making, such as a label: it names no register."""
+
+    __slots__ = ()
+
+
+@attrs.frozen(eq=False)
+class Vector:
+    """The registers of an access as one operand.
+
+    Attributes:
+        registers: in order.
+        text: how the ISA writes them: in braces, one alone without.
+        bits: what they hold together; 0 where not all have 32 bits, or 64.
+    """
+
+    registers: tuple[Register, ...]
+    text: str
+    bits: int
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @lru_cache(maxsize=4096)
-def register_of(type: str, stem: str, number: int) -> Register:
-    """As Register(type, name), of parts that are known to be good: a copy has a hundred, which the next kernel has too."""
-    made = _new(Register)
-    _set_type(made, type)
-    _set_name(made, f"{stem}{number}")
-    return made
+def vector_of(registers: tuple[Register, ...]) -> Vector:
+    """Some registers as one operand; nearly always some of an earlier kernel's."""
+    widths, names = {register.bits for register in registers}, [register.name for register in registers]
+    text = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+    return Vector(registers, text, len(names) * widths.pop() if widths in ({32}, {64}) else 0)
 
 
 @attrs.frozen(repr=False)
@@ -77,7 +104,8 @@ class Address:
     align_bytes: int = 1
 
     def __attrs_post_init__(self) -> None:
-        _SPACE.check(self.space, "Address", "space", PtxError)
+        if self.space.__class__ is not str or self.space not in _SPACES:
+            _SPACE.check(self.space, "Address", "space", PtxError)
         if type(self.base) is not Register and (type(self.base) is not str or not self.base.isascii() or not self.base):
             raise PtxError(f"Address: base is a register or the name of a variable, not {shown(self.base)}")
         if type(self.offset_bytes) is not int or not -(2**31) <= self.offset_bytes < 2**31:
@@ -95,29 +123,14 @@ class Address:
 
     def __add__(self, offset_bytes: int) -> Address:
         if type(offset_bytes) is int and -(2**31) <= (reach := self.offset_bytes + offset_bytes) < 2**31:
-            return address_of(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
+            return Address(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
         _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
         more = int(offset_bytes)  # of another class, or too far for the sum, which Address refuses
         return Address(self.space, self.base, self.offset_bytes + more, gcd(self.align_bytes, more))
 
 
-_set_space, _set_base, _set_offset, _set_align = (
-    Address.__dict__[name].__set__ for name in ("space", "base", "offset_bytes", "align_bytes")
-)
-
-
-def address_of(space: str, base: Register | str, offset_bytes: int, align_bytes: int) -> Address:
-    """As Address(...), of parts that are known to be good."""
-    made = _new(Address)
-    _set_space(made, space)
-    _set_base(made, base)
-    _set_offset(made, offset_bytes)
-    _set_align(made, align_bytes)
-    return made
-
-
-REGISTER, ADDRESS = a("a Register", Register), a("an Address", Address)
-_FILL = many(whole(0, 2**32 - 1))
+REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
+_FILL = tuple_of(integer_in(0, 2**32 - 1))
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..expr import Int, Term, add, possible_bits, sum_of, xor
+from ..integers.expr import Int, Term, add, possible_bits, sum_of, xor
 from ..layout import Swizzle
 
 

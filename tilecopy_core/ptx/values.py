@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
-from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, a, checked, maybe, one_of, shown
-from ..expr import (
+from ..description.target import Target
+from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, checked, instance_of, one_of, optional, shown
+from ..integers.expr import (
     INT,
     Atom,
-    FloorDiv,
     Int,
-    Minimum,
-    Mod,
-    Product,
     Symbol,
-    Xor,
     bounds_of,
     constant_of,
     fits,
@@ -26,20 +21,17 @@ from ..expr import (
     symbols_of,
     terms_of,
 )
-from ..target import Target
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk
 from .operands import Register
 
-_REGISTER = a("a register", Register)
-_OPCODES = {Product: "mul.lo.s", Xor: "xor.b"}
-"""Atom of two integers -> its instruction, without the width."""
+_REGISTER = instance_of("a register", Register)
 
 
-def _in_64_bits(value: Int) -> bool:
-    """Whether nothing is known of an integer that is past 64 bits."""
+def _may_pass_64_bits(value: Int) -> bool:
+    """Whether the bounds of an integer do not fit 64 bits; an integer without bounds is taken to fit."""
     lower, upper = bounds_of(value)
-    return (lower is None or lower >= -(2**63)) and (upper is None or upper < 2**63)
+    return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
 class ValueEmitter(Emitter):
@@ -57,7 +49,6 @@ class ValueEmitter(Emitter):
         super().__init__(target, bindings.mark)
         self.bindings = bindings
         self.tighter: dict[Symbol, Int] = {}
-        self._bound: dict[Symbol, tuple[Register, int]] = {}
         self._floor = 0
 
     # ------------------------------------------------------------------------------------------- symbols
@@ -71,15 +62,6 @@ class ValueEmitter(Emitter):
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
-
-    @contextmanager
-    def block(self) -> Iterator[Block]:
-        """A nested block; the symbols that were bound in it end with it."""
-        with super().block() as opened:
-            yield opened
-        self._bound = {
-            found: (register, depth) for found, (register, depth) in self._bound.items() if depth < opened.depth
-        }
 
     def _home(self, symbols: frozenset[Symbol]) -> Block:
         """The outermost block in which all symbols exist."""
@@ -159,7 +141,7 @@ class ValueEmitter(Emitter):
         block = self._home(atom.symbols)
 
         def compute() -> Register:
-            natural = self._symbol(atom) if isinstance(atom, Symbol) else self._operation(block, atom)
+            natural = self._symbol(atom) if isinstance(atom, Symbol) else _LOWERED[atom.op](self, block, atom)
             if natural.bits < bits:
                 sign = "s" if atom.lower is None or atom.lower < 0 else "u"
                 return self.pure(block, f"cvt.{sign}64.{sign}32", self.reg("b64"), natural)
@@ -169,25 +151,27 @@ class ValueEmitter(Emitter):
 
         return block.once(("atom", atom, bits), compute)
 
-    def _operation(self, block: Block, atom: Atom) -> Register:
-        if isinstance(atom, (FloorDiv, Mod)):
-            return self._division(block, atom)
-        assert isinstance(atom, (Product, Xor, Minimum))
-        narrow = all(self._fits(part) for part in (atom.left, atom.right))
-        bits = 32 if narrow and self._fits(of_atom(atom)) else 64
-        if bits == 64 and narrow and isinstance(atom, Product):
-            lowest = min(-1 if (low := bounds_of(part)[0]) is None else low for part in (atom.left, atom.right))
-            sign = "u" if lowest >= 0 else "s"
-            factors = self.value(atom.left), self.value(atom.right)
-            return self.pure(block, f"mul.wide.{sign}32", self.reg("b64"), *factors)
-        if isinstance(atom, Minimum):
-            for part in (atom.left, atom.right):
-                self.exact(part)
-        left = self.value(atom.left, bits)
-        if isinstance(atom, Minimum):
-            return self.lesser(f"s{bits}", left, self.operand(atom.right, bits), block=block)
-        right = self.value(atom.right, bits)
-        return self.pure(block, f"{_OPCODES[type(atom)]}{bits}", self.reg(f"b{bits}"), left, right)
+    def _width(self, atom: Atom) -> int:
+        """The bits that hold an operation and its operands."""
+        return 32 if all(map(self._fits, (*atom.operands, of_atom(atom)))) else 64
+
+    def _plain(self, block: Block, atom: Atom, opcode: str) -> Register:
+        """An operation that is one instruction, whose name ends with the width."""
+        bits = self._width(atom)
+        left, right = (self.value(operand, bits) for operand in atom.operands)
+        return self.pure(block, f"{opcode}{bits}", self.reg(f"b{bits}"), left, right)
+
+    def _product(self, block: Block, atom: Atom) -> Register:
+        if self._width(atom) == 32 or not all(map(self._fits, atom.operands)):
+            return self._plain(block, atom, "mul.lo.s")
+        lowest = min(-1 if (low := bounds_of(factor)[0]) is None else low for factor in atom.operands)
+        left, right = map(self.value, atom.operands)
+        return self.pure(block, f"mul.wide.{'u' if lowest >= 0 else 's'}32", self.reg("b64"), left, right)
+
+    def _minimum(self, block: Block, atom: Atom) -> Register:
+        left, right = map(self.exact, atom.operands)
+        bits = self._width(atom)
+        return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
         """An integer whose value matters, not its low bits alone: what is compared, divided, stored, counted.
@@ -196,7 +180,7 @@ class ValueEmitter(Emitter):
             PtxError: it may be past the 64 bits in which it is computed.
         """
         INT.check(value, "exact", "value", PtxError)
-        if not (_in_64_bits(value) or _in_64_bits(substitute(value, self.tighter))):
+        if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
                 f"the value {shown(value)} may be from {shown(lower)} to {shown(upper)}: past the 64 bits in which it is "
@@ -210,7 +194,7 @@ class ValueEmitter(Emitter):
         left=_REGISTER,
         right=Kind("a register, or an integer", lambda value: _REGISTER.fits(value) or ANY_INTEGER.fits(value)),
         greater=FLAG,
-        block=maybe(a("an open Block", Block)),
+        block=optional(instance_of("an open Block", Block)),
     )
     def lesser(
         self, type: str, left: Register, right: Register | int, *, greater: bool = False, block: Block | None = None
@@ -236,9 +220,8 @@ class ValueEmitter(Emitter):
             write("selp.b32", result, left, right, chosen)
         return result
 
-    def _division(self, block: Block, atom: FloorDiv | Mod) -> Register:
-        dividend: Int = atom.dividend
-        modulo, by = isinstance(atom, Mod), atom.by
+    def _division(self, block: Block, atom: Atom) -> Register:
+        (dividend, by), modulo = atom.operands, atom.op == "%"
         lower, _ = bounds_of(dividend)
         blocks_below = 0
         if by & (by - 1):  # only powers of two round toward minus infinity by themselves
@@ -258,3 +241,13 @@ class ValueEmitter(Emitter):
         if modulo or not blocks_below:
             return found
         return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), found, -blocks_below)
+
+
+_LOWERED: dict[str, Callable[[ValueEmitter, Block, Atom], Register]] = {
+    "//": ValueEmitter._division,
+    "%": ValueEmitter._division,
+    "*": ValueEmitter._product,
+    "^": lambda emitter, block, atom: emitter._plain(block, atom, "xor.b"),
+    "min": ValueEmitter._minimum,
+}
+"""Operation of :data:`~tilecopy_core.integers.expr.OPERATIONS` -> what writes its instructions at the head of a block."""

@@ -165,12 +165,13 @@ def test_a_package_that_does_not_load_is_named(tmp_path, packages, part):
 def test_the_bulk_engine_and_matrix_products_come_as_a_third_partys_instructions_do():
     from importlib.metadata import entry_points
 
-    from tilecopy_emulator import bulk, instructions, mma
+    from tilecopy_emulator import bulk, mma
+    from tilecopy_emulator.opcodes import table
 
-    points = [point for point in entry_points(group=instructions.GROUP) if point.dist.name == "tilecopy-emulator"]
+    points = [point for point in entry_points(group=table.GROUP) if point.dist.name == "tilecopy-emulator"]
     assert {point.name: point.load() for point in points} == {"bulk": bulk, "mma": mma}
-    assert instructions.handlers()["cp.async.bulk"].__wrapped__ is bulk.INSTRUCTIONS["cp.async.bulk"]
-    assert instructions.handlers()["mma"].__wrapped__ is mma.INSTRUCTIONS["mma"]
+    assert table.handlers()["cp.async.bulk"].__wrapped__ is bulk.INSTRUCTIONS["cp.async.bulk"]
+    assert table.handlers()["mma"].__wrapped__ is mma.INSTRUCTIONS["mma"]
 
 
 FAULTY = """

@@ -13,10 +13,10 @@ import pytest
 from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
-from tilecopy_emulator.instructions import compile_program
-from tilecopy_emulator.program import parse
+from tilecopy_emulator.opcodes.table import compile_program
+from tilecopy_emulator.reading.parser import parse
 
-from tilecopy_core.instructions import instruction_of
+from tilecopy_core.ptx.instructions import instruction_of
 
 Version = tuple[int, int]
 TARGETS = [target_of(name) for name in ("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
@@ -177,3 +177,21 @@ def test_matrices_in_either_order_and_constant_predicates() -> None:
         ld.param.u64 %d0, [out]; mad.wide.u32 %d0, %r0, 8, %d0; st.global.v2.b32 [%d0], {%r7, %r2}; ret; }"""
     run_ptx(text, [out], grid=1, block=32)
     assert out[:, 0].tolist() == list(range(32)) and (out[:, 1] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        (".reg .b32 %r<2>; ld.b32 %r0, [%r1];", "32 bits where a generic address"),
+        (".reg .b32 %r<2>; st.b32 [%r1], %r0;", "32 bits where a generic address"),
+        (".reg .b32 %r<2>; red.add.u32 [%r1], %r0;", "32 bits where a generic address"),
+        (".reg .b32 %r<2>; mbarrier.init.b64 [%r1], 1;", "32 bits where a generic address"),
+        (".reg .b32 %r<2>; ld.shared.b32 %r0, [there];", "the variable there is in .global"),
+        ("fence.proxy.tensormap::generic.acquire.gpu;", "it takes 2 operands, not 0"),
+        ("fence.proxy.tensormap::generic.release.gpu [there], 128;", "it takes 0 operands, not 2"),
+    ],
+)
+def test_what_ptxas_refuses_of_operands_is_refused(body: str, part: str) -> None:
+    head = ".version 8.6\n.target sm_90\n.address_size 64\n.global .b32 there;\n"
+    with pytest.raises(UnsupportedPtxError, match=part):
+        compile_program(parse(f"{head}.entry k() {{ {body} ret; }}"))

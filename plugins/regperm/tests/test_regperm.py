@@ -136,7 +136,7 @@ def instructions(kernel: tc.BuiltKernel) -> Counter[str]:
     """Opcodes of the copy alone."""
     ptx = PtxBuilder(tc.target_of("sm_80"), 32)
     kernel.plans[0].emit(ptx)
-    return Counter(line.split(".")[0].strip() for line in ptx.recent if "//" not in line)
+    return Counter(line.split(".")[0].strip() for line in map(str, ptx.recent) if "//" not in line)
 
 
 # ---------------------------------------------------------------------------------------------- drawn fragments

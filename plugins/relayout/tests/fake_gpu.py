@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import sys
 import types
-from contextlib import nullcontext
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 from fake_driver import FakeDriver
-from tilecopy import running
+from tilecopy import executor_choice as running
 from tilecopy_cuda.cuda import CudaExecutor
 
 
 class FakeGpu(FakeDriver):
-    """One GPU with so much free memory."""
+    """GPUs with so much free memory."""
 
     def __init__(self, free_bytes: int = 1 << 30) -> None:
         super().__init__()
@@ -43,15 +42,20 @@ class Memory:
 
 @attrs.define(eq=False)
 class ndarray:  # noqa: N801
-    """A CuPy array whose memory is a NumPy array's."""
+    """A CuPy array on a GPU, whose memory is a NumPy array's."""
 
     host: Any
+    gpu: int = 0
 
     shape = property(lambda self: self.host.shape)
     strides = property(lambda self: self.host.strides)
     dtype = property(lambda self: self.host.dtype)
-    data = property(lambda self: Memory(self.host.ctypes.data))
-    device = property(lambda self: nullcontext())
+    data = property(lambda self: Memory(self.host.ctypes.data + (self.gpu << 48), self.gpu))
+
+    @property
+    def device(self) -> Any:
+        """The context in which what CuPy makes is on its GPU."""
+        return sys.modules["cupy"].cuda.Device(self.gpu)  # type: ignore[attr-defined]
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -59,7 +63,7 @@ class ndarray:  # noqa: N801
             "shape": self.shape,
             "strides": self.strides,
             "typestr": self.dtype.str,
-            "data": (self.host.ctypes.data, not self.host.flags.writeable),
+            "data": (self.data.ptr, not self.host.flags.writeable),
             "version": 3,
         }
 
@@ -68,7 +72,7 @@ ndarray.__module__ = "cupy"
 
 
 def cupy_module(streams: list[int]) -> types.ModuleType:
-    """A module ``cupy`` whose current stream is the last of ``streams``."""
+    """A module ``cupy`` whose current stream on GPU 0 is the last of ``streams``."""
 
     class ExternalStream:
         def __init__(self, pointer: int) -> None:
@@ -81,15 +85,25 @@ def cupy_module(streams: list[int]) -> types.ModuleType:
             streams.pop()
 
     module: Any = types.ModuleType("cupy")
-    module.made_on = []
+    module.made_on, devices = [], [0]
+
+    class Device:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            devices.append(self.number)
+
+        def __exit__(self, *_: object) -> None:
+            devices.pop()
 
     def empty(shape: tuple[int, ...], dtype: Any) -> ndarray:
         module.made_on.append(streams[-1])
-        return ndarray(np.empty(shape, dtype))
+        return ndarray(np.empty(shape, dtype), devices[-1])
 
     module.ndarray, module.empty = ndarray, empty
-    current = lambda device=None: types.SimpleNamespace(ptr=streams[-1])  # noqa: E731
-    module.cuda = types.SimpleNamespace(get_current_stream=current, ExternalStream=ExternalStream)
+    current = lambda device: types.SimpleNamespace(ptr=streams[-1] + (device << 16))  # noqa: E731
+    module.cuda = types.SimpleNamespace(get_current_stream=current, ExternalStream=ExternalStream, Device=Device)
     return module
 
 

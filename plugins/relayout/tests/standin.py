@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from fake_driver import on_host
 from tilecopy_relayout.launching import low_bits
 
 asked: list[Plan] = []
@@ -36,7 +37,7 @@ class Plan:
     out_strides: tuple[int, ...]
     target: str
 
-    def bind(self, executor: str | None) -> Callable[[Any, Any, Any], None]:
+    def bind(self, executor: str | None, gpus: Any = None) -> Callable[[Any, Any, Any], None]:
         return Bound(self._on_pointers) if executor == "cuda" else self._on_arrays
 
     def _on_arrays(self, source: Any, result: Any, stream: Any) -> None:
@@ -72,7 +73,7 @@ def memory_of(array: Any) -> Any:
 
 def at(pointer: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> Any:
     itemsize = np.dtype(dtype).itemsize
-    first = np.ndarray((), dtype, (ctypes.c_uint8 * itemsize).from_address(pointer))
+    first = np.ndarray((), dtype, (ctypes.c_uint8 * itemsize).from_address(on_host(pointer)))
     return np.lib.stride_tricks.as_strided(first, tuple(shape), tuple(s * itemsize for s in strides))
 
 

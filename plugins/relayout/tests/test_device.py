@@ -36,8 +36,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         plan = standin.plan_relayout(*arguments, **options)
         assert plan.target == "sm_90"
 
-        def bind(executor: str | None) -> standin.Bound:
-            assert executor == "cuda"
+        def bind(executor: str | None, gpus: Any) -> standin.Bound:
+            assert executor == "cuda" and gpus.source == gpus.destination == gpus.launching
 
             def launch(source: int, result: int, stream: Any) -> None:
                 found.launches.append((source, result, stream))

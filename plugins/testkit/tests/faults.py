@@ -16,10 +16,9 @@ import attrs
 import thirdparty
 import tilecopy as tc
 
-from tilecopy_core.expr import substitute, symbols_of
-from tilecopy_core.hookspecs import VARIANTS_GROUP
-from tilecopy_core.loading import installed
+from tilecopy_core.integers import substitute, symbols_of
 from tilecopy_core.plugin import CopyRequest, PtxBuilder, TileLayout, Variant, hookimpl
+from tilecopy_core.registry import VARIANTS_GROUP, installed
 
 Emit = Callable[[Any, CopyRequest, Any, Any], None]
 

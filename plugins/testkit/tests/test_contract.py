@@ -9,7 +9,7 @@ import pytest
 from tilecopy_testkit import VariantSuite
 
 from tilecopy_core import plugin
-from tilecopy_core.hookspecs import HOOKS, VARIANTS_GROUP
+from tilecopy_core.registry.hookspecs import HOOKS, VARIANTS_GROUP
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 

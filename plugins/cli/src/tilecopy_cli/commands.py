@@ -13,13 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tilecopy.kernel import KernelBuilder
 from tilecopy.known import KNOWN_VARIANTS
 
+from tilecopy_core.description import TARGETS, Scope
 from tilecopy_core.dispatch import plan
 from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
-from tilecopy_core.scope import Scope
-from tilecopy_core.target import TARGETS
 
 from .copies import TARGET, check_names, copy_in_words, plan_data
 from .copying import copy_file

@@ -10,11 +10,10 @@ import click
 from tilecopy.executors import executors
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 
+from tilecopy_core.description import OPS, TARGETS
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import a, checked, did_you_mean
+from tilecopy_core.errors import checked, did_you_mean, instance_of
 from tilecopy_core.registry import default_registry
-from tilecopy_core.request import OPS
-from tilecopy_core.target import TARGETS
 
 from .expressions import parse_region, parse_scope
 from .group import Answer
@@ -41,7 +40,7 @@ def check_names(**given: str | None) -> None:
             )
 
 
-@checked(found=a("a Plan", Plan))
+@checked(found=instance_of("a Plan", Plan))
 def plan_data(found: Plan) -> dict[str, Any]:
     """What ``--json`` tells of a plan."""
     edge = getattr(found.partition, "edge", None)

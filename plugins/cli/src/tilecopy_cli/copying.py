@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from tilecopy.executors import executor_named, why_unavailable
 
+from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TilecopyError
-from tilecopy_core.target import Target, target_of
 
 from .errors import FileError, shown
 from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy

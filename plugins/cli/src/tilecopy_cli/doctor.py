@@ -10,8 +10,7 @@ from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
 
 from tilecopy_core.errors import AssemblerError, TilecopyError
-from tilecopy_core.loading import said
-from tilecopy_core.registry import default_registry
+from tilecopy_core.registry import default_registry, shown_error
 
 
 @attrs.frozen
@@ -57,7 +56,7 @@ def _why_not(executor: str) -> str | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {said(error)}"
+        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
 
 
 def _assemblers() -> list[Finding]:
@@ -108,7 +107,7 @@ def _extensions(usable: list[Finding]) -> list[Finding]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found.append(Finding(f"executor {name}", "unusable", f"extensions() raised {said(error)}"))
+            found.append(Finding(f"executor {name}", "unusable", f"extensions() raised {shown_error(error)}"))
     return found
 
 

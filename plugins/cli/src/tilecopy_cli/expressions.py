@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.dtypes import DTYPES
+from tilecopy_core.description import Scope, block_index, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
-from tilecopy_core.layout import AXES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
+from tilecopy_core.layout import AXES, DTYPES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
 from tilecopy_core.memory import SPACES, Buffer, Region
-from tilecopy_core.scope import Scope, block_index, cta, thread, warp, warpgroup
 
 MAX_CHARACTERS = 4000
 MAX_DEPTH = 40

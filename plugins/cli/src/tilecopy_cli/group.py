@@ -8,19 +8,20 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
 import click
 
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
-from tilecopy_core.loading import by_name, load_only
+from tilecopy_core.registry import by_name, load_only
 
 from .streams import (
     Stopped,
     emit,
     end_by,
-    give_up_unless_flushed,
+    flushed,
     one_line_warnings,
     open_standard_streams,
     prints_to_stderr,
@@ -30,6 +31,7 @@ from .streams import (
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """Exit statuses: it was done; it was understood and failed; it was asked wrongly."""
+_UNTITLED = {"UsageError", "Stopped", "FileError", "OSError"}
 COMMANDS_GROUP = "tilecopy.commands.v1"
 """Entry points of this group are subcommands: their name, and a click.Command."""
 
@@ -132,11 +134,9 @@ class TilecopyGroup(NearestGroup):
     ) -> Any:
         """Run and end the program: 0 done, 1 failed, 2 asked wrongly; by a signal, as that signal ends a program."""
         words = list(sys.argv[1:] if args is None else args)
-        if not standalone_mode:
-            return super().main(words, prog_name, complete_var, False, **extra)
         name = prog_name or "tilecopy"
-        if (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:
-            return super().main(words, prog_name, complete_var, True, **extra)
+        if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:
+            return super().main(words, prog_name, complete_var, standalone_mode, **extra)
 
         def call() -> None:  # not click's main, which turns a reader that has gone into a failure
             with self.make_context(name, words, **extra) as ctx:
@@ -146,74 +146,58 @@ class TilecopyGroup(NearestGroup):
 
 
 def _run(call: Callable[[], None], words: list[str]) -> int:
+    """The exit status of a call, its error told: to people on standard error, to programs as an object on standard output."""
     options = words[: words.index("--")] if "--" in words else words
-    report = _Report("--json" in options, "--debug" in options)
+    status = DONE
     open_standard_streams()
     try:
         with stop_signals(), one_line_warnings():
-            status = _guarded(call, report)
-    except Stopped as stopped:
-        report("Stopped", str(stopped), 128 + stopped.number)
-        end_by(stopped.number)
+            call()
+    except click.exceptions.Exit as exit_:
+        status = exit_.exit_code
     except BrokenPipeError:
-        end_by(getattr(signal, "SIGPIPE", 13))
-    flushed = give_up_unless_flushed(sys.stdout)
-    if not flushed and status == DONE:
+        end_by(signal.SIGPIPE)
+    except (Exception, Stopped) as error:
+        kind, message, status = _failure(error)
+        if "--debug" in options:
+            say(traceback.format_exc().rstrip())
+        say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")
+        if "--json" in options:
+            with suppress(TilecopyError, OSError):
+                emit(f"{json.dumps({'error': {'type': kind, 'message': message}}, indent=2)}\n")
+        if isinstance(error, Stopped):
+            end_by(error.number)
+    if not flushed(sys.stdout) and status == DONE:
         say("tilecopy: standard output cannot be written")
         status = FAILED
-    give_up_unless_flushed(sys.stderr)
+    flushed(sys.stderr)
     return status
 
 
-def _guarded(call: Callable[[], None], report: _Report) -> int:
-    """The exit status of a call, its error reported."""
-    try:
-        call()
-    except click.exceptions.Exit as exit_:
-        return exit_.exit_code
-    except click.UsageError as error:
-        hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
-        return report("UsageError", _one_line(error.format_message()) + hint, error.exit_code)
-    except click.ClickException as error:
-        return report(type(error).__name__, error.format_message(), error.exit_code)
-    except click.Abort:
-        return report("Abort", "aborted", FAILED)
-    except (LayoutError, RequestError, TargetError) as error:  # the words alone are at fault
-        return report(type(error).__name__, str(error), WRONG_USAGE)
-    except TilecopyError as error:
-        return report(type(error).__name__, str(error), FAILED)
-    except MemoryError:
-        return report("MemoryError", "not enough memory", FAILED)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return report("OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED)
-    except Exception as error:
-        text = f"{error} (not foreseen; --debug shows where)"
-        return report(type(error).__name__, text, FAILED)
-    return DONE
+def _failure(error: BaseException) -> tuple[str, str, int]:
+    """The kind of an error, what is said of it, and the exit status."""
+    kind = type(error).__name__
+    match error:
+        case Stopped():
+            return kind, str(error), 128 + error.number
+        case click.UsageError():
+            hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+            return "UsageError", _one_line(error.format_message()) + hint, error.exit_code
+        case click.ClickException():
+            return kind, error.format_message(), error.exit_code
+        case click.Abort():
+            return kind, "aborted", FAILED
+        case LayoutError() | RequestError() | TargetError():  # the words alone are at fault
+            return kind, str(error), WRONG_USAGE
+        case TilecopyError():
+            return kind, str(error), FAILED
+        case MemoryError():
+            return kind, "not enough memory", FAILED
+        case OSError():
+            return "OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED
+    return kind, f"{error} (not foreseen; --debug shows where)", FAILED
 
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 600 else f"{line[:400]} ... {line[-150:]}"
-
-
-@attrs.frozen
-class _Report:
-    """Tells an error: to people on standard error, to programs as an object on standard output."""
-
-    as_json: bool
-    debug: bool
-
-    def __call__(self, kind: str, message: str, status: int) -> int:
-        if self.debug:
-            say(traceback.format_exc().rstrip())
-        title = "" if kind in ("UsageError", "Stopped", "FileError", "OSError") else f"{kind}: "
-        say(f"tilecopy: {title}{message}")
-        if self.as_json:
-            try:
-                emit(f"{json.dumps({'error': {'type': kind, 'message': message}}, indent=2)}\n")
-            except (TilecopyError, OSError):
-                give_up_unless_flushed(sys.stdout)
-        return status

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 from tilecopy.kernel import BuiltKernel, KernelBuilder
 
+from tilecopy_core.description import Target
 from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import Layout, S, SwizzledLayout, TileLayout, swizzle
 from tilecopy_core.registry import default_registry
-from tilecopy_core.target import Target
 
 from .npy import bytes_of
 

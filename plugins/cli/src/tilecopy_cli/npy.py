@@ -1,15 +1,9 @@
-"""Reading .npy files: every claim of a header is checked against the file before anything is allocated.
-
-NumPy's own reader trusts the shape (it allocates first) and has no public function for headers of version 3.0; the
-format is that of numpy.lib.format: magic, version, length, and a Python literal.
-"""
+"""Reading .npy files: NumPy reads them, and what a header claims is checked against the file before anything is allocated."""
 
 from __future__ import annotations
 
-import ast
 import math
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,14 +11,15 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import FLAG, PATH, a, checked
+from tilecopy_core.errors import FLAG, PATH, TilecopyError, checked, instance_of
 from tilecopy_core.errors import shown as value_shown
+from tilecopy_core.registry import shown_error
 
 from .errors import FileError, shown
 
-_MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 """Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
+_SHOWN_CHARACTERS = 200
 
 
 @attrs.frozen(eq=False)
@@ -42,7 +37,7 @@ class NpyFile:
     stamp: tuple[int, ...]
 
 
-@checked(FileError, status=a("what os.stat gives", os.stat_result))
+@checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
 def stamp_of(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of the last change: equal as long as nobody has written the file."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -63,13 +58,13 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
     """
     name = shown(path)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would block
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would block
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 raise FileError(f"{name}: not a .npy file but a device, FIFO or socket")
-            header, array = _read(file, before.st_size, name, mapped)
-            if stamp_of(os.fstat(file.fileno())) != stamp_of(before):
+            header, array = _read(file, path, before.st_size, name, mapped)
+            if stamp_of(Path(path).stat()) != stamp_of(before):
                 raise FileError(f"{name}: the file changed while it was read")
     except FileNotFoundError:
         raise FileError(f"{name}: there is no such file") from None
@@ -80,82 +75,48 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
     return NpyFile(header, array, stamp_of(before))
 
 
-def _read(file: BinaryIO, size_bytes: int, name: str, mapped: bool) -> tuple[bytes, Any]:
-    header, fields = _header(file, name)
-    dtype, shape = _dtype(fields["descr"], name), fields["shape"]
-    claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - len(header)
-    if claimed > there:
-        raise FileError(
-            f"{name}: the header claims {_number(claimed)} bytes of elements (shape {value_shown(shape)}, {dtype}), "
-            f"the file has {there}"
-        )
+def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: bool) -> tuple[bytes, Any]:
+    array: Any
     try:
-        memory: Any
-        if mapped and claimed:
-            memory = np.memmap(file, np.uint8, "r", len(header), (claimed,))
-        else:
-            memory = np.empty(claimed, np.uint8)
-            if file.readinto(memory.data) != claimed:  # type: ignore[attr-defined]
-                raise FileError(f"{name}: the file ended while it was read")
-        flat = memory.view(dtype)
-        return header, flat.reshape(shape[::-1]).T if fields["fortran_order"] else flat.reshape(shape)
-    except MemoryError:
-        raise FileError(f"{name}: {claimed} bytes of elements do not fit into memory") from None
-    except (ValueError, OverflowError) as error:  # more dimensions, or larger ones beside a zero, than NumPy has
-        raise FileError(f"{name}: shape {value_shown(shape)} is not possible: {error}") from None
+        version = np.lib.format.read_magic(file)
+        length = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
+        if length > _MAX_HEADER_BYTES:
+            raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_HEADER_BYTES} that are read")
+        file.seek(np.lib.format.MAGIC_LEN)
+        # There is no public function for 3.0, which differs from 2.0 in the encoding of names.
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file, max_header_size=_MAX_HEADER_BYTES)
+        header_bytes = file.tell()
+        _check_claim(shape, dtype, size_bytes - header_bytes, name)
+        array = np.lib.format.open_memmap(path, "r", max_header_size=_MAX_HEADER_BYTES)
+    except (TilecopyError, OSError):
+        raise
+    except Exception as error:  # a header can make Python's parser and NumPy's dtypes raise anything
+        raise FileError(f"{name}: not a .npy file that NumPy reads: {shown_error(error)[:_SHOWN_CHARACTERS]}") from None
+    if not mapped:
+        try:
+            memory = np.fromfile(file, np.uint8, array.nbytes)
+        except MemoryError:
+            raise FileError(f"{name}: {array.nbytes} bytes of elements do not fit into memory") from None
+        if memory.size < array.nbytes:
+            raise FileError(f"{name}: the file ended while it was read")
+        array = np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+    file.seek(0)
+    return file.read(header_bytes), array
 
 
-def _header(file: BinaryIO, name: str) -> tuple[bytes, dict[str, Any]]:
-    start = file.read(8)
-    if start[:6] != _MAGIC[: len(start)] or not start:
-        raise FileError(f"{name}: not a .npy file (it does not begin with the bytes of one)")
-    if len(start) < 8:
-        raise FileError(f"{name}: not a whole .npy file (it ends in its header)")
-    if (start[6], start[7]) not in ((1, 0), (2, 0), (3, 0)):
-        raise FileError(f"{name}: .npy version {start[6]}.{start[7]} is not 1.0, 2.0 or 3.0")
-    field = file.read(2 if start[6] == 1 else 4)
-    length = int.from_bytes(field, "little")
-    if length > _MAX_HEADER_BYTES:
-        raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_HEADER_BYTES} that are read")
-    text = file.read(length)
-    if len(text) < length or not length:
-        raise FileError(f"{name}: not a whole .npy file (it ends in its header)")
-    return start + field + text, _fields(text.decode("utf-8" if start[6] == 3 else "latin-1", "replace"), name)
-
-
-def _fields(text: str, name: str) -> dict[str, Any]:
-    fields = _literal(text)
-    if fields is None:  # Python 2 wrote long integers as 10L
-        fields = _literal(re.sub(r"(?<=\d)L\b", "", text))
-    if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-        raise FileError(f"{name}: its header is no dictionary of descr, fortran_order and shape")
-    shape = fields["shape"]
-    if type(shape) is not tuple or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise FileError(f"{name}: shape {value_shown(shape)} is no tuple of integers of at least 0")
-    if type(fields["fortran_order"]) is not bool:
-        raise FileError(f"{name}: fortran_order is neither True nor False")
-    return fields
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text.strip())
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        return None
-
-
-def _dtype(descr: Any, name: str) -> np.dtype[Any]:
-    try:
-        dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(descr)
-    except Exception:
-        raise FileError(f"{name}: its header has no dtype that NumPy knows: {value_shown(descr)}") from None
+def _check_claim(shape: tuple[int, ...], dtype: np.dtype[Any], there: int, name: str) -> None:
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise FileError(f"{name}: not a .npy file of plain elements (dtype {value_shown(dtype)})")
-    return dtype
-
-
-def _number(value: int) -> str:
-    return str(value) if value < 10**30 else "over 10**30"
+    if any(type(extent) is not int or extent < 0 for extent in shape):
+        raise FileError(f"{name}: shape {value_shown(shape)} is no tuple of integers of at least 0")
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > there:
+        number = str(claimed) if claimed < 10**30 else "over 10**30"
+        raise FileError(
+            f"{name}: the header claims {number} bytes of elements (shape {value_shown(shape)}, {dtype}), "
+            f"the file has {there}"
+        )
 
 
 def bytes_of(array: Any) -> Any:

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
@@ -19,11 +20,8 @@ class Stopped(KeyboardInterrupt):  # which goes through what guards us from plug
     """A signal asked the program to end; what is open is closed on the way out."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        super().__init__(f"stopped by {signal.Signals(number).name}")
         self.number = number
-
-    def __str__(self) -> str:
-        return f"stopped by {signal.Signals(self.number).name}"
 
 
 def open_standard_streams() -> None:
@@ -44,10 +42,9 @@ def stop_signals() -> Iterator[None]:
 
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, stop)
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        heeded = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+        before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:
@@ -57,9 +54,7 @@ def stop_signals() -> Iterator[None]:
 
 def end_by(number: int) -> NoReturn:
     """End as the signal would have ended it, so that shells and make see what happened (status 128 + number)."""
-    for stream in (sys.stdout, sys.stderr):
-        give_up_unless_flushed(stream)
-    with suppress(OSError, ValueError):
+    with suppress(ValueError):  # another thread than the main one
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     raise SystemExit(128 + number)
@@ -80,9 +75,8 @@ def one_line_warnings() -> Iterator[None]:
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
     """What plugins print, or the programs and libraries that they call, goes to standard error."""
-    real = sys.stdout is not None and sys.stdout is sys.__stdout__
     kept = None
-    if real:
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout.flush()
         kept = os.dup(1)
         os.dup2(2, 1)
@@ -99,40 +93,32 @@ def emit(text: str) -> None:
     """Write a result to standard output, now.
 
     Raises:
-        BrokenPipeError: its reader has gone.
-        FileError: it is closed or full.
+        FileError: it is closed.
+        OSError: it is full, or its reader has gone.
     """
-    stream: TextIO | None = sys.stdout
-    if stream is None:
+    if sys.stdout is None:
         raise FileError("standard output is closed")
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise FileError(f"standard output: {error.strerror}") from None
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:
     """Write a message to standard error, if anyone can read it; control characters come escaped."""
     safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-    if sys.stderr is not None:
+    if sys.stderr is not None:  # which print would take for standard output
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{safe}\n")
-            sys.stderr.flush()
+            print(safe, file=sys.stderr, flush=True)
 
 
-def give_up_unless_flushed(stream: TextIO | None) -> bool:
-    """Flush a stream; where that fails drop what it holds, or Python would complain at its end. Whether it was flushed."""
+def flushed(stream: TextIO | None) -> bool:
+    """Whether a stream takes what it holds; where not that is dropped, or Python would complain at its end."""
+    if stream is None:
+        return True
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno() if stream is not None else -1)
-            os.close(null)
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), stream.fileno())
         return False
     return True

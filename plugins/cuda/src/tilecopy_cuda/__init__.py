@@ -6,7 +6,7 @@ Importing this package loads nothing of CUDA; the executor does when it is first
 from .cache import ModuleCache
 from .cuda import CudaExecutor
 from .device_array import DeviceArray, time_on_device
-from .kept import KernelCache
+from .kernels_on_disk import KernelCache
 
 __all__ = [
     "CudaExecutor",

@@ -21,8 +21,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.errors import CacheError
-from tilecopy_core.loading import warn_outside
-from tilecopy_core.version import __version__
+from tilecopy_core.registry import __version__, warn_outside
 
 VARIABLES = ("TILECOPY_CACHE", "TILECOPY_CACHE_DIR", "TILECOPY_CACHE_LIMIT_MIB")
 INSTALL = "from a checkout: pip install 'plugins/cuda[cache]'"

@@ -16,12 +16,19 @@ from weakref import WeakValueDictionary
 
 import attrs
 from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
-from tilecopy.executors.streams import CurrentStream, agreed_stream, stream_pointer
+from tilecopy.executors.streams import (
+    CurrentStream,
+    agreed_stream,
+    current_stream,
+    framework_of,
+    share_memory,
+    stream_pointer,
+)
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
-from tilecopy_core.errors import LaunchError
-from tilecopy_core.once import LOCK
+from tilecopy_core.errors import LaunchError, shown
+from tilecopy_core.registry import LOCK
 
 from .cache import ModuleCache
 from .driver import Device, Driver
@@ -155,24 +162,31 @@ class CudaExecutor:
         *,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
     ) -> None:
         """Check the arguments and launch; NumPy arrays are copied in, and back when the kernel writes them.
+
+        With arrays on several GPUs ``device`` says which GPU launches, else ``stream``; else it is that of the first array that
+        the kernel writes. Without any it is the one whose context is current.
 
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
         handle = None if stream is None else self._stream(stream)
-        recalled = self._recall(kernel, arguments, grid)
+        recalled = self._recall(kernel, arguments, grid, device)
         if recalled is None:
             binding = self._check(kernel, arguments, grid)
             if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
                 return
-            current = self._current(kernel, binding, stream)
+            ordinal = self._placed(kernel, binding, stream, device)
+            current = self._current(kernel, binding, stream, ordinal)
             if binding.on_host:
-                self._launch_staged(kernel, binding, current, self._stream(current()) if handle is None else handle)
+                handle = self._stream(current()) if handle is None else handle
+                self._launch_staged(kernel, binding, ordinal, current, handle)
                 return
-            recalled = self._ready(kernel, binding, current), list(binding.addresses.values())
-            self._remember(kernel, arguments, grid, recalled[0])
+            recalled = self._ready(kernel, binding, ordinal, current), list(binding.addresses.values())
+            if set(binding.devices.values()) == {ordinal}:
+                self._remember(kernel, arguments, grid, device, recalled[0])
         ready, addresses = recalled
         ready.launch(addresses, self._stream(ready.current()) if handle is None else handle)
 
@@ -183,6 +197,7 @@ class CudaExecutor:
         *,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
     ) -> Callable[[], Any]:
         """A launch whose arguments are checked now, for calling many times.
 
@@ -194,12 +209,18 @@ class CudaExecutor:
         handle = None if stream is None else self._stream(stream)
         binding = self._check(kernel, arguments, grid)
         if binding.on_host or 0 in binding.grid:
-            return partial(self.launch, kernel, arguments, grid=grid, stream=stream)
-        ready = self._ready(kernel, binding, self._current(kernel, binding, stream))
+            return partial(self.launch, kernel, arguments, grid=grid, stream=stream, device=device)
+        ordinal = self._placed(kernel, binding, stream, device)
+        ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, stream, ordinal))
         return ready.prepared(list(binding.addresses.values()), handle, self._stream, arguments)
 
     def launcher(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None
+        self,
+        kernel: BuiltKernel,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        device: int | None = None,
     ) -> Callable[..., None]:
         """``launch(addresses, stream=None)`` of arrays that differ from these device arrays in nothing but their address.
 
@@ -216,16 +237,21 @@ class CudaExecutor:
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
-        return self._ready(kernel, binding, self._current(kernel, binding, None)).launcher(self._stream)
+        ordinal = self._placed(kernel, binding, None, device)
+        return self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal)).launcher(
+            self._stream
+        )
 
-    def _recall(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> tuple[ReadyLaunch, list[int]] | None:
+    def _recall(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None
+    ) -> tuple[ReadyLaunch, list[int]] | None:
         """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
         kept = kernel.remembered.get(self)
-        if kept is None:
+        if kept is None or (device is not None and type(device) is not int):  # True is equal to 1
             return None
         addresses, bits, readers = [], 0, self._readers
         try:
-            key = [None] if grid is None else _grid_key(grid)
+            key = [device] if grid is None else [device, *_grid_key(grid)]
             for argument in arguments:
                 kind = type(argument)
                 if kind is int:
@@ -247,32 +273,77 @@ class CudaExecutor:
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
-        if len(set(binding.devices.values())) > 1:
-            found = ", ".join(f"{name} on GPU {device}" for name, device in binding.devices.items())
-            raise LaunchError(f"kernel {kernel.name}: the arguments are on several devices: {found}")
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 
-    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any) -> CurrentStream:
-        """What reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream."""
-        readers = {name: facts.stream for name, facts in binding.arrays.items() if facts.stream is not None}
+    def _placed(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
+        """The GPU that launches, from which every array on a GPU can be reached."""
+        ordinal = self._launching(kernel, binding, stream, device)
+        for name, where in binding.devices.items():
+            if where != ordinal:
+                self._reach(kernel, binding, name, ordinal)
+        return ordinal
+
+    def _launching(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
+        if device is not None:
+            there = [each.ordinal for each in self.devices()]
+            if type(device) is not int or device not in there:
+                raise LaunchError(f"kernel {kernel.name}: device={shown(device)}: this machine has the GPUs {there}")
+            return device
+        places = binding.devices or {
+            name: facts.device for name, facts in binding.arrays.items() if facts.device is not None
+        }
+        if len(set(places.values())) == 1:
+            return next(iter(places.values()))
+        if stream is not None:
+            said = self.driver.device_of_stream(stream)
+            if said is not None:
+                return said
+        if not places:
+            return self.driver.current_device()
+        return next((places[name] for name in places if name in kernel.written), next(iter(places.values())))
+
+    def _reach(self, kernel: BuiltKernel, binding: Binding, name: str, ordinal: int) -> None:
+        """See to it that an array on another GPU can be used by kernels on this one."""
+        facts = binding.arrays[name]
+        assert facts.device is not None
+        written = name in kernel.written
+        if self.driver.reaches(ordinal, facts.device, facts.pointer, written=written):
+            return
+        share_memory(framework_of(type(facts.owner)), ordinal, facts.device)
+        if why := self.driver.why_unreachable(ordinal, facts.device, facts.pointer, written=written):
+            raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
+
+    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:
+        """What reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream.
+
+        Work on other GPUs' streams is the caller's to order.
+        """
+        here = {name: facts for name, facts in binding.arrays.items() if facts.device == ordinal}
+        readers = {name: facts.stream for name, facts in here.items() if facts.stream is not None}
+        if binding.devices and not here:  # device= or stream= says a GPU on which no array is
+            name = next((name for name in binding.devices if name in kernel.written), next(iter(binding.devices)))
+            reader = current_stream(framework_of(type(binding.arrays[name].owner)), ordinal)
+            readers = {} if reader is None else {name: reader}
         current = agreed_stream(f"kernel {kernel.name}", readers)
-        for facts in binding.arrays.values():
+        for facts in here.values():
             if facts.export is not None:
                 number = current() if stream is None else stream_pointer(stream)
                 facts.export(stream=number or 1)  # DLPack's number of the legacy stream
         return current
 
-    def _ready(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream) -> ReadyLaunch:
-        """A launch of the kernel, which is loaded where it is not yet."""
-        with self.driver.active(binding.device):
-            return ready_launch(self.driver, kernel, binding, self.load(kernel, binding.device), current)
+    def _ready(self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream) -> ReadyLaunch:
+        """A launch of the kernel on a GPU, where it is loaded if it is not yet."""
+        with self.driver.active(ordinal):
+            return ready_launch(self.driver, kernel, binding, ordinal, self.load(kernel, ordinal), current)
 
-    def _remember(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, ready: ReadyLaunch) -> None:
+    def _remember(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None, ready: ReadyLaunch
+    ) -> None:
         """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
-        key = _grid_key(grid)
+        key = [device] if grid is None else [device, *_grid_key(grid)]
         for argument in arguments:
             kind = type(argument)
             if kind is int:
@@ -289,19 +360,21 @@ class CudaExecutor:
             launches.clear()
         launches[tuple(key)] = ready
 
-    def _launch_staged(self, kernel: BuiltKernel, binding: Binding, current: CurrentStream, stream: Any) -> None:
+    def _launch_staged(
+        self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream, stream: Any
+    ) -> None:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
         call, what = self.driver.call, f"kernel {kernel.name}"
-        with self.driver.active(binding.device), ExitStack() as cleanup:
+        with self.driver.active(ordinal), ExitStack() as cleanup:
             if int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
                     f"{what}: the stream is being captured into a graph, and {', '.join(binding.on_host)} is in host "
                     "memory; pass device arrays"
                 )
-            self.load(kernel, binding.device)
+            self.load(kernel, ordinal)
             for span in host_spans(kernel, binding):
                 self._stage(kernel, binding, span, stream, cleanup)
-            ready = self._ready(kernel, binding, current)
+            ready = self._ready(kernel, binding, ordinal, current)
             ready.launch(list(binding.addresses.values()), stream)
             for parameter in kernel.arrays:
                 if parameter.name in kernel.written.intersection(binding.on_host):
@@ -340,8 +413,8 @@ class CudaExecutor:
 
 
 def _grid_key(grid: Any) -> list[Any]:
-    """The start of a key: the grid with its types, since 1 is equal to True and 1.0, which are no grids."""
-    if grid is None or type(grid) is int:
+    """A grid with its types, since 1 is equal to True and 1.0, which are no grids."""
+    if type(grid) is int:
         return [grid]
     counts = grid if isinstance(grid, (tuple, list)) else (grid,)
     return [*counts, *map(type, counts)]

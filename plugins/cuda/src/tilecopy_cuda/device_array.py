@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.dtypes import dtype_of
-from tilecopy_core.errors import Kind, LaunchError, a, checked, integer, maybe, shown, whole
+from tilecopy_core.errors import Kind, LaunchError, checked, instance_of, integer, integer_in, optional, shown
+from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor
 
 _ADDRESSES = 1 << 49
 """What a GPU's virtual addresses reach."""
-_EXECUTOR = a("a CudaExecutor", CudaExecutor)
+_EXECUTOR = instance_of("a CudaExecutor", CudaExecutor)
 
 
 class DeviceArray:
@@ -34,7 +34,7 @@ class DeviceArray:
         RequestError: no such element type.
     """
 
-    @checked(LaunchError, device=whole(0, 2**16), executor=maybe(_EXECUTOR))
+    @checked(LaunchError, device=integer_in(0, 2**16), executor=optional(_EXECUTOR))
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
     ) -> None:
@@ -76,7 +76,7 @@ class DeviceArray:
         """
         self._call("cuMemcpyDtoH", self._held(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes)
 
-    @checked(LaunchError, byte=whole(0, 255))
+    @checked(LaunchError, byte=integer_in(0, 255))
     def fill(self, byte: int) -> None:
         """Set every byte."""
         self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
@@ -111,9 +111,9 @@ class DeviceArray:
     LaunchError,
     executor=_EXECUTOR,
     work=Kind("a function of no argument", callable),
-    runs=whole(1, 2**20),
-    warm_up=whole(0, 2**20),
-    device=whole(0, 2**16),
+    runs=integer_in(1, 2**20),
+    warm_up=integer_in(0, 2**20),
+    device=integer_in(0, 2**16),
 )
 def time_on_device(
     executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0

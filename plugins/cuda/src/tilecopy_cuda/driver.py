@@ -12,9 +12,10 @@ from importlib import import_module
 from typing import Any
 
 import attrs
+from tilecopy.executors.streams import stream_device, stream_pointer
 
 from tilecopy_core.errors import LaunchError
-from tilecopy_core.once import LOCK, once
+from tilecopy_core.registry import LOCK, once
 
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
@@ -24,8 +25,16 @@ _CONTEXT_ENDED = frozenset(
 _CAPTURING = range(900, 910)
 """Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
 
-_DEVICE_ORDINAL = 9
-"""CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL (cuda.h)."""
+_CONTEXT, _DEVICE_ORDINAL, _ACCESS_FLAGS = 1, 9, 16
+"""CU_POINTER_ATTRIBUTE_CONTEXT, _DEVICE_ORDINAL and _ACCESS_FLAGS (cuda.h)."""
+_MAY_READ, _MAY_WRITE = 1, 3
+"""What the last of them answers at least."""
+_ALREADY_ENABLED = 704
+"""CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: a framework has done it."""
+_LEGACY_STREAM = (0, 1)
+"""The numbers that the legacy default stream has."""
+_DEFAULT_STREAMS = (*_LEGACY_STREAM, 2)
+"""And the default stream of a thread: each GPU has one under that number."""
 
 NOT_CURRENT = frozenset({201, 400, 709})
 """INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
@@ -76,6 +85,7 @@ class Driver:
     def __init__(self, bindings: Any = None) -> None:
         self._given = bindings
         self._contexts: dict[int, Any] = {}
+        self._peers: dict[tuple[int, int], bool] = {}
         self.ended: str | None = None
 
     @once
@@ -176,15 +186,52 @@ class Driver:
         """
         if self.ended is not None:
             raise self.gone(f"device {ordinal}")
-        with LOCK:
-            if ordinal not in self._contexts:
-                device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
-                self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
-        self.call("cuCtxPushCurrent", self._contexts[ordinal])
+        with self._pushed(self._context(ordinal)):
+            yield
+
+    def _context(self, ordinal: int) -> Any:
+        """A device's primary context."""
+        if ordinal not in self._contexts:
+            with LOCK:
+                if ordinal not in self._contexts:
+                    device = self.call("cuDeviceGet", ordinal, what=f"device {ordinal}")
+                    self._contexts[ordinal] = self.call("cuDevicePrimaryCtxRetain", device)
+        return self._contexts[ordinal]
+
+    @contextmanager
+    def _pushed(self, context: Any) -> Iterator[None]:
+        self.call("cuCtxPushCurrent", context)
         try:
             yield
         finally:
             self.api.cuCtxPopCurrent()
+
+    def current_device(self) -> int:
+        """The GPU whose context is current in this thread; 0 where none is.
+
+        Raises:
+            LaunchError: there is no driver.
+        """
+        code, device = self.api.cuCtxGetDevice()
+        return 0 if int(code) else int(device)
+
+    def device_of_stream(self, stream: Any) -> int | None:
+        """The GPU of a stream, or None: it is the number of a default stream, which every GPU has.
+
+        Args:
+            stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
+
+        Raises:
+            LaunchError: it is none of these.
+        """
+        said, number = stream_device(stream), stream_pointer(stream)
+        if said is not None or number in _DEFAULT_STREAMS:
+            return said
+        code, context = self.api.cuStreamGetCtx(number)
+        if int(code):  # a green context's
+            return None
+        with self._pushed(context):
+            return self.current_device()
 
     def device_of(self, pointer: int) -> int:
         """The GPU of a device address.
@@ -207,6 +254,98 @@ class Driver:
         address, _ = self.call("cuGetProcAddress", b"cuPointerGetAttribute", 12000, 0)
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
+
+    def reaches(self, ordinal: int, device: int, address: int, *, written: bool) -> bool:
+        """Whether the driver says that kernels on one GPU may use memory of another, once peer access was enabled.
+
+        Args:
+            ordinal: the GPU of the kernels.
+            device: the GPU of the memory.
+            address: in that memory.
+            written: whether they write it.
+
+        Raises:
+            LaunchError: the driver does not give peer access although the hardware has it.
+        """
+        self._peer_access(ordinal, device)
+        needed = _MAY_WRITE if written else _MAY_READ
+        with self.active(ordinal):
+            return self._attribute(_ACCESS_FLAGS, address) & needed == needed
+
+    def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
+        """Why kernels on one GPU cannot use memory of another, or None: they can. It takes what :meth:`reaches` takes.
+
+        Raises:
+            LaunchError: as there.
+        """
+        if self.reaches(ordinal, device, address, written=written):
+            return None
+        enabled = self._peer_access(ordinal, device)
+        with self.active(ordinal):
+            # Memory of a pool, or mapped by cuMemMap, has no context: its allocator says who may use it, for each GPU.
+            if enabled and self._attribute(_CONTEXT, address):
+                return None
+        if not enabled:
+            return (
+                f"GPU {ordinal} has no peer access to GPU {device} (cuDeviceCanAccessPeer says so); copy it there first"
+            )
+        return (
+            f"GPU {ordinal} may not {'write' if written else 'read'} this memory of GPU {device}: it is of a memory pool or mapped, "
+            "and its allocator gives access (cudaMemPoolSetAccess, cuMemSetAccess)"
+        )
+
+    def _peer_access(self, ordinal: int, device: int) -> bool:
+        """Enable it, once a pair; False: the hardware has none."""
+        with LOCK:
+            if (ordinal, device) not in self._peers:
+                pair = [self.call("cuDeviceGet", each) for each in (ordinal, device)]
+                able = bool(self.call("cuDeviceCanAccessPeer", *pair))
+                if able:
+                    peer = self._context(device)
+                    with self.active(ordinal), self.outside_capture():
+                        (code,) = self.api.cuCtxEnablePeerAccess(peer, 0)
+                    if int(code) not in (0, _ALREADY_ENABLED):
+                        raise self.error(f"peer access of GPU {ordinal} to GPU {device}", code)
+                self._peers[ordinal, device] = able
+            return self._peers[ordinal, device]
+
+    def _attribute(self, which: int, address: int) -> int:
+        """An attribute of an address, for the current context; 0 where the driver has none."""
+        value = ctypes.c_uint64()
+        return 0 if self._pointer_attribute(ctypes.byref(value), which, address) else value.value
+
+    # -------------------------------------------------------------------------------------------- streams
+
+    def is_capturing(self, ordinal: int, stream: int) -> bool:
+        """Whether a stream of a GPU is being captured into a graph, which the legacy default stream never is.
+
+        Raises:
+            LaunchError: the stream is none of that GPU.
+        """
+        if stream in _LEGACY_STREAM:
+            return False
+        with self.active(ordinal):
+            return bool(int(self.call("cuStreamIsCapturing", stream)))
+
+    def wait_for(self, other: tuple[int, int], waiting: tuple[int, int]) -> None:
+        """Let what is put on one stream from now on wait for what is on another now; the host waits for nothing.
+
+        Args:
+            other: the stream that is waited for: the number of its GPU, and its own (a CUstream).
+            waiting: the stream that waits, likewise.
+
+        Raises:
+            LaunchError: the driver refuses.
+        """
+        (device, stream), (ordinal, later) = other, waiting
+        with self.active(device):
+            event = self.call("cuEventCreate", int(self.api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            try:
+                self.call("cuEventRecord", event, stream)
+                with self.active(ordinal):
+                    self.call("cuStreamWaitEvent", later, event, 0)
+            finally:
+                self.api.cuEventDestroy(event)
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:

@@ -190,9 +190,9 @@ class ReadyLaunch:
 
 
 def ready_launch(
-    driver: Driver, kernel: BuiltKernel, binding: Binding, loaded: LoadedKernel, current: CurrentStream
+    driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """A launch of a loaded kernel; addresses lead a block's memory, so that they can be replaced at once."""
+    """A launch of a kernel that is loaded on a GPU; addresses lead a block's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]
@@ -205,7 +205,7 @@ def ready_launch(
     return ReadyLaunch(
         driver=driver,
         kernel=kernel.name,
-        ordinal=binding.device,
+        ordinal=ordinal,
         loaded=loaded,
         call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,

@@ -16,9 +16,9 @@ import numpy as np
 from tilecopy.assemblers import INSTALL, assemble, version_of
 from tilecopy.kernel.built import BuiltKernel
 
+from tilecopy_core.description import Target
 from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
-from tilecopy_core.once import once
-from tilecopy_core.target import Target
+from tilecopy_core.registry import once
 
 from .cache import ModuleCache, module_key
 from .driver import Device, Driver

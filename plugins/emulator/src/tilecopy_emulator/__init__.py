@@ -2,12 +2,17 @@
 
 Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`: uninitialised memory or registers,
 races, misaligned or outside accesses, missing waits, fences and barriers.
+
+The words: a *space* is a state space of PTX, a *memory* holds its bytes; an *access* is what one instruction does to them;
+a *place* is a byte of shared memory, counted over the CTAs of a machine; a *cell* is the bytes that share a stamp.
 """
 
-from . import parser  # noqa: F401 (with the package: no fork shall meet it half imported)
+import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)
+
 from .api import run_ptx
 from .executor import EmulatorExecutor, executor
-from .program import Program, UnsupportedPtxError, parse
+from .program import Program, UnsupportedPtxError
+from .reading.parser import parse
 from .run import Report, run_grid
 
 __all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid", "run_ptx"]

@@ -16,9 +16,10 @@ import numpy as np
 from tilecopy_core import LaunchError
 
 from .demands import demand, is_flag, is_whole, items_of, shown
-from .memory import GlobalMemory
-from .program import Parameter, Program, parse
+from .program import Parameter, Program
+from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
+from .threads.arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
 BASE_ALIGN_BYTES = 256

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from .copies import bulk, bulk_reduction
-from .operands import Handler
+from .opcodes.copies import bulk, bulk_reduction
+from .opcodes.operands import Handler
 
 INSTRUCTIONS: dict[str, Handler] = {
     "cp.async.bulk": bulk,

@@ -16,7 +16,7 @@ from tilecopy_core import LaunchError
 
 from .api import run_ptx
 from .demands import shown
-from .program import parse
+from .reading.parser import parse
 from .run import ALLOWABLE
 
 _EXTENT = "[0-9]{1,19}"

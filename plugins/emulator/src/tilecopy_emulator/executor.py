@@ -10,10 +10,11 @@ from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
-from .instructions import packages
-from .memory import GlobalMemory
-from .program import Program, UnsupportedPtxError, parse
+from .opcodes.table import packages
+from .program import Program, UnsupportedPtxError
+from .reading.parser import parse
 from .run import MOST_CTAS, Report, run_grid
+from .threads.arrays import GlobalMemory
 
 
 class EmulatorExecutor:

@@ -39,16 +39,16 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import FLAG, TEXT, Kind, a, checked, one_of
+from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, one_of
 
-from . import accesses, operands
-from .access import Access
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
-from .arithmetic import compile_arithmetic
-from .copies import global_bytes, issue_copy
-from .machine import Machine
-from .operands import Handler, Lanes, Reader, Step, Writer
+from .machine.machine import Machine
+from .opcodes import loads, operands
+from .opcodes.arithmetic import compile_arithmetic
+from .opcodes.copies import global_bytes, issue_copy
+from .opcodes.operands import Handler, Lanes, Reader, Step, Writer
+from .order.access import Access
 from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
 
 __all__ = [
@@ -84,8 +84,8 @@ __all__ = [
 ]
 
 
-_INSTRUCTION = a("an Instruction, as a handler is given it", Instruction)
-_PROGRAM = a("a Program, as parse makes it", Program)
+_INSTRUCTION = instance_of("an Instruction, as a handler is given it", Instruction)
+_PROGRAM = instance_of("a Program, as parse makes it", Program)
 _OPERAND = Kind(
     "an operand of an Instruction",
     lambda value: (
@@ -107,8 +107,8 @@ _known = checked(
 )
 """Looks at what a package passes; the emulator itself calls what is behind it."""
 
-address_reader = _known(accesses.address_reader)
-demand_parts = _known(accesses.demand_parts)
+address_reader = _known(loads.address_reader)
+demand_parts = _known(loads.demand_parts)
 is_constant = _known(operands.is_constant)
 reader = _known(operands.reader)
 refuse = _known(operands.refuse)
@@ -116,7 +116,7 @@ width_of = _known(operands.width_of)
 writer = _known(operands.writer)
 
 
-@checked(forms=a("a Form, as form makes it", Form))
+@checked(forms=instance_of("a Form, as form makes it", Form))
 def arithmetic(*forms: Form) -> dict[str, Handler]:
     """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
 
@@ -133,7 +133,7 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     return dict.fromkeys(table, handler)
 
 
-@checked(machine=a("the Machine of the step", Machine))
+@checked(machine=instance_of("the Machine of the step", Machine))
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
     """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
 
@@ -156,7 +156,7 @@ def _demand_16(machine: Machine, one: Any, size_bytes: int) -> None:
         machine.hazard("alignment", f"{size_bytes} bytes for the bulk engine; the size is a multiple of 16", one)
 
 
-@checked(machine=a("the Machine of the step", Machine))
+@checked(machine=instance_of("the Machine of the step", Machine))
 def start_copy(
     machine: Machine,
     lane: int,

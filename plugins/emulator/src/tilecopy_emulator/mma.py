@@ -8,16 +8,14 @@ sum open, so that the last bits of hardware may differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .alu.formats import BF16, F16, F32, decode, encode, quantize
-from .operands import Handler, Lanes, Step, reader, refuse, writer
+from .machine.machine import Machine
+from .opcodes.operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 from .program import Instruction, Program, Vector
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 _TYPES = {("f32", "f16", "f16", "f32"): F16, ("f32", "bf16", "bf16", "f32"): BF16}
 _LANE = np.arange(32)
@@ -36,8 +34,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     shape, types = instruction.opcode[1:6], instruction.opcode[6:]
     if shape != ("sync", "aligned", "m16n8k16", "row", "col") or types not in _TYPES:
         raise refuse(instruction, "this form of mma is not known")
-    if len(instruction.operands) != 4:
-        raise refuse(instruction, f"it takes 4 operands, not {len(instruction.operands)}")
+    demand_count(instruction, 4)
     halves = _TYPES[types]
     names = _registers(instruction, 0, 4)
     writers = [writer(x, "f32", instruction, program) for x in names]

@@ -1,18 +1,17 @@
-"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`parse` makes one from text."""
+"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.reading.parser.parse` makes one from text."""
 
 from __future__ import annotations
 
 import builtins
-from functools import lru_cache
 
 import attrs
 
-from tilecopy_core import Target
+from tilecopy_core import Target, TilecopyError
 
-from .demands import demand
-from .lexer import UnsupportedPtxError
+from .demands import demand, is_whole
 
 __all__ = [
+    "CARRY",
     "REGISTER_BITS",
     "Instruction",
     "Memory",
@@ -26,11 +25,13 @@ __all__ = [
     "UnsupportedPtxError",
     "Variable",
     "Vector",
-    "parse",
+    "refuse",
 ]
 
 _SM90 = Target(90)
 
+_MOST_CHARACTERS = 1000
+"""Of a message, which repeats what it is about."""
 REGISTER_BITS = {
     "pred": 1,
     **{f"{kind}{bits}": bits for kind in "bsuf" for bits in (8, 16, 32, 64) if (kind, bits) != ("f", 8)},
@@ -39,6 +40,31 @@ REGISTER_BITS = {
     "bf16x2": 32,
 }
 """Width of each type in bits (predicates 1)."""
+CARRY = "the carry flag"
+"""The register that stands for the condition code (``.cc``)."""
+
+
+class UnsupportedPtxError(TilecopyError, NotImplementedError):
+    """The text is not PTX, or has something that the emulator does not know; the message names the line.
+
+    Attributes:
+        line: 1-based line of the text, or 0.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
+        demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
+        said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
+        said = "".join(map(_printable, said))  # what a text repeats may move the cursor
+        super().__init__(f"PTX line {line}: {said}" if line else said)
+        self.line = line
+
+
+def _printable(character: str) -> str:
+    """A character for a message, in which lines and tabs stay."""
+    if character.isprintable() or character in "\n\t":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @attrs.frozen
@@ -198,24 +224,6 @@ class Program:
     version: tuple[int, int] = (7, 8)
 
 
-def parse(text: str, entry: str | None = None) -> Program:
-    """Parse a module and take one of its entries.
-
-    Args:
-        text: of the module.
-        entry: name of the kernel; may be left out where there is only one.
-
-    Raises:
-        UnsupportedPtxError: the text is not PTX or has something that is not known; the message names the line.
-    """
-    demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
-    fits = entry is None or isinstance(entry, str)
-    demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
-    return _parsed(str(text), entry)
-
-
-@lru_cache(maxsize=32)
-def _parsed(text: str, entry: str | None) -> Program:
-    from .parser import ModuleParser
-
-    return ModuleParser(text).program(entry)
+def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
+    """The error for an instruction that is not known or not PTX."""
+    return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)

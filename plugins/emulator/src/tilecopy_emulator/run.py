@@ -14,19 +14,17 @@ from tilecopy.executors import ValueCheck
 
 from tilecopy_core import LaunchError
 
-from .accesses import parts_of
 from .alu import is_approximate
 from .demands import demand, is_flag, is_whole, items_of
-from .engines import ASYNC_GLOBAL, ASYNC_SHARED, TENSOR
-from .instructions import compile_program
-from .launch import Dim3, Launch, SharedVariable
-from .machine import Machine
-from .memory import GlobalMemory
-from .operands import Step
-from .order import ISSUED
-from .profile import shared_side_not_counted
-from .program import REGISTER_BITS, Program, UnsupportedPtxError
-from .special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
+from .effects import pieces, sections, shared_side_not_counted
+from .machine.machine import Machine
+from .opcodes.operands import Step
+from .opcodes.table import compile_program
+from .order.clocks import TENSOR
+from .program import Program, UnsupportedPtxError
+from .threads.arrays import GlobalMemory
+from .threads.launch import Dim3, Launch, SharedVariable
+from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
@@ -90,50 +88,6 @@ def _with_checks(
         if instruction.line in by_line:
             steps[number] = checked(steps[number], by_line[instruction.line])
     return steps, lengths
-
-
-@lru_cache(maxsize=32)
-def cells(program: Program) -> tuple[int, int]:
-    """Bytes that no access to shared and to global memory splits: the widest powers of two, at most 16."""
-    shared = glob = 16
-    for instruction in program.instructions:
-        name, opcode = instruction.opcode[0], instruction.opcode
-        if name in ("ld", "st") and "async" not in opcode and "bulk" not in opcode:
-            parts = parts_of(instruction)
-            size = parts.access.bytes & -parts.access.bytes
-            if parts.access.space in ("", "shared", "shared::cluster"):
-                shared = min(shared, size)
-            if parts.access.space in ("", "global"):
-                glob = min(glob, size)
-        elif name in ("atom", "red"):
-            size = max(1, REGISTER_BITS.get(opcode[-1], 8) // 8)
-            shared, glob = min(shared, size), min(glob, size)
-        elif name in ("mbarrier", "stmatrix", "ldmatrix"):
-            shared = min(shared, 8)
-        elif name == "tcgen05" or opcode[:2] == ("st", "async") or name in ("wmma", "mma"):
-            shared = min(shared, 4)
-        elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):
-            size = int(str(instruction.operands[2])) if str(instruction.operands[2]).isdigit() else 4
-            shared = min(shared, size)
-            glob = min(glob, 4 if len(instruction.operands) > 3 else size)
-    return shared, glob
-
-
-@lru_cache(maxsize=32)
-def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program, and :data:`ISSUED` where that does."""
-    found = []
-    bulk = any(i.opcode[:3] in (("cp", "async", "bulk"), ("cp", "reduce", "async")) for i in program.instructions)
-    tensor = any(i.opcode[0] == "tcgen05" for i in program.instructions)
-    if bulk or tensor:
-        found.append(ASYNC_SHARED)
-    if bulk and any(i.opcode[0] == "cp" and "global" in i.opcode for i in program.instructions):
-        found.append(ASYNC_GLOBAL)
-    if tensor:
-        found.append(TENSOR)
-    if any(i.opcode[:2] == ("mbarrier", "inval") for i in program.instructions):
-        found.append(ISSUED)
-    return tuple(found)
 
 
 @lru_cache(maxsize=32)
@@ -247,7 +201,7 @@ def run_grid(
     local_owner = _place_variables(program, memory, table)
     if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
         table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
-    shared_cell, global_cell = cells(program)
+    shared_cell, global_cell = pieces(program)
     memory.cell = global_cell
     launch = Launch(
         program,

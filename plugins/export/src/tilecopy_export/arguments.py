@@ -8,13 +8,12 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from tilecopy_core.description import MAX_CTA_THREADS, CopyRequest, is_thread_id, tid_symbol
 from tilecopy_core.errors import Kind, RequestError, shown
-from tilecopy_core.expr import Expr, Int, Symbol, symbols_in_order
+from tilecopy_core.integers import Expr, Int, Symbol, symbols_in_order
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
 from tilecopy_core.ptx import PtxBuilder
-from tilecopy_core.request import CopyRequest
-from tilecopy_core.scope import MAX_CTA_THREADS, is_thread_id, tid_symbol
 
 Key: TypeAlias = "Memory | Symbol | str"
 """What an argument stands for: a memory, a symbol, or the name of a special register."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import attrs
 
+from tilecopy_core.ptx import AnyLine, Line, Register, names_in
+from tilecopy_core.ptx import statements as parts_of
+
 from .arguments import MARK
-from .function import BlockOperand, Function, Move
+from .function import BlockOperand, Function, Move, branches
 
 _C = {
     "mov.b": "{0}",
@@ -38,10 +42,6 @@ _EXACT = {
 """Opcodes whose operands differ in width, or have a sign."""
 
 _REGISTER = re.compile(rf"{MARK}rd?\d+")
-_WRITES = re.compile(rf"(?:@\S+ )?\S+ (\{{[^}}]*\}}|{MARK}\w+)")
-_LINE = re.compile(rf"([a-z0-9.]+) ({MARK}rd?\d+), ([^\[\]{{}}]*);\Z")
-_PRODUCT = re.compile(rf"m(?:ul|ad)\.\S+ {MARK}\w+, {MARK}\w+, {MARK}\w+")
-_LABEL = re.compile(r"\$\w+:|(?:@\S+ )?bra\b")
 
 
 @attrs.frozen
@@ -68,21 +68,19 @@ def lift(function: Function) -> Lifted:
     of a loop, and sees none in a block. Without one the block's arithmetic is a few instructions, and needs fewer registers.
     """
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
-    written = Counter(name for line in function.body for name in _results(line))
+    written = Counter(name for part in parts_of(function.body) for name in _results(part))
     outputs = {move.register for move in function.outputs}
-    body: list[str] = []
+    body: list[AnyLine] = []
     straight, products = True, False
     for line in function.body:
-        straight = straight and _LABEL.match(line) is None
-        found = _LINE.match(line) if straight else None
-        own = found and written[found[2]] == 1 and found[2] not in outputs
-        cpp = own and found and _cpp(found[1], found[3].split(", "), values)
-        if found and cpp:
-            values[found[2]] = cpp
-            products = products or _PRODUCT.match(line) is not None
+        straight = straight and not any(map(branches, parts_of([line])))
+        results = [name for name in _results(line) if written[name] == 1 and name not in outputs]
+        if straight and results and isinstance(line, Line) and (cpp := _cpp(line, values)):
+            values[results[0]] = cpp
+            products = products or _multiplies(line)
         else:
             body.append(line)
-    used = {name for line in body for name in _REGISTER.findall(line)}
+    used = {name for part in parts_of(body) if isinstance(part, Line) for name in part.names}
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
     if not products or sum(_bits(name) // 32 for name in computed) > MOST_WORDS:
@@ -95,7 +93,7 @@ def lift(function: Function) -> Lifted:
         computed={BlockOperand(name): _bits(name) for name in taken},
     )
     needed = _needed(values, taken)
-    statements = (f"const uint{_bits(name)}_t {name} = {cpp};" for name, cpp in values.items() if name in needed)
+    statements = (f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed)
     return Lifted(tuple(statements), rest)
 
 
@@ -109,25 +107,30 @@ def _bits(register: str) -> int:
     return 64 if register.startswith(f"{MARK}rd") else 32
 
 
-def _results(line: str) -> list[str]:
+def _results(part: AnyLine | str) -> Iterable[str]:
     """The registers that an instruction may write: its first operand, also where that is read only."""
-    found = _WRITES.match(line)
-    return _REGISTER.findall(found[1]) if found else []
+    if not isinstance(part, Line) or not part.operands or str(part.operands[0]).startswith("["):
+        return ()
+    return names_in(part.operands[0])
 
 
-def _cpp(opcode: str, operands: list[str], values: dict[str, str]) -> str | None:
+def _multiplies(line: Line) -> bool:
+    """Whether an instruction has a product of two registers."""
+    return line.opcode.startswith(("mul.", "mad.")) and all(isinstance(each, Register) for each in line.operands[:3])
+
+
+def _cpp(line: Line, values: dict[str, str]) -> str | None:
     """A pure instruction of integers that are C++ already as an expression; None where it is not one."""
-    width = opcode[-2:]
-    pattern = _EXACT.get(opcode) or (_C.get(opcode[:-2]) if width in ("32", "64") else None)
-    if pattern is None:
+    width = line.opcode[-2:]
+    pattern = _EXACT.get(line.opcode) or (_C.get(line.opcode[:-2]) if width in ("32", "64") else None)
+    if pattern is None or line.guard is not None:
         return None
     written = []
-    for operand in operands:
-        if operand in values:
-            written.append(operand)
-        elif re.fullmatch(r"-?\d+", operand):
-            number = int(operand)
-            written.append(str(number) if 0 <= number < 2**31 else f"(uint{width}_t)({number}LL)")
+    for operand in line.operands[1:]:
+        if isinstance(operand, Register) and operand.name in values:
+            written.append(operand.name)
+        elif isinstance(operand, int):
+            written.append(str(operand) if 0 <= operand < 2**31 else f"(uint{width}_t)({operand}LL)")
         else:
             return None
     return pattern.format(*written)

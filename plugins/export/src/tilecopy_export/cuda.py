@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilecopy.written import as_cpp
+from tilecopy.integer_text import as_cpp
 
+from tilecopy_core.description import Target
 from tilecopy_core.errors import LayoutError, RequestError, shown
-from tilecopy_core.expr import Int
+from tilecopy_core.integers import Int
 from tilecopy_core.memory import Buffer, Region
-from tilecopy_core.target import Target
-from tilecopy_core.version import __version__
+from tilecopy_core.registry import __version__
 
 from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
 from .arithmetic import lift

@@ -7,19 +7,29 @@ of the block first, and a fragment's back at the end (moves that no assembler ke
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import attrs
 
+from tilecopy_core.description import Target, Version
 from tilecopy_core.errors import PtxError, RequestError, checked
-from tilecopy_core.expr import Symbol
+from tilecopy_core.integers import Symbol
 from tilecopy_core.memory import Buffer, Memory
-from tilecopy_core.ptx import PtxBuilder, Register
-from tilecopy_core.ptx.emitter import Emitter
-from tilecopy_core.ptx.instructions import Needs, header_target
-from tilecopy_core.target import Target, Version
+from tilecopy_core.ptx import (
+    AnyLine,
+    Emitter,
+    Label,
+    Line,
+    Needs,
+    PtxBuilder,
+    Register,
+    Written,
+    header_target,
+    names_in,
+    statements,
+)
 
 from .arguments import (
     MARK,
@@ -96,7 +106,7 @@ class Function:
     arguments: tuple[Argument, ...]
     declarations: tuple[str, ...]
     inputs: tuple[Move, ...]
-    body: tuple[str, ...]
+    body: tuple[AnyLine, ...]
     outputs: tuple[Move, ...]
     kept: frozenset[BlockOperand]
     needs: Needs
@@ -153,7 +163,7 @@ class Function:
             "{",
             *map(own, self.declarations),
             *(f"{move.opcode} {own(move.register)}, {callers(move)};" for move in self.inputs),
-            *map(own, self.body),
+            *(own(str(line).strip()) for line in self.body),
             *(f"{move.opcode} {callers(move)}, {own(move.register)};" for move in self.outputs),
             "}",
         ]
@@ -191,7 +201,7 @@ class FunctionBindings:
         argument = self._arguments.get(key)
         if argument is None and found.register:
             root = emitter.blocks[0]
-            special = found.register
+            special = Written(found.register)
             return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
         bits = argument.bits if isinstance(argument, Number) else 32
         return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
@@ -245,8 +255,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     bindings = FunctionBindings(arguments, threads)
     ptx = PtxBuilder(plan.request.target, threads, bindings=bindings)
     plan.emit(ptx, registry)
-    root = ptx.blocks[0]
-    body = tuple(line.strip() for line, _ in root.head + root.body if not line.strip().startswith("//"))
+    body = tuple(line for line in ptx.lines if not str(line).lstrip().startswith("//"))
     overwritten = _written_first(body) & {move.register for move in bindings.outputs}
     kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
     return Function(
@@ -262,22 +271,20 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     )
 
 
-_LOAD = re.compile(r"(?:ld|mov)\.\S+ (\{[^}]*\}|\S+), (.*);\Z")
-_BRANCH = re.compile(r"(?:@\S+ )?bra\b|\$\w+:")
-_REGISTER = re.compile(rf"{MARK}[a-z]+\d+")
+def branches(part: Line | Label | str) -> bool:
+    """Whether a part of a body goes somewhere else, or is a place to go to."""
+    return isinstance(part, Label) or (isinstance(part, Line) and part.opcode.split(".")[0] == "bra")
 
 
-def _written_first(body: Sequence[str]) -> set[str]:
+def _written_first(body: Sequence[AnyLine]) -> set[str]:
     """Registers that every thread writes whole, by a load or a move, before anything reads them or branches."""
     written: set[str] = set()
     read: set[str] = set()
-    for line in body:
-        if _BRANCH.match(line):
-            break
-        found = _LOAD.match(line)
-        if found is None:
-            read |= set(_REGISTER.findall(line)) - written
+    for part in takewhile(lambda part: not branches(part), statements(body)):
+        if not isinstance(part, Line):
             continue
-        read |= set(_REGISTER.findall(found[2])) - written
-        written |= set(_REGISTER.findall(found[1])) - read
+        loads = part.opcode.startswith(("ld.", "mov.")) and part.guard is None
+        results = set(names_in(part.operands[0])) if loads else set()
+        read |= {name for operand in part.operands[loads:] for name in names_in(operand)} - written
+        written |= results - read
     return written

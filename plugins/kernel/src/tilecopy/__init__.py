@@ -76,14 +76,14 @@ from tilecopy_core import (
     wgid,
     wid_in_wg,
 )
-from tilecopy_core.names import names_later
+from tilecopy_core.registry import names_later
 
 if TYPE_CHECKING:
     from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl, ptx_text
 
     from .exports import cuda_header
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
-    from .kernel.saved import load_kernel
+    from .kernel.load import load_kernel
 else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
@@ -97,7 +97,7 @@ else:  # a checker would take every name for one of the package
             "cuda_header": ".exports",
             "default_registry": "tilecopy_core",
             "hookimpl": "tilecopy_core",
-            "load_kernel": ".kernel.saved",
+            "load_kernel": ".kernel.load",
             "ptx_text": "tilecopy_core",
         },
     )

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tilecopy_core.errors import TEXT, AssemblerError, Kind, checked, maybe, one_of
-from tilecopy_core.target import Target, target_of
+from tilecopy_core.description import Target, target_of
+from tilecopy_core.errors import TEXT, AssemblerError, Kind, checked, one_of, optional
 
 __all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
 
@@ -53,7 +53,7 @@ def available_assemblers() -> dict[str, str]:
 @checked(
     AssemblerError,
     ptx=TEXT,
-    assembler=maybe(_ASSEMBLER),
+    assembler=optional(_ASSEMBLER),
     timeout_s=Kind("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
 )
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:

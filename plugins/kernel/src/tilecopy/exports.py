@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilecopy_core.names import exporter
+from tilecopy_core.registry import exporter
 
 
 def cuda_header(functions: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from tilecopy_core.known import KnownVariant
+from tilecopy_core.registry import KnownVariant
 
 
 def install_line(package: str) -> str:

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    Guard,
-    Int,
-    Side,
-    VectorPartition,
-    guards_of,
-    synthesize,
-)
+from tilecopy_core.plugin import CopyRequest, Decline, Guard, Int, Side, VectorPartition, guards_of, synthesize
 
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import attrs
@@ -13,8 +14,9 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import row_major
 
 from .arrays import Array, array_of, dtype_name
-from .asking import PERMUTATION, items_of
+from .asking import PERMUTATION, items_of, shown
 from .frameworks import Framework
+from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice, align_of
 from .movement import Movement, movement_of
@@ -27,7 +29,14 @@ _MOST_REMEMBERED = 4096
 
 
 def relayout(
-    array: Any, axes: Any, *, out: Any = None, stream: Any = None, executor: str | None = None, **sizes: int
+    array: Any,
+    axes: Any,
+    *,
+    out: Any = None,
+    stream: Any = None,
+    device: int | None = None,
+    executor: str | None = None,
+    **sizes: int,
 ) -> Any:
     """The array with its dimensions permuted, split and merged, as new memory; its bits are moved, never computed on.
 
@@ -36,10 +45,15 @@ def relayout(
             gradient, and the call may stand in a function that ``torch.compile`` compiles.
         axes: for each dimension of the result, the array's (as in ``numpy.transpose``), or a pattern as einops has them,
             such as ``"b (h p) w -> b h w p"``.
-        out: where the result goes, of the result's shape and the array's dtype and device, any strides; it may not overlap the
-            array or itself. By default a new C-contiguous array of the array's framework.
-        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. Host
-            and JAX arrays are done when the call returns.
+        out: where the result goes, of the result's shape and the array's dtype, any strides; it may not overlap the
+            array or itself. By default a new C-contiguous array of the array's framework. It may be on another GPU: the
+            array's GPU writes it through peer access, and as for torch's ``copy_`` that GPU's current stream waits for the one
+            of ``out``, which then waits for the relayout (torch and CuPy).
+        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. Where
+            ``out`` is on another GPU it may be of either, whose GPU then launches; nothing else waits for it. Host and JAX
+            arrays are done when the call returns.
+        device: the number of the GPU that launches, where ``out`` is on another GPU than the array: the one's or the other's. Of
+            host arrays, the GPU that they go through; by default the current one.
         executor: ``"cuda"`` or ``"emulator"``; host arrays go through a GPU where there is one, and else to the emulator.
         sizes: extents of names in the pattern: ``p=4``.
 
@@ -54,22 +68,23 @@ def relayout(
     if torch is not None and torch.compiler.is_compiling():
         from .torch_op import traced
 
-        return traced(array, axes, out, stream, executor, sizes)
-    try:
-        return _remembered(array, axes, out, stream, executor, sizes)
-    except _UnknownError:
-        pass
+        return traced(array, axes, out, stream, device, executor, sizes)
+    if device is None:
+        try:
+            return _remembered(array, axes, out, stream, executor, sizes)
+        except _UnknownError:
+            pass
     if not isinstance(axes, (str, tuple)):
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
         from .dask_blocks import relayout_blocks
 
-        return relayout_blocks(array, axes, out=out, stream=stream, executor=executor, sizes=sizes)
+        return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if torch is not None and isinstance(array, torch.Tensor) and _is_for_torch(torch, array):
         from .torch_op import traced
 
-        return traced(array, axes, out, stream, executor, sizes)
-    return _checked(array, axes, out, stream, executor, sizes)
+        return traced(array, axes, out, stream, device, executor, sizes)
+    return _checked(array, axes, out, stream, device, executor, sizes)
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
@@ -82,26 +97,45 @@ def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes
     try:
         return _remembered(array, axes, out, None, executor, sizes)
     except _UnknownError:
-        return _checked(array, axes, out, None, executor, sizes)
+        return _checked(array, axes, out, None, None, executor, sizes)
 
 
-def _checked(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+def _checked(
+    array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
+) -> Any:
     source = array_of("array", array)
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
     destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
-    if stream is None:
-        stream = _current(source, destination)()
-    if 0 not in moved.shape:
-        movement = movement_of(source, moved, destination)
-        if source.device is None:
-            _move_on_host(movement, source, destination, chosen)
-        else:
-            launch = _launch(movement, source.device, source.pointer, destination.pointer)
-            launch(source.pointer, destination.pointer, stream)
-            _remember(array, axes, out, executor, sizes, _Ready.of(launch, movement, moved, source, destination))
+    if source.device is None or destination.device is None:
+        with nullcontext() if device is None else _through(device, chosen):
+            if 0 not in moved.shape:
+                _move_on_host(movement_of(source, moved, destination), source, destination, chosen)
+    else:
+        gpus = Gpus.of(source.device, destination.device, stream, device)
+        across = Across.of(source, destination, gpus.launching)
+        if stream is None and across is None:
+            stream = _current(source, destination)()
+        if 0 not in moved.shape:
+            movement = movement_of(source, moved, destination)
+            launch = _launch(movement, gpus, source.pointer, destination.pointer)
+            with nullcontext(stream) if across is None or stream is not None else across.ordered() as current:
+                launch(source.pointer, destination.pointer, current)
+            if device is None and gpus.launching == source.device:
+                ready = _Ready.of(launch, movement, moved, source, destination, across)
+                _remember(array, axes, out, executor, sizes, ready)
     return source.framework.made(array, result, stream) if out is None else out
+
+
+def _through(device: int, executor: str) -> AbstractContextManager[None]:
+    """A GPU as the one that host arrays go through."""
+    if executor != "cuda":
+        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it away")
+    if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
+        raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
+    active: AbstractContextManager[None] = driver().active(device)
+    return active
 
 
 def _current(source: Array, destination: Array) -> Callable[[], int]:
@@ -119,7 +153,7 @@ def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
         )
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
         raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
-    if found.device != source.device:
+    if (found.device is None) != (source.device is None):
         raise RequestError(f"out is {found.place}, the array {source.place}; a relayout stays in one memory")
     if why := found.framework.refuses_out(out):
         raise RequestError(f"out: {why}")
@@ -141,7 +175,7 @@ def _move_on_host(movement: Movement, source: Array, destination: Array, executo
     move_in_pieces(words, result, movement.axes, executor)
 
 
-def _launch(movement: Movement, device: int, source: int, destination: int) -> OnDevice:
+def _launch(movement: Movement, gpus: Gpus, source: int, destination: int) -> OnDevice:
     plan = plan_relayout(
         movement.shape,
         movement.dtype,
@@ -150,9 +184,9 @@ def _launch(movement: Movement, device: int, source: int, destination: int) -> O
         out_strides=movement.out_strides,
         align_bytes=align_of(source),
         out_align_bytes=align_of(destination),
-        target=target_of_gpu(device),
+        target=target_of_gpu(gpus.launching),
     )
-    return cast("OnDevice", plan.bind("cuda"))
+    return cast("OnDevice", plan.bind("cuda", gpus))
 
 
 # --------------------------------------------------------------------------------------- calls that were checked
@@ -175,6 +209,7 @@ class _Ready:
         current: reads the framework's current stream.
         dtype: of the array.
         framework: of the array.
+        across: orders the work of two GPUs, where both sides are on two.
         low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
     """
 
@@ -186,6 +221,7 @@ class _Ready:
     current: Callable[[], Any]
     dtype: Any
     framework: Framework
+    across: Across | None
     low: int
     high: int
 
@@ -197,6 +233,7 @@ class _Ready:
         moved: Rearrangement,
         source: Array,
         destination: Array,
+        across: Across | None,
     ) -> _Ready | None:
         """Of what has just been launched; None where it was the addresses that made the words so small."""
         aligned = movement_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
@@ -214,6 +251,7 @@ class _Ready:
             _current(source, destination),
             source.dtype,
             source.framework,
+            across,
             first - out_last + distance,
             last - out_first + distance,
         )
@@ -248,6 +286,8 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
             out_pointer = _readers[type(result)](result)[1]
     elif ready.low < out_pointer - pointer < ready.high:
         raise _UnknownError  # may overlap: exactly, by the whole check
+    elif ready.across is not None:
+        return _across(ready, ready.across, pointer, out_pointer, stream, out)
     if stream is None:
         stream = ready.current()
     try:
@@ -259,6 +299,21 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
     else:
         launch((pointer + src_bytes, out_pointer + dst_bytes), stream)
     return result
+
+
+def _across(ready: _Ready, across: Across, pointer: int, out_pointer: int, stream: Any, out: Any) -> Any:
+    """:func:`_remembered` where the result is on another GPU.
+
+    Raises:
+        _UnknownError: it must be checked: the stream is another GPU's, which launches then.
+    """
+    if (pointer | out_pointer) & ready.mask:
+        raise _UnknownError
+    if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
+        raise _UnknownError
+    with across.ordered() if stream is None else nullcontext(stream) as current:
+        ready.launch(pointer, out_pointer, current)
+    return out
 
 
 def _remember(

@@ -17,17 +17,24 @@ from .patterns import rearrangement
 
 
 def relayout_blocks(
-    array: Any, axes: Any, *, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]
+    array: Any,
+    axes: Any,
+    *,
+    out: Any,
+    stream: Any,
+    device: int | None,
+    executor: str | None,
+    sizes: dict[str, int],
 ) -> Any:
     """:func:`~tilecopy_relayout.relayout` of a Dask array: nothing is computed yet.
 
     Raises:
-        RequestError: ``out=``, ``stream=``, a Dask object that is no array, an array whose extents are not known yet, or what
+        RequestError: ``out=``, ``stream=``, ``device=``, a Dask object that is no array, an array whose extents are not known yet, or what
             relayout refuses.
     """
     if not isinstance(array, da.Array):
         raise RequestError(f"array: a {type(array).__name__} of Dask is no Dask array")
-    given = {"out": out, "stream": stream}
+    given = {"out": out, "stream": stream, "device": device}
     if named := [name for name, value in given.items() if value is not None]:
         raise RequestError(
             f"{named[0]}= is not for a Dask array, which is computed later, block by block; leave it away"

@@ -17,7 +17,16 @@ from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import row_major
 
 from .arrays import array_of
-from .host import EMULATED_TARGET, NEVER_WRITTEN, boxes, choose_executor, default_limit_bytes, move_piece, target_of_gpu
+from .host import (
+    EMULATED_TARGET,
+    NEVER_WRITTEN,
+    boxes,
+    choose_executor,
+    current_gpu,
+    default_limit_bytes,
+    move_piece,
+    target_of_gpu,
+)
 from .movement import Movement, movement_of
 from .patterns import rearrangement
 
@@ -174,7 +183,7 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
     array = array_of(shown(source), read.array)
     moved = rearrangement(job.axes, array.shape, job.sizes)
     executor = choose_executor(job.executor)
-    target = job.target or (target_of_gpu(0) if executor == "cuda" else EMULATED_TARGET)
+    target = job.target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
             raise FileError(f"{shown(destination)}: the output is the input, which is read until the end; name another")

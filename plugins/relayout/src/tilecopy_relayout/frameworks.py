@@ -16,6 +16,8 @@ class Framework:
     """One that is not known by name: its arrays can be read and written, none can be made."""
 
     name = "another framework"
+    has_streams = False
+    """Whether it has a current stream for each GPU."""
 
     def seen(self, where: str, array: Any) -> Any:
         """The array, or one of the same memory that says what it is.
@@ -56,6 +58,7 @@ class Torch(Framework):
     """Tensors of the CPU and of GPUs."""
 
     name = "torch"
+    has_streams = True
 
     def seen(self, where: str, array: Any) -> Any:
         """The tensor without its history."""
@@ -83,6 +86,7 @@ class CuPy(Framework):
     """Arrays of one GPU."""
 
     name = "CuPy"
+    has_streams = True
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
         """From CuPy's pool, as memory of the stream that will write it."""

@@ -16,6 +16,7 @@ from tilecopy.executors import executor_named, why_unavailable
 from tilecopy_core import RequestError
 
 from .asking import shown
+from .gpus import Gpus, driver
 from .overlap import Footprint
 from .planner import plan_relayout
 
@@ -56,6 +57,15 @@ def target_of_gpu(device: int) -> str:
     return f"sm_{major}{minor}"
 
 
+def current_gpu() -> int:
+    """The GPU that host arrays go through: the one whose context is current in this thread, else the first.
+
+    Raises:
+        LaunchError: there is no driver.
+    """
+    return int(driver().current_device())
+
+
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
     """Boxes that cover an array in row-major order, each of one run of it.
 
@@ -81,11 +91,10 @@ def default_limit_bytes(executor: str) -> int | None:
     """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None where memory is the host's own."""
     if executor != "cuda":
         return None
-    cuda: Any = executor_named("cuda")
-    with cuda.driver.active(0):
-        code, free, _ = cuda.driver.api.cuMemGetInfo()
+    with driver().active(current_gpu()):
+        code, free, _ = driver().api.cuMemGetInfo()
     if int(code):
-        raise cuda.driver.error("free memory of the GPU", code)
+        raise driver().error("free memory of the GPU", code)
     return int(free) * 8 // 10
 
 
@@ -136,7 +145,7 @@ def move_piece(
         Seconds of the relayout alone, without copies to a device and back; 0 on a GPU where no runs are timed.
     """
     if executor == "cuda":
-        return _through_gpu(source, result, axes, target or target_of_gpu(0), timed_runs)
+        return _through_gpu(source, result, axes, target or target_of_gpu(current_gpu()), timed_runs)
     strides, out_strides = (tuple(s // a.itemsize for s in a.strides) for a in (source, result))
     plan = plan_relayout(
         source.shape,
@@ -159,9 +168,12 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
     memory, first, source = _compact(source)
     strides = tuple(stride // source.itemsize for stride in source.strides)
     plan = plan_relayout(source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target)
-    launch = plan.bind("cuda")
+    gpu = current_gpu()
+    launch = plan.bind("cuda", Gpus.of(gpu, gpu))
     with ExitStack() as stack:
-        sides = [stack.enter_context(DeviceArray((a.nbytes,), "uint8", executor=cuda)) for a in (memory, result)]
+        sides = [
+            stack.enter_context(DeviceArray((a.nbytes,), "uint8", device=gpu, executor=cuda)) for a in (memory, result)
+        ]
         sides[0].copy_from(memory)
 
         def work() -> None:
@@ -170,7 +182,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
         seconds = 0.0
         if timed_runs:
             sides[1].fill(NEVER_WRITTEN)
-            seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1)
+            seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1, device=gpu)
         else:
             work()
         sides[1].copy_to(result)  # cuMemcpyDtoH on the legacy stream waits for the launch

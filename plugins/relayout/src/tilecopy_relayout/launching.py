@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import numpy as np
 import tilecopy as tc
 
 from .asking import shown
+from .gpus import Gpus, driver
 from .overlap import Footprint
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
 from .tilings import Tiling
@@ -24,22 +26,22 @@ class Strided:
 
     Attributes:
         interface: the one it has, version 3.
-        device: whether it is memory of a GPU.
+        device_id: the number of the GPU whose memory it is, or None.
         owner: what keeps it alive.
     """
 
     interface: dict[str, Any]
-    device: bool
+    device_id: int | None
     owner: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        if name != ("__cuda_array_interface__" if self.device else "__array_interface__"):
+        if name != ("__cuda_array_interface__" if self.device_id is not None else "__array_interface__"):
             raise AttributeError(name)
         return self.interface
 
 
 def bind(
-    plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint]
+    plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint], gpus: Gpus | None = None
 ) -> Callable[[Any, Any, Any], Any]:
     """What moves arrays of one form.
 
@@ -47,12 +49,15 @@ def bind(
         plan: plans for addresses that are multiples of so many bytes.
         executor: ``"cuda"`` for addresses in device memory, ``"emulator"`` for NumPy arrays.
         sides: the bytes of source and destination, from their first elements.
+        gpus: where both are; None: the driver is asked for each address.
 
     Raises:
-        RequestError: no such executor.
+        RequestError: no such executor, or no such GPUs.
     """
+    if gpus is not None and not isinstance(gpus, Gpus):
+        raise tc.RequestError(f"gpus={shown(gpus)}: the Gpus of a relayout, or None")
     if isinstance(executor, str) and executor == "cuda":
-        return OnDevice(plan)
+        return OnDevice(plan, gpus) if gpus is not None else _anywhere(cache(partial(OnDevice, plan)))
     if isinstance(executor, str) and executor == "emulator":
         return lambda source, destination, _: _on_host(plan, sides, source, destination)
     raise tc.RequestError(f"executor={shown(executor)}: a relayout runs on 'cuda' or 'emulator'")
@@ -60,35 +65,52 @@ def bind(
 
 @attrs.frozen(eq=False)
 class OnDevice:
-    """What moves arrays of one form in device memory, wherever they lie.
+    """What moves arrays of one form in the memory of the same GPUs.
 
     Attributes:
         plan: plans for addresses that are multiples of so many bytes.
+        gpus: whose memory it is.
         launches: by :func:`low_bits` of both addresses, the launch of their plan and where it begins, in bytes from each.
     """
 
     plan: Callable[[int, int], Planned]
+    gpus: Gpus
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
         """Launch, planned first where no addresses like these were seen."""
-        try:
-            key = low_bits(source, destination)
-        except TypeError:
-            said = f"source {shown(source)}, destination {shown(destination)}"
-            raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
+        key = low_bits(source, destination)
         if key not in self.launches:
             planned = self.plan(align_of(source), align_of(destination))
-            operands = _operands(planned, source, destination, device=True)
-            launch = planned[-1].launcher(*operands, executor="cuda")
+            operands = _operands(planned, source, destination, gpus=self.gpus)
+            launch = planned[-1].launcher(*operands, device=self.gpus.launching, executor="cuda")
             self.launches[key] = launch, planned[1].src_bytes, planned[1].dst_bytes
         launch, src_bytes, dst_bytes = self.launches[key]
         launch((source + src_bytes, destination + dst_bytes), stream)
 
 
 def low_bits(source: int, destination: int) -> int:
-    """What a plan depends on of two addresses: each one's remainder by :data:`WIDEST_BYTES`."""
-    return (source & 15) << 4 | destination & 15
+    """What a plan depends on of two addresses: each one's remainder by :data:`WIDEST_BYTES`.
+
+    Raises:
+        RequestError: they are no integers.
+    """
+    try:
+        return (source & 15) << 4 | destination & 15
+    except TypeError:
+        said = f"source {shown(source)}, destination {shown(destination)}"
+        raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
+
+
+def _anywhere(on: Callable[[Gpus], OnDevice]) -> Callable[[int, int, Any], None]:
+    """What moves arrays of one form in device memory, wherever they lie."""
+
+    def launch(source: int, destination: int, stream: Any) -> None:
+        low_bits(source, destination)  # refuses what is no address
+        device_of = driver().device_of
+        on(Gpus.of(device_of(source), device_of(destination), stream))(source, destination, stream)
+
+    return launch
 
 
 def _on_host(
@@ -100,7 +122,7 @@ def _on_host(
         raise tc.RequestError("destination is read-only")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
     planned = plan(*map(align_of, addresses))
-    views = _operands(planned, *addresses, device=False, owners=(source, destination))
+    views = _operands(planned, *addresses, owners=(source, destination))
     return planned[-1](*map(np.asarray, views), executor="emulator")
 
 
@@ -127,13 +149,13 @@ def align_of(address: int) -> int:
 
 
 def _operands(
-    planned: Planned, src: int, dst: int, *, device: bool, owners: tuple[Any, Any] = (None, None)
+    planned: Planned, src: int, dst: int, *, gpus: Gpus | None = None, owners: tuple[Any, Any] = (None, None)
 ) -> tuple[Strided, Strided]:
-    """The arrays that a plan's kernel takes, from the addresses of the caller's first elements."""
+    """The arrays that a plan's kernel takes, on the host or on GPUs, from the addresses of the caller's first elements."""
     problem, place, *_ = planned
     dtype = np.dtype(DTYPES[problem.elem_bytes])
 
-    def seen(address: int, step: Callable[[Dim], int], readonly: bool, owner: Any) -> Strided:
+    def seen(address: int, step: Callable[[Dim], int], readonly: bool, gpu: int | None, owner: Any) -> Strided:
         interface = {
             "shape": tuple(dim.extent for dim in problem.dims),
             "strides": tuple(step(dim) * problem.elem_bytes for dim in problem.dims),
@@ -141,9 +163,10 @@ def _operands(
             "data": (address, readonly),
             "version": 3,
         }
-        return Strided(interface, device, owner)
+        return Strided(interface, gpu, owner)
 
+    on = (None, None) if gpus is None else (gpus.source, gpus.destination)
     return (
-        seen(src + place.src_bytes, lambda dim: dim.src, True, owners[0]),
-        seen(dst + place.dst_bytes, lambda dim: dim.dst, False, owners[1]),
+        seen(src + place.src_bytes, lambda dim: dim.src, True, on[0], owners[0]),
+        seen(dst + place.dst_bytes, lambda dim: dim.dst, False, on[1], owners[1]),
     )

@@ -15,6 +15,7 @@ from tilecopy_core.plugin import row_major
 from .asking import integers_of, shown
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
+from .gpus import Gpus
 from .kept import keep, recall
 from .kernels import build
 from .launching import Planned, bind
@@ -103,19 +104,21 @@ class RelayoutPlan:
             ]
         )
 
-    def bind(self, executor: str) -> Callable[[Any, Any, Any], Any]:
+    def bind(self, executor: str, gpus: Gpus | None = None) -> Callable[[Any, Any, Any], Any]:
         """What moves arrays like those planned for.
 
         Args:
-            executor: ``"cuda"``: the result takes the addresses of both first elements in device memory (of one GPU,
-                always the same) and a stream; ``"emulator"``: it takes two NumPy arrays and None.
+            executor: ``"cuda"``: the result takes the addresses of both first elements in device memory and a stream;
+                ``"emulator"``: it takes two NumPy arrays and None.
+            gpus: of ``"cuda"``: the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver is
+                asked for each; the source's GPU launches, or where they lie on two that of the stream.
 
         Addresses that are multiples of fewer bytes than planned for get a plan of their own, made when they are first seen.
 
         Raises:
             RequestError: no such executor; and when it is called, no addresses, or arrays that do not reach as far as the plan.
         """
-        return bind(partial(_aligned, self.asked), executor, self._sides())
+        return bind(partial(_aligned, self.asked), executor, self._sides(), gpus)
 
     def _sides(self) -> tuple[Footprint, Footprint]:
         """The bytes of both sides, from their first elements."""

@@ -18,16 +18,20 @@ from .host import choose_executor
 from .patterns import rearrangement
 
 
-def traced(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+def traced(
+    array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
+) -> Any:
     """:func:`~tilecopy_relayout.relayout` as an operator.
 
     Raises:
-        RequestError: ``stream=``, or an ``out=`` with gradients.
+        RequestError: ``stream=``, ``device=``, or an ``out=`` with gradients.
     """
     if stream is not None:
         raise RequestError(
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
+    if device is not None:
+        raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it away")
     if not torch.compiler.is_compiling():
         choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
         rearrangement(axes, array.shape, sizes)

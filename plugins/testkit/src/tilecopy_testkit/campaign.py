@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, Kind, a, checked, many, maybe, shown, whole
+from tilecopy_core.plugin import TEXT, Kind, checked, instance_of, integer_in, optional, shown, tuple_of
 
 from . import rules
 from .description import Description
@@ -101,7 +101,7 @@ def _subject_of(variant: str) -> Subject:
     return Subject.of(variant, widths_bits=())
 
 
-@checked(chunk=a("a Chunk", Chunk))
+@checked(chunk=instance_of("a Chunk", Chunk))
 def run_chunk(chunk: Chunk) -> dict[str, Any]:
     """Run the requests of a chunk; the tally as plain data."""
     subject, tally = subject_of(chunk.variant), Tally()
@@ -207,7 +207,7 @@ class Campaign:
     """
 
     seed: int = attrs.field(validator=ANY)
-    requests: int = attrs.field(validator=whole(0, 2**32))
+    requests: int = attrs.field(validator=integer_in(0, 2**32))
     variants: tuple[str, ...] = attrs.field(validator=_VARIANTS)
 
     def chunks(self) -> list[Chunk]:
@@ -259,10 +259,10 @@ def finished(state: Path) -> dict[str, dict[str, Any]]:
 
 _TALLIED = {
     "variant": TEXT,
-    "keys": many(TEXT),
+    "keys": tuple_of(TEXT),
     "lowered": NATURAL,
     "covered": by_name(by_name(NATURAL)),
-    "failures": many(
+    "failures": tuple_of(
         Kind("a failure", lambda each: by_name(TEXT).fits(each) and {"variant", "finding"} <= set(each)),
     ),
 }
@@ -301,7 +301,7 @@ def _appending(name: str, path: Path) -> TextIO:
         ) from error
 
 
-@checked(campaign=a("a Campaign", Campaign), state=PATH, run_all=FUNCTION, say=FUNCTION)
+@checked(campaign=instance_of("a Campaign", Campaign), state=PATH, run_all=FUNCTION, say=FUNCTION)
 def run(
     campaign: Campaign,
     state: Path,
@@ -340,7 +340,7 @@ def run(
 
 
 @checked(
-    campaign=a("a Campaign", Campaign),
+    campaign=instance_of("a Campaign", Campaign),
     done=Kind("records by the names of their chunks", lambda value: isinstance(value, Mapping)),
 )
 def of_campaign(campaign: Campaign, done: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -355,7 +355,7 @@ def here(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
         yield chunk, run_chunk(chunk)
 
 
-@checked(address=maybe(TEXT), workers=maybe(whole(0, 4096)))
+@checked(address=optional(TEXT), workers=optional(integer_in(0, 4096)))
 def on_cluster(
     address: str | None, workers: int | None
 ) -> Callable[[Sequence[Chunk]], Iterator[tuple[Chunk, dict[str, Any]]]]:
@@ -430,7 +430,7 @@ def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: Mapping[str, str]) -> str:
     """The report as Markdown."""
-    a("a Campaign", Campaign).check(campaign, "report", "campaign")
+    instance_of("a Campaign", Campaign).check(campaign, "report", "campaign")
     by_name(TEXT).check(left_out, "report", "left_out")
     records = _records("report", records)
     found, chunks = totals(records), len(campaign.chunks())
@@ -469,7 +469,7 @@ def report(campaign: Campaign, records: Iterable[Mapping[str, Any]], left_out: M
     return "\n".join([*lines, ""])
 
 
-_FAILURES = many(
+_FAILURES = tuple_of(
     Kind(
         "a failure: texts by the names variant, description and finding",
         lambda each: by_name(TEXT).fits(each) and {"variant", "description"} <= set(each),

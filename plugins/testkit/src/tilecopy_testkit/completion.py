@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, many, one_of
+from tilecopy_core.plugin import TEXT, one_of, tuple_of
 
 from .kinds import FUNCTION
 
@@ -62,7 +62,7 @@ class Step:
     write: Callable[[Kernel], None] = attrs.field(validator=FUNCTION)
     spaces: tuple[str, ...] = attrs.field(
         default=("global", "shared", "local", "tmem"),
-        validator=many(one_of("global", "shared", "local", "tmem")),
+        validator=tuple_of(one_of("global", "shared", "local", "tmem")),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, Kind, a, checked, one_of, shown, whole
+from tilecopy_core.plugin import TEXT, Kind, checked, instance_of, integer_in, one_of, shown
 
 from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples
 
@@ -52,7 +52,7 @@ class Start:
     """Where a box begins along one dimension: a constant and what varies."""
 
     base: int = attrs.field(validator=ANY)
-    terms: tuple[Term, ...] = attrs.field(default=(), validator=tuples(a("a Term", Term)))
+    terms: tuple[Term, ...] = attrs.field(default=(), validator=tuples(instance_of("a Term", Term)))
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
@@ -114,7 +114,7 @@ class Operand:
     space: str = attrs.field(validator=one_of("global", "shared", "local", "tmem"))
     shape: tuple[int, ...] = attrs.field(validator=SHAPE)
     extents: tuple[int, ...] = attrs.field(validator=SHAPE)
-    starts: tuple[Start, ...] = attrs.field(validator=tuples(a("a Start", Start)))
+    starts: tuple[Start, ...] = attrs.field(validator=tuples(instance_of("a Start", Start)))
     iters: tuple[tuple[int, int, str], ...] = attrs.field(validator=_ITERS)
     replica: tuple[tuple[int, int, str], ...] = attrs.field(default=(), validator=_ITERS)
     offset: tuple[tuple[str, int], ...] = attrs.field(default=(), validator=_OFFSET)
@@ -181,13 +181,13 @@ class Description:
     op: str = attrs.field(validator=one_of("copy", "copy_async"))
     dtype: str = attrs.field(validator=one_of(*tc.DTYPES))
     scope: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta"))
-    threads: int = attrs.field(validator=whole(1, 1024))
+    threads: int = attrs.field(validator=integer_in(1, 1024))
     target: str = attrs.field(validator=one_of(*tc.TARGETS))
-    dst: Operand = attrs.field(validator=a("an Operand", Operand))
-    src: Operand = attrs.field(validator=a("an Operand", Operand))
+    dst: Operand = attrs.field(validator=instance_of("an Operand", Operand))
+    src: Operand = attrs.field(validator=instance_of("an Operand", Operand))
     issuers: str = attrs.field(default="all", validator=one_of("all", "one"))
     blocks: int = attrs.field(default=1, validator=POSITIVE)
-    cluster: int = attrs.field(default=1, validator=whole(1, 16))
+    cluster: int = attrs.field(default=1, validator=integer_in(1, 16))
     hop: int = attrs.field(default=0, validator=NATURAL)
     turns: int = attrs.field(default=1, validator=POSITIVE)
     n: int = attrs.field(default=0, validator=NATURAL)

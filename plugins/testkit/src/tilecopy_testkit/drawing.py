@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import a, checked, one_of
+from tilecopy_core.plugin import checked, instance_of, one_of
 
 from .description import Description, Operand, Start, Term
 from .kinds import DTYPES as DTYPES_ASKED
@@ -113,7 +113,7 @@ class Ranges:
             own,
         )
 
-    @checked(description=a("a Description", Description))
+    @checked(description=instance_of("a Description", Description))
     def have(self, description: Description) -> bool:
         """Whether a description is one of these."""
         return (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, a, maybe, whole
+from tilecopy_core.plugin import TEXT, instance_of, integer_in, optional
 
 from .description import Description
 
-_DESCRIPTION = maybe(a("a Description", Description))
+_DESCRIPTION = optional(instance_of("a Description", Description))
 
 
 class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
@@ -28,7 +28,7 @@ class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review h
             ("rule", rule, TEXT),
             ("found", found, TEXT),
             ("description", description, _DESCRIPTION),
-            ("line", line, whole(0, 2**31)),
+            ("line", line, integer_in(0, 2**31)),
             ("text", text, TEXT),
         ):
             kind.check(given, "Finding", name)

@@ -13,14 +13,14 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, a, checked, maybe, one_of, shown, whole
+from tilecopy_core.plugin import TEXT, checked, instance_of, integer_in, one_of, optional, shown
 
 from .completion import COMPLETIONS, Step
 from .description import Description, Operand
 from .kinds import NAMES, NATURAL
 from .oracle import check_memory, consistent, memory_shape, read_places
 
-DESCRIPTION = a("a Description", Description)
+DESCRIPTION = instance_of("a Description", Description)
 OptionMaker = Callable[["Around"], Any]
 
 
@@ -100,10 +100,10 @@ class Around:
     ) -> None:
         for name, given, kind in (
             ("description", description, DESCRIPTION),
-            ("surroundings", surroundings, a("a Surroundings", Surroundings)),
-            ("skip", skip, maybe(TEXT)),
+            ("surroundings", surroundings, instance_of("a Surroundings", Surroundings)),
+            ("skip", skip, optional(TEXT)),
             ("left_out", left_out, NAMES),
-            ("unread", unread, whole(0, 2**31)),
+            ("unread", unread, integer_in(0, 2**31)),
         ):
             kind.check(given, "Around", name)
         self.description, self._with, self._skip, self._left_out = description, surroundings, skip, left_out

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import Kind, a, is_int, maybe, one_of, whole
+from tilecopy_core.plugin import Kind, instance_of, integer_in, is_int, one_of, optional
 
 MOST = 2**62
-ANY = whole(-MOST, MOST)
-NATURAL = whole(0, MOST)
-POSITIVE = whole(1, MOST)
+ANY = integer_in(-MOST, MOST)
+NATURAL = integer_in(0, MOST)
+POSITIVE = integer_in(1, MOST)
 
 
 def tuples(kind: Kind) -> Kind:
@@ -43,7 +43,7 @@ def several(kind: Kind) -> Kind:
     )
 
 
-SHAPE = tuples(whole(1, MOST))
+SHAPE = tuples(integer_in(1, MOST))
 SHAPE_FROM_0 = tuples(NATURAL)
 VALUES = Kind(
     "a mapping from block, turn, unit and n to integers",
@@ -52,7 +52,7 @@ VALUES = Kind(
     ),
 )
 FUNCTION = Kind("a function", callable)
-MAYBE_FUNCTION = maybe(FUNCTION)
+MAYBE_FUNCTION = optional(FUNCTION)
 PATH = Kind(
     "the path of a file", lambda value: isinstance(value, (str, Path)) and bool(value) and "\0" not in str(value)
 )
@@ -72,7 +72,7 @@ WIDTHS = Kind(
     "widths in bits, widest first; () where vectors are not compared",
     lambda value: (
         isinstance(value, (tuple, list))
-        and all(map(whole(1, 1024).fits, value))
+        and all(map(integer_in(1, 1024).fits, value))
         and list(value) == sorted(value, reverse=True)
     ),
 )
@@ -95,7 +95,7 @@ OUTSIDE = Kind(
         or (isinstance(value, (int, float, complex)) and (not isinstance(value, int) or ANY.fits(int(value))))
     ),
 )
-VARIANT = a("a Variant", tc.Variant)
+VARIANT = instance_of("a Variant", tc.Variant)
 NAMES = Kind(
     "a collection of names",
     lambda value: (

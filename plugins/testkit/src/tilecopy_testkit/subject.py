@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import a, checked, many, maybe, shown
+from tilecopy_core.plugin import checked, instance_of, optional, shown, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
 from .completion import COMPLETIONS, Step
@@ -35,7 +35,7 @@ def source_of(plugin: Any) -> Source:
         found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
         if not found:
             raise tc.PluginError(
-                f"plugin: no installed variant is named {shown(plugin)}; pip install the package that has it"
+                f"plugin: no installed variant is named {shown(plugin)}; install the package that has it"
             )
         return found[0]
     try:
@@ -88,10 +88,10 @@ class Subject:
     """
 
     plugin: Any
-    source: Source = attrs.field(validator=a("where a plugin comes from", Source))
+    source: Source = attrs.field(validator=instance_of("where a plugin comes from", Source))
     record: tc.Variant = attrs.field(validator=VARIANT)
-    ranges: Ranges = attrs.field(validator=a("a Ranges", Ranges))
-    surroundings: Surroundings = attrs.field(validator=a("a Surroundings", Surroundings))
+    ranges: Ranges = attrs.field(validator=instance_of("a Ranges", Ranges))
+    surroundings: Surroundings = attrs.field(validator=instance_of("a Surroundings", Surroundings))
     widths_bits: tuple[int, ...] = attrs.field(default=WIDTHS_BITS, validator=WIDTHS)
     known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(factory=dict, validator=by_name(FUNCTION))
     moves: Moves | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
@@ -101,8 +101,8 @@ class Subject:
         spaces=SPACES,
         dtypes=DTYPES,
         targets=TARGETS,
-        steps=maybe(many(a("a Step", Step))),
-        options=maybe(by_name(FUNCTION)),
+        steps=optional(tuple_of(instance_of("a Step", Step))),
+        options=optional(by_name(FUNCTION)),
         draws=MAYBE_FUNCTION,
     )
     def of(

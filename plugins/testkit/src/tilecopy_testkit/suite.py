@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
-from tilecopy_core.plugin import FLAG, a, checked, many, whole
+from tilecopy_core.plugin import FLAG, checked, instance_of, integer_in, tuple_of
 
 from . import proofs, rules
 from .completion import Step
@@ -26,12 +26,12 @@ Rule = Callable[[Subject, Description], bool]
 
 
 @checked(
-    subject=a("a Subject", Subject),
+    subject=instance_of("a Subject", Subject),
     rule=FUNCTION,
-    examples=whole(0, 10**7),
+    examples=integer_in(0, 10**7),
     seeded_by=ANY,
-    strategies=many(a("a strategy of hypothesis", st.SearchStrategy)),
-    least=whole(0, 2**31),
+    strategies=tuple_of(instance_of("a strategy of hypothesis", st.SearchStrategy)),
+    least=integer_in(0, 2**31),
     shrink=FLAG,
 )
 def for_all(
@@ -222,7 +222,7 @@ class VariantSuite:
 
     def _hold(self, rule: Rule, share: float, *, least: int = 1) -> int:
         """Hold a rule against so many times the examples."""
-        whole(1, 10**6).check(self.examples, "VariantSuite", "examples")
+        integer_in(1, 10**6).check(self.examples, "VariantSuite", "examples")
         ANY.check(self.seed, "VariantSuite", "seed")
         examples = int(self.examples * share)
         return for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies, least=least)

@@ -163,9 +163,7 @@ def show(observer: Observer = observer, file: TextIO | None = None) -> None:
         from rich.table import Table
         from rich.text import Text
     except ModuleNotFoundError as error:
-        raise tc.RequestError(
-            f"tilecopy_observe.show: the table needs {error.name}: pip install 'tilecopy-observe[table]'"
-        ) from error
+        raise tc.RequestError(f"tilecopy_observe.show: the table needs {error.name}: pip install rich") from error
     console = Console(file=file or sys.stderr, soft_wrap=False)
     for dispatch in list(observer.dispatches):
         title = f"{dispatch.request}: {dispatch.chosen or 'no variant'}"

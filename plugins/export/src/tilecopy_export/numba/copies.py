@@ -13,13 +13,13 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from tilecopy_core import Plan
-from tilecopy_core.plugin import a, checked
+from tilecopy_core.plugin import checked, instance_of
 from tilecopy_export import Argument, Function, Number, function_of
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 
-@checked(plan=a("a Plan, as tilecopy_core.plan gives it", Plan))
+@checked(plan=instance_of("a Plan, as tilecopy_core.plan gives it", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
     """A function for ``@cuda.jit`` kernels that does one copy.
 

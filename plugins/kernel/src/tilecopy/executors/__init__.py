@@ -5,9 +5,9 @@ A package that has an executor, or that launches kernels itself, imports from he
 
 from tilecopy_core.errors import TEXT, Kind, LaunchError, checked
 
+from ..executor_choice import Executor, choose_executor, executor_named, executors, why_unavailable
 from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
-from ..running import Executor, choose_executor, executor_named, executors, why_unavailable
 from . import arguments
 from .arguments import HostArguments, HostArray
 from .streams import agreed_stream, stream_pointer

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LaunchError, LayoutError, a, attribute, checked, shown
+from tilecopy_core.errors import LaunchError, LayoutError, attribute, checked, instance_of, integer, shown
 from tilecopy_core.layout import row_major
 
 from ..kernel.built import BuiltKernel
@@ -184,9 +184,18 @@ def _interface_facts(
     except (KeyError, TypeError, ValueError) as error:
         raise LaunchError(f"{where}: its __cuda_array_interface__ is malformed: {error!r}") from error
     _await(argument)
-    ordinal = device_of(pointer) if pointer else 0
+    ordinal = _said_device(argument)
+    if ordinal is None:
+        ordinal = device_of(pointer) if pointer else 0
     stream = current_stream(framework_of(type(argument)), ordinal) or stream
     return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
+
+
+def _said_device(array: Any) -> int | None:
+    """The GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
+    memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else array
+    found = integer(attribute(memory, "device_id"))
+    return None if found is None or found < 0 else found
 
 
 def _await(array: Any) -> None:
@@ -307,7 +316,11 @@ class HostArguments:
     binding: Binding
 
     @classmethod
-    @checked(LaunchError, kernel=a("a BuiltKernel", BuiltKernel), arguments=a("a tuple of arguments", tuple, list))
+    @checked(
+        LaunchError,
+        kernel=instance_of("a BuiltKernel", BuiltKernel),
+        arguments=instance_of("a tuple of arguments", tuple, list),
+    )
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
         """Check host arguments against a kernel.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from tilecopy_core.errors import TEXT, Kind, LaunchError, checked, shown
+from tilecopy_core.errors import TEXT, Kind, LaunchError, attribute, checked, shown
 
 CurrentStream = partial[int]
 """Reads the number of the stream (a CUstream) on which a framework puts a GPU's work now; equal ones read the same."""
@@ -47,6 +47,15 @@ def stream_pointer(stream: Any) -> int:
     return number
 
 
+def stream_device(stream: Any) -> int | None:
+    """The GPU that a stream object says it is of (torch, CuPy, cuda.core); None: it does not say."""
+    device = attribute(stream, "device")
+    for found in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
+        if type(found) is int and found >= 0:
+            return found
+    return None
+
+
 def framework_of(kind: type) -> str:
     """The top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
 
@@ -73,6 +82,13 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
         raw = getattr(module._C, "_cuda_getCurrentRawStream", None)
         return partial(_torch_stream, module, device) if raw is None else partial(raw, device)
     return partial(_cupy_stream, module, device) if framework == "cupy" else None
+
+
+def share_memory(framework: str, device: int, other: int) -> None:
+    """Have torch give one GPU access to its memory of another, as its allocators do at the first copy between both."""
+    torch: Any = sys.modules.get("torch") if framework == "torch" else None
+    if torch is not None:
+        torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
 
 
 def _torch_stream(torch: Any, device: int) -> int:

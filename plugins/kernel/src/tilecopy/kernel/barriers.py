@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from tilecopy_core.errors import FLAG, RequestError, checked, shown
-from tilecopy_core.expr import INT, Int
+from tilecopy_core.integers import INT, Int
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 

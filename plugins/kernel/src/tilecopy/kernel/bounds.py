@@ -1,4 +1,4 @@
-"""Regions stay inside their buffers: what enclosing conditions and loops say, and proving it when sizes are known.
+"""Integers stay in their ranges, and so regions inside their buffers: what enclosing conditions and loops say of them.
 
 A *fact* is an integer that is not negative where a statement stands (``i < n`` gives ``n - i - 1``). The enclosing
 conditions and loops of a statement give alternatives, each a tuple of facts that hold together.
@@ -12,14 +12,11 @@ from math import gcd
 
 import attrs
 
-from tilecopy_core.conditions import Condition
 from tilecopy_core.errors import LayoutError
-from tilecopy_core.expr import (
+from tilecopy_core.integers import (
+    Condition,
     Expr,
-    FloorDiv,
     Int,
-    Minimum,
-    Mod,
     Symbol,
     add,
     bounds_of,
@@ -35,7 +32,7 @@ from tilecopy_core.expr import (
     sum_of,
     terms_of,
 )
-from tilecopy_core.layout.boxes import surely_leaves
+from tilecopy_core.layout import surely_leaves
 from tilecopy_core.memory import Region
 
 Facts = tuple["Int", ...]
@@ -82,9 +79,9 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def tight(fact: Int) -> Int:
-    """What ``fact >= 0`` says of integers: divided by what divides all coefficients, the constant rounded down.
+    """The strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
 
-    The constant is rounded to what is known to divide the terms (a size that is a multiple of 64), which may be more.
+    The constant is first rounded down to a multiple of what divides every value of the terms (a size may be a multiple of 64).
     """
     if not isinstance(fact, Expr):
         return fact
@@ -100,10 +97,11 @@ def implied(fact: Int) -> Facts:
     """A fact, and what it says of the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
     fact = tight(fact)
     for quotient, coefficient in terms_of(fact):
-        if isinstance(quotient, FloorDiv):
+        if quotient.op == "//":
+            dividend, by = quotient.operands
             rest = sub(fact, mul(of_atom(quotient), coefficient))
-            slack = 0 if coefficient > 0 else -coefficient * (quotient.by - 1)  # d * q >= e - (d - 1)
-            return fact, *implied(add(add(mul(quotient.dividend, coefficient), mul(rest, quotient.by)), slack))
+            slack = 0 if coefficient > 0 else -coefficient * (by - 1)  # d * q >= e - (d - 1)
+            return fact, *implied(add(add(mul(dividend, coefficient), mul(rest, by)), slack))
     return (fact,)
 
 
@@ -140,7 +138,7 @@ def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
 
 
 def never_negative(value: Int) -> bool:
-    """Whether bounds alone say so."""
+    """Whether the bounds of an integer show that it is never negative."""
     lower, _ = bounds_of(value)
     return lower is not None and lower >= 0
 
@@ -158,21 +156,22 @@ def never(known: Alternatives) -> bool:
 
 
 def of_atoms(values: Sequence[Int]) -> list[Int]:
-    """What quotients, remainders and minima are.
+    """Facts about the quotients, remainders and minima in integers.
 
-    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either.
+    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either of its operands.
     """
-    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value))
+    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
     facts: list[Int] = []
     for atom in found:
-        if isinstance(atom, FloorDiv):
-            rest = sub(atom.dividend, mul(of_atom(atom), atom.by))
-            facts += [rest, sub(atom.by - 1, rest)]
-        elif isinstance(atom, Mod):
-            rest = sub(sub(atom.dividend, mul(floordiv(atom.dividend, atom.by), atom.by)), of_atom(atom))
+        itself, (left, right) = of_atom(atom), atom.operands
+        if atom.op == "//":
+            rest = sub(left, mul(itself, right))
+            facts += [rest, sub(right - 1, rest)]
+        elif atom.op == "%":
+            rest = sub(sub(left, mul(floordiv(left, right), right)), itself)
             facts += [rest, sub(0, rest)]
-        elif isinstance(atom, Minimum):
-            facts += [sub(atom.left, of_atom(atom)), sub(atom.right, of_atom(atom))]
+        elif atom.op == "min":
+            facts += [sub(left, itself), sub(right, itself)]
     return facts
 
 
@@ -199,7 +198,7 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Facts and values with each symbol as near as the facts bound it, and what is known of the quotients in them."""
+    """Facts and values with each symbol bounded as closely as the facts say; with the facts, those of :func:`of_atoms`."""
     bounds = narrowed(facts)
     near = [substitute(value, bounds) for value in values]
     left = [substitute(fact, bounds) for fact in facts]
@@ -230,31 +229,24 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
 
 @attrs.frozen(eq=False)
 class Bound:
-    """A start that must keep a region inside its buffer; checked when the grid and the scalars are known.
+    """An integer that must stay in a range; checked when the grid and the scalars are known.
 
     Attributes:
-        region: what must stay inside.
-        dim: the dimension that this is about; its start must lie in ``[0, limit]``.
+        value: the integer, such as where a region begins.
+        least, most: the range.
         known: what the conditions and loops around say.
+        what: what it is about, in words.
         where: the line of the program that made the statement.
-        integer: where it is about an integer that its type must hold, that in words.
+        extent: of the dimension in which a region begins there; None of an integer that its type must hold.
     """
 
-    region: Region
-    dim: int
+    value: Int
+    least: int
+    most: Int
     known: Alternatives
+    what: str
     where: str = ""
-    integer: str = ""
-
-    @property
-    def start(self) -> Int:
-        """Where the region begins."""
-        return self.region.starts[self.dim]
-
-    @property
-    def limit(self) -> Int:
-        """Extent of the buffer less that of the region."""
-        return sub(self.region.buffer.shape[self.dim], self.region.extents[self.dim])
+    extent: Int | None = None
 
     def holds(self, facts: Facts) -> bool:
         """Whether :meth:`check` passes for all values of which these facts are true."""
@@ -265,38 +257,40 @@ class Bound:
         return True
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
-        """Raise :class:`LayoutError` when the start cannot be shown to stay in ``[0, limit]``."""
-        start, most_start = substitute(self.start, replacements), substitute(self.limit, replacements)
-        if never_negative(start) and never_negative(sub(most_start, start)):
+        """Raise :class:`LayoutError` when the integer cannot be shown to stay in its range."""
+        value, most = substitute(self.value, replacements), substitute(self.most, replacements)
+        if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
         for facts in self.known:
             found = [each for fact in facts for each in implied(substitute(fact, replacements))]
-            facts_left, (inside, limit) = closer(found, start, most_start)
-            if proves(facts_left, inside) and proves(facts_left, sub(limit, inside)):
+            facts_left, (inside, limit) = closer(found, value, most)
+            if proves(facts_left, sub(inside, self.least)) and proves(facts_left, sub(limit, inside)):
                 continue
             if contradict(found):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""
             at = f"\n  at {self.where}" if self.where else ""
-            if self.integer:
+            if self.extent is None:
                 past = "" if upper is None else f": it may be {sub(upper, limit)} more"
                 raise LayoutError(
-                    f"{self.integer}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
+                    f"{self.what}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
                 )
-            extent = self.region.buffer.shape[self.dim]
-            known = f" = {substitute(extent, replacements)}" if isinstance(extent, Expr) and replacements else ""
+            known = ""
+            if isinstance(self.extent, Expr) and replacements:
+                known = f" = {substitute(self.extent, replacements)}"
             raise LayoutError(
-                f"{self.region}, dimension {self.dim} of extent {extent}{known}: the start {self.start} reaches from {lower} to {upper}; it must stay in 0 to {limit}"
-                f"{guard}{at}"
+                f"{self.what} of extent {self.extent}{known}: the start {self.value} reaches from {lower} to {upper}; "
+                f"it must stay in {self.least} to {limit}{guard}{at}"
             )
 
 
-def bounds_checks(region: Region, known: Alternatives, where: str = "", integer: str = "") -> list[Bound]:
+def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
     """The checks of a region that stands where some facts are known."""
     return [
-        Bound(region, dim, known, where, integer)
-        for dim, (start, extent) in enumerate(zip(region.starts, region.buffer.shape, strict=True))
-        if known
-        and (isinstance(start, Expr) or isinstance(extent, Expr) or surely_leaves(start, region.extents[dim], extent))
+        Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
+        for dim, (start, extent, size) in enumerate(
+            zip(region.starts, region.extents, region.buffer.shape, strict=True)
+        )
+        if known and (isinstance(start, Expr) or isinstance(size, Expr) or surely_leaves(start, extent, size))
     ]

@@ -11,16 +11,10 @@ from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
-from tilecopy_core.conditions import Condition
-from tilecopy_core.errors import FLAG, LayoutError, PtxError, RequestError, a, checked, maybe, one_of, shown, whole
-from tilecopy_core.expr import INT, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
-from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
-from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
-from tilecopy_core.ptx import PtxBuilder, Register, tcgen05
-from tilecopy_core.registry import Registry
-from tilecopy_core.scope import (
+from tilecopy_core.description import (
     GRID_LIMIT,
     WARP_THREADS,
+    Target,
     block_index,
     cluster_rank,
     cta,
@@ -29,7 +23,24 @@ from tilecopy_core.scope import (
     warp,
     warpgroup,
 )
-from tilecopy_core.target import Target
+from tilecopy_core.errors import (
+    FLAG,
+    LayoutError,
+    PtxError,
+    RequestError,
+    checked,
+    instance_of,
+    integer_in,
+    one_of,
+    optional,
+    shown,
+)
+from tilecopy_core.integers import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
+from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
+from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
+from tilecopy_core.ptx import PtxBuilder, Register
+from tilecopy_core.registry import Registry
+from tilecopy_core.variant_tools import tcgen05
 
 from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
@@ -51,7 +62,7 @@ TMEM_LANES, TMEM_COLUMNS = 128, 512
 MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
 """What an SM of the largest architectures holds at once (CUDA programming guide, technical specifications)."""
 
-_NAME = maybe(a("an identifier", str))
+_NAME = optional(instance_of("an identifier", str))
 
 
 def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Concatenate[KernelBuilder, P], None]:
@@ -411,7 +422,7 @@ class KernelBuilder(Recorder):
         """``bar.sync 0``: every thread of the CTA arrives; shared memory written before is visible after."""
         self.record(Action("cta_sync", PtxBuilder.bar_sync))
 
-    @checked(barrier=whole(1, 15), threads=whole(32, 1024))
+    @checked(barrier=integer_in(1, 15), threads=integer_in(32, 1024))
     def named_barrier(self, barrier: int, threads: int) -> None:
         """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
         self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
@@ -431,7 +442,7 @@ class KernelBuilder(Recorder):
     tcgen05_fence_before = recorded(tcgen05.fence_before)
     tcgen05_wait_ld = recorded(tcgen05.wait_ld)
 
-    @checked(name=_NAME, count=whole(1, MOST_SHARED_BYTES // 8))
+    @checked(name=_NAME, count=integer_in(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
         """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
         name = self._fresh("mbar") if name is None else name
@@ -562,7 +573,10 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- build
 
-    @checked(registry=maybe(a("a Registry", Registry)), min_ctas_per_sm=maybe(whole(1, MOST_CTAS_PER_SM)))
+    @checked(
+        registry=optional(instance_of("a Registry", Registry)),
+        min_ctas_per_sm=optional(integer_in(1, MOST_CTAS_PER_SM)),
+    )
     def build(
         self,
         *,

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from tilecopy_core.description import GRID_LIMIT, Target, bounded_by, cluster_rank
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import (
     ANY_INTEGER,
@@ -20,21 +21,19 @@ from tilecopy_core.errors import (
     TilecopyError,
     checked,
     integer,
+    integer_in,
     shown,
-    whole,
 )
-from tilecopy_core.expr import Int, Symbol, is_int, key_of, only_symbol, symbols_of
-from tilecopy_core.scope import GRID_LIMIT, bounded_by, cluster_rank
-from tilecopy_core.target import Target
+from tilecopy_core.integers import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 
-from ..running import choose_executor
+from ..executor_choice import choose_executor
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
 """Grids and numbers whose bounds were checked."""
-_COUNT = whole(0, 2**31 - 1)
+_COUNT = integer_in(0, 2**31 - 1)
 _GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
 _NUMBERS = Kind(
     "integers by name",
@@ -161,7 +160,7 @@ class BuiltKernel:
             RequestError: a parameter is of a kind that only this package's launch can fill.
             LaunchError: the folder cannot be written.
         """
-        from .saving import save_kernel
+        from .save import save_kernel
 
         PATH.check(folder, "BuiltKernel.save", "folder", LaunchError)
         return save_kernel(self, folder)
@@ -251,6 +250,7 @@ class BuiltKernel:
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
         executor: str | None = None,
     ) -> Any:
         """Check the arguments and launch.
@@ -261,6 +261,8 @@ class BuiltKernel:
             stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default it is the current stream
                 of the framework that the arrays come from (torch, CuPy); the stream that the CUDA array interface names; else
                 the legacy default stream.
+            device: the number of the GPU that launches, for arrays on several or none. By default it is the GPU of ``stream=``, where
+                that says one; else of the first array that the kernel writes; with host arrays alone the current one.
             executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
 
         Returns:
@@ -273,13 +275,16 @@ class BuiltKernel:
             chosen = self.executors[executor]
         except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
-        return chosen.launch(self, arguments, grid=grid, stream=stream)
+        if device is None:
+            return chosen.launch(self, arguments, grid=grid, stream=stream)
+        return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
 
     def prepare(
         self,
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
+        device: int | None = None,
         executor: str | None = None,
     ) -> Callable[[], Any]:
         """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
@@ -290,11 +295,15 @@ class BuiltKernel:
         """
         chosen = self._executor(executor)
         prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
-        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream)
+        prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
         return prepared
 
     def launcher(
-        self, *arguments: Any, grid: Sequence[int] | int | None = None, executor: str | None = None
+        self,
+        *arguments: Any,
+        grid: Sequence[int] | int | None = None,
+        device: int | None = None,
+        executor: str | None = None,
     ) -> Callable[..., None]:
         """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
 
@@ -305,6 +314,7 @@ class BuiltKernel:
         Args:
             arguments: device arrays as a call takes them.
             grid: CTAs along x, y, z, when not given at build.
+            device: the GPU that launches, as for a call.
             executor: one that launches by address; ``cuda`` does.
 
         Raises:
@@ -315,8 +325,18 @@ class BuiltKernel:
             raise LaunchError(
                 f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
-        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid)
+        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
+
+    def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
+        """What tells an executor the GPU that launches: nothing where none is named."""
+        if device is None:
+            return {}
+        if not hasattr(chosen, "devices"):
+            raise LaunchError(
+                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it away"
+            )
+        return {"device": device}
 
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
@@ -339,7 +359,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
     seen = set()
     for bound in bounds:  # the copies of a kernel often share their boxes
-        what = key_of((bound.start, bound.limit, bound.known))
+        what = key_of((bound.value, bound.least, bound.most, bound.known))
         if what not in seen:
             seen.add(what)
             bound.check(replacements)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilecopy_core.description import Scope
 from tilecopy_core.errors import RequestError, shown
-from tilecopy_core.expr import is_int
-from tilecopy_core.memory import Region
-from tilecopy_core.outside import outside_of
-from tilecopy_core.scope import Scope
+from tilecopy_core.integers import is_int
+from tilecopy_core.memory import Region, outside_of
 
 from .barriers import Mbarrier
 from .bounds import NOTHING
@@ -67,5 +66,7 @@ class ScopedCopies:
                 kernel._own(given, f"{op}: option {name}")
             elif isinstance(given, Value):
                 kernel._hold(given, f"{op}: option {name}")
-        around = NOTHING if filled is None else kernel._known(dst, src)
+        around = NOTHING
+        if filled is not None:
+            around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)
         kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))

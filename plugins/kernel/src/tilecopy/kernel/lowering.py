@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import attrs
 
+from tilecopy_core.description import GRID_LIMIT, Target, block_index, target_of
 from tilecopy_core.errors import RequestError
-from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, only_symbol
+from tilecopy_core.integers import Expr, Int, Symbol, bounds_of, only_symbol
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import KernelBindings, PtxBuilder, SharedPlan, module_text
+from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan, module_text
 from tilecopy_core.registry import Registry, default_registry
-from tilecopy_core.scope import GRID_LIMIT, block_index
-from tilecopy_core.target import Target, target_of
 
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
@@ -94,23 +93,23 @@ def lower_kernel(
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
         bounds=bounds,
         scalars={found: p.name for found, p in described.scalars.items()},
-        value_checks=_value_checks(text, context),
+        value_checks=_value_checks(statements, context),
         origins=tuple(context.origins),
         statements=statements,
     )
 
 
-def _value_checks(text: str, context: Lowering) -> tuple[ValueCheck, ...]:
+def _value_checks(statements: Sequence[int], context: Lowering) -> tuple[ValueCheck, ...]:
     """Each index with the line that defines its register; no other line does."""
     if not context.indices:
         return ()
-    defined: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        words = line.split()
-        if len(words) > 2 and words[0].startswith(("mov.", "min.", "max.", "selp.")):
-            defined[words[1].rstrip(",")] = number
+    defined = {
+        line.operands[0]: number
+        for number, line in enumerate(context.ptx.lines, len(statements) - len(context.ptx.lines) + 1)
+        if isinstance(line, Line) and line.guard is None and line.opcode.startswith(("mov.", "min.", "max.", "selp."))
+    }
     return tuple(
-        ValueCheck(defined[str(register)], str(register), index.least, index.most, index.clamp)
+        ValueCheck(defined[register], str(register), index.least, index.most, index.clamp)
         for register, index in context.indices
     )
 

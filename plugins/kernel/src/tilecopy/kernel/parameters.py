@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 
 import attrs
 
-from tilecopy_core.dtypes import DType, dtype_of
 from tilecopy_core.errors import LaunchError, RequestError, integer, shown
-from tilecopy_core.expr import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
+from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
+from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Buffer
 
 
@@ -84,11 +84,6 @@ class Binding:
     def on_host(self) -> list[str]:
         """The arrays that are in host memory."""
         return [name for name, facts in self.arrays.items() if facts.device is None]
-
-    @property
-    def device(self) -> int:
-        """The number of the GPU that the first device array is on; 0 where there is none."""
-        return next(iter(self.devices.values()), 0)
 
     @property
     def devices(self) -> dict[str, int]:

@@ -11,16 +11,15 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.conditions import Condition
+from tilecopy_core.description import ActiveThreads, is_thread_id
 from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
-from tilecopy_core.expr import Expr, Int, Symbol, symbols_of
+from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Memory, Region, symbolic
-from tilecopy_core.scope import ActiveThreads, is_thread_id
 
-from .bounds import NOTHING, Alternatives, Facts, bounds_checks, never, together
+from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, never, together
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
-from .values import Value
+from .values import Value, range_of
 
 _OURS = ("tilecopy.", "tilecopy_core.")
 """How modules are named between a statement and the line of the program that makes it."""
@@ -117,7 +116,8 @@ class Recorder:
                 self._own(value, region)
         comes = overhang or self._comes_to(region)
         if comes and not overhang and symbolic((*region.starts, *region.buffer.shape)):
-            self._described.bounds.extend(bounds_checks(region, self._known(region), self._place()))
+            known = self._known(*region.starts, *region.buffer.shape)
+            self._described.bounds.extend(bounds_checks(region, known, self._place()))
         if written and region.buffer.space == "global":
             self._described.written.add(region.buffer.name)
         return comes
@@ -132,8 +132,10 @@ class Recorder:
                     f"{what}: the value {part!r} does not belong to kernel {self.name}: load it with this builder"
                 )
             elif part.op == "held":
-                _, region, told = part.args
-                self._described.bounds.extend(bounds_checks(region, self._known(region), self._place(), told))
+                integer, (low, high) = part.args[1], range_of(part.dtype)
+                if known := self._known(integer):
+                    told = f"the integer {integer} as {part.dtype}, which holds {low} to {high}"
+                    self._described.bounds.append(Bound(integer, low, high, known, told, self._place()))
 
     def _comes_to(self, region: Region) -> bool:
         """Whether a region may be inside its buffer where it stands; else the block around is left out.
@@ -149,7 +151,7 @@ class Recorder:
         except LayoutError as error:
             if len(self._stack) == 1:
                 raise
-            known = self._known(region)
+            known = self._known(*region.starts, *region.buffer.shape)
             decided = not any(
                 self._is_of_launch(found) for facts in known for fact in facts for found in symbols_of(fact)
             )
@@ -171,13 +173,12 @@ class Recorder:
         """File and line of the user's program, and the blocks around."""
         return f"{self._where()}, inside {self._around()}" if len(self._stack) > 1 else self._where()
 
-    def _known(self, *regions: Region) -> Alternatives:
-        """What is known at the current place that bears on regions: of the blocks, and of the integers in it and them."""
+    def _known(self, *values: Int) -> Alternatives:
+        """What is known at the current place that bears on integers: of the blocks, and of the integers in it and them."""
         known, facts = self._frame.known, list[Int]()
         if not self._limits:
             return known
-        pending = [value for region in regions for value in (*region.starts, *region.buffer.shape)]
-        pending += [fact for alternative in known for fact in alternative]
+        pending = [*values, *(fact for alternative in known for fact in alternative)]
         seen: set[Symbol] = set()
         while pending:
             new = symbols_of(pending.pop()) - seen

@@ -7,18 +7,13 @@ from typing import Any, Protocol
 
 import attrs
 
-from tilecopy_core.conditions import Condition
+from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_operands
 from tilecopy_core.dispatch import Plan, dispatch, tell
-from tilecopy_core.emitted import emit_checked
 from tilecopy_core.errors import LayoutError, TilecopyError, shown
-from tilecopy_core.expr import Expr, Int, Symbol, bounds_of, fits, maximum, substitute
-from tilecopy_core.memory import Region
-from tilecopy_core.outside import Outside
-from tilecopy_core.ptx import PtxBuilder, Register
+from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
+from tilecopy_core.memory import Outside, Region
+from tilecopy_core.ptx import PtxBuilder, Register, emit_checked
 from tilecopy_core.registry import Registry
-from tilecopy_core.request import CopyRequest, check_operands
-from tilecopy_core.scope import ActiveThreads, Scope
-from tilecopy_core.target import Target
 
 from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
 from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits

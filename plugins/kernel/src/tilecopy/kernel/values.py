@@ -1,6 +1,6 @@
 """Run-time data values of a kernel: loaded elements, constants, arithmetic and casts on them.
 
-Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.expr`).
+Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.integers.expr`).
 Floats of 16 bits compute in float32 and are rounded where they are stored or cast.
 """
 
@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.conditions import Condition, RunTime
-from tilecopy_core.dtypes import DType, dtype_of
-from tilecopy_core.errors import RequestError, a, one_of, shown
-from tilecopy_core.expr import Expr, Int, bounds_of, fits, key_of, sub
-from tilecopy_core.memory import Buffer, Region
+from tilecopy_core.errors import RequestError, instance_of, one_of, shown
+from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
+from tilecopy_core.layout import DType, dtype_of
+from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 
 _VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
@@ -59,30 +58,21 @@ class Value(RunTime):
 
     Attributes:
         dtype: its type.
-        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer whose type holds it in the grids that pass), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
         args: operands (values), or the constant, the symbolic integer, the element that was loaded.
     """
 
-    dtype: DType = attrs.field(validator=a("a DType", DType))
+    dtype: DType = attrs.field(validator=instance_of("a DType", DType))
     op: str = attrs.field(validator=one_of(*_VALUES))
-    args: tuple[Any, ...] = attrs.field(default=(), validator=a("a tuple", tuple))
+    args: tuple[Any, ...] = attrs.field(default=(), validator=instance_of("a tuple", tuple))
 
     def __attrs_post_init__(self) -> None:
         wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op in ("cast", "neg") else 2))
         if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
             raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
 
+    has: ClassVar[str] = "run-time values have + - * /, min, max and comparisons"
     reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
-    __array_ufunc__ = None
-
-    def _no_such(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(
-            f"'{self!r}' and {shown(other)}: run-time values have + - * /, min, max and comparisons; no other operator"
-        )
-
-    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = _no_such
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _no_such
-    __rshift__ = __rrshift__ = _no_such
 
     __add__, __radd__ = _arithmetic("add"), _arithmetic("add", swap=True)
     __sub__, __rsub__ = _arithmetic("sub"), _arithmetic("sub", swap=True)
@@ -163,38 +153,15 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "loaded": (Region,),
     "const": ((int, float),),
     "index": ((int, Expr),),
-    "held": (Value, Region, str),
+    "held": (Value, Expr),
 }
 """What the operations take that do not take values alone."""
 
 
-def _range_of(dtype: DType) -> tuple[int, int]:
+def range_of(dtype: DType) -> tuple[int, int]:
     """Smallest and largest value of a type of integers, or of bool."""
     bits = 1 if dtype.kind == "b" else dtype.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
-
-
-def _why_not_proved(value: Expr, dtype: DType) -> str | None:
-    """Why an integer may not be one of a type of integers, or None; of 32 bits see :func:`_as_region` too."""
-    if dtype.kind not in "iu":
-        return None
-    (lower, upper), (low, high) = bounds_of(value), _range_of(dtype)
-    if (dtype.bits < 32 and (upper is None or upper > high)) or lower is None or lower < low:
-        return f"it reaches from {lower} to {upper}, and is not proved to be within {low} to {high}"
-    return None
-
-
-def _as_region(value: Expr, dtype: DType) -> Region | None:
-    """What :func:`as_value` leaves open, as a region that must stay inside its buffer: that 32 bits hold the integer.
-
-    Ids of blocks have no other bound than the largest grid's, so it is known at the launch only. None: they do in any grid.
-    """
-    (lower, upper), high = bounds_of(value), _range_of(dtype)[1]
-    if dtype.kind not in "iu" or dtype.bits != 32 or (upper is not None and upper <= high):
-        return None
-    first = min(lower or 0, 0)
-    numbers = Buffer(high - first + 1, dtype, space="global", name=f"numbers_of_{dtype}")
-    return Region(numbers, (sub(value, first),), (1,))
 
 
 def as_value(value: Any, dtype: DType) -> Value:
@@ -206,14 +173,18 @@ def as_value(value: Any, dtype: DType) -> Value:
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
-        if why := _why_not_proved(value, dtype):
+        found = cast(value, dtype)
+        if dtype.kind not in "iu":
+            return found
+        (lower, upper), (low, high) = bounds_of(value), range_of(dtype)
+        proved = upper is not None and upper <= high
+        if lower is None or lower < low or (dtype.bits < 32 and not proved):
             raise RequestError(
-                f"the integer {value} as {dtype}: {why}; KernelBuilder.cast(..., '{dtype}') wraps it around"
+                f"the integer {value} as {dtype}: it reaches from {lower} to {upper}, and is not proved to be within "
+                f"{low} to {high}; KernelBuilder.cast(..., '{dtype}') wraps it around"
             )
-        found, region = cast(value, dtype), _as_region(value, dtype)
-        low, high = _range_of(dtype) if dtype.kind in "iu" else (0, 0)
-        told = f"the integer {value} as {dtype}, which holds {low} to {high}"
-        return found if region is None else Value(dtype, "held", (found, region, told))
+        # ids of blocks have no other bound than the largest grid's: whether 32 bits hold them is known at the launch
+        return found if proved or dtype.bits == 64 else Value(dtype, "held", (found, value))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
@@ -247,7 +218,7 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
             return "it is no whole number; cast a float value, or round it first"
-        low, high = _range_of(dtype)
+        low, high = range_of(dtype)
         return None if low <= number <= high else f"it is not within {low} to {high}"
     largest = _LARGEST.get(dtype.name)
     if largest is not None:
@@ -409,7 +380,7 @@ def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """A condition on symbolic integers, values, or both in a predicate register."""
+    """A condition that is :func:`typed` in a predicate register."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
@@ -434,10 +405,9 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
         result = ptx.reg("pred")
         ptx.instr("elect.sync", f"_|{result}", "0xffffffff")
         return result
-    if not isinstance(condition.left, Value) and not isinstance(condition.right, Value):
+    left, right = condition.left, condition.right
+    if not isinstance(left, Value):
         return ptx.predicate(condition)
-    typed = condition.left if isinstance(condition.left, Value) else condition.right
-    left, right = as_value(condition.left, typed.dtype), as_value(condition.right, typed.dtype)
     if left.dtype != right.dtype:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
     operands = lower_value(ptx, left), lower_value(ptx, right)

@@ -1,0 +1,1 @@
+"""Asynchronous operations, and the machine that runs a batch of clusters."""

@@ -1,0 +1,410 @@
+"""Asynchronous operations: issued by a thread, done by an engine, known by their own completion only.
+
+Until an operation lands, whoever touches what it writes, or writes what it reads, is at fault. It lands as late as the
+memory model lets it: at the wait that covers it, or when nobody can run without it. What it wrote is then ordered by the
+clock of its completion: the mbarrier's column, or the thread that waited for the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..memory.memories import Memories
+from ..order.clocks import ASYNC_SHARED, Clock, join
+from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, stamp, time_of
+from ..threads.arrays import GlobalArray
+from ..threads.operations import Operation, lands_later
+from ..threads.threads import Lanes
+from .mbarrier import Mbarrier, Mbarriers
+
+TENSOR_CELLS = 128 * 512
+"""Words of tensor memory of a CTA."""
+
+
+@attrs.define(eq=False)
+class _Copies:
+    """``cp.async`` of several lanes by one instruction, in flight."""
+
+    operation: Operation
+    lanes: Any
+    places: Any
+    group: Any
+    fetch: Callable[[Any], Any]
+    cells_each: int
+    tracked: Any = None
+
+
+class Engines:
+    """The operations of one machine."""
+
+    def __init__(self, machine: Memories, mbarriers: Mbarriers) -> None:
+        self.machine, self.mbarriers = machine, mbarriers
+        self.pending: list[Operation] = []
+        self.copies: list[_Copies] = []
+        self.arrivals: list[tuple[int, int, Any, Clock, int]] = []
+        self.committed = np.zeros(machine.units, np.int64)
+        self.bulk_committed = np.zeros(machine.units, np.int64)
+
+    def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
+        """See :meth:`Machine.expand`; the operations of each copy, by their numbers before."""
+        machine = self.machine
+        size = machine.shared.size
+        ctas = machine.unit_ctas // copies
+        place_shift, cell_shift = ctas * size, ctas * size // machine.shared.cell
+        self.committed, self.bulk_committed = np.tile(self.committed, copies), np.tile(self.bulk_committed, copies)
+        pending, flying, lists = self.pending, machine.flying, self.copies
+        arrivals = self.arrivals
+        self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
+        made: dict[tuple[int, int], Operation] = {}
+        for copy in range(copies):
+            for old in flying.values():
+                data = {k: _data_of(k, v, copy, place_shift, ctas) for k, v in old.data.items()}
+                if "tracked" in data:  # made before it
+                    data["tracked"] = [made[x.number, copy] for x in data["tracked"] if (x.number, copy) in made]
+                new = attrs.evolve(
+                    old,
+                    number=old.number + copy * shift,
+                    lane=old.lane + copy * unit,
+                    reads=None if old.reads is None else old.reads + copy * cell_shift,
+                    writes=None if old.writes is None else old.writes + copy * cell_shift,
+                    barrier=old.barrier + copy * place_shift if old.barrier >= 0 else -1,
+                    ctas=tuple(cta + copy * ctas for cta in old.ctas),
+                    clock=None if old.clock is None else machine.order.moved(old.clock, machine.first + copy * ctas),
+                    data=data,
+                    array_write=_array_of(old.array_write, copy),
+                )
+                made[old.number, copy] = new
+                self.machine.flying[new.number] = new
+            self.pending += [made[old.number, copy] for old in pending]
+            for each in lists:
+                self.copies.append(
+                    _Copies(
+                        made[each.operation.number, copy],
+                        each.lanes + copy * unit,
+                        each.places + copy * place_shift,
+                        each.group.copy(),
+                        _fetch_of(each.fetch, copy),
+                        each.cells_each,
+                        None
+                        if each.tracked is None
+                        else np.where(each.tracked < 0, -1, each.tracked + copy * place_shift),
+                    )
+                )
+            for at, lane, place, clock, noinc in arrivals:
+                moved = machine.order.moved(clock, machine.first + copy * ctas)
+                self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
+        return made
+
+    # --------------------------------------------------------------------------------------- in general
+
+    def start(self, kind: str, lane: int, land: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
+        """A new operation of one lane; its accesses have been checked and are begun by the caller."""
+        launch = self.machine.launch
+        launch.operations += 1
+        launch.version += 1
+        operation = Operation(kind, self.machine, launch.operations, self.machine.at, lane, land, lack, **rest)
+        self.machine.flying[operation.number] = operation
+        return operation
+
+    def begin(self, operation: Operation) -> None:
+        """Its shared bytes are in use from now on."""
+        self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes)
+
+    def done(self, operation: Operation, actor: int) -> None:
+        """Its bytes are those of an actor now."""
+        machine = self.machine
+        stamps = stamp(machine.launch.time.now, WEAK, actor)
+        machine.shared.shadow.land(operation.actor, operation.writes, stamps)
+        self.machine.flying.pop(operation.number, None)
+
+    def complete(self, operation: Operation) -> Mbarrier:
+        """The end of an operation that counts bytes on an mbarrier."""
+        machine = self.machine
+        barrier = self.mbarriers.objects.get(operation.barrier)
+        if barrier is None:
+            machine.hazard(
+                "mbarrier",
+                "the mbarrier of this copy is no more when it completes",
+                np.array([operation.lane]),
+                at=operation.at,
+            )
+        self.done(operation, self.mbarriers.actor(barrier))
+        if operation.clock is not None:
+            barrier.near = join([barrier.near, operation.clock])
+        self.mbarriers.complete_tx(barrier, operation.size, operation.lane)
+        return barrier
+
+    def land_something(self) -> bool:
+        """Nobody can run: the oldest operation completes; whether there was one."""
+        if self.pending:
+            operation = self.pending.pop(0)
+            at, self.machine.at = self.machine.at, operation.at
+            operation.land(operation)
+            self.machine.at = at
+            return True
+        if self.arrivals:
+            self._arrive(self.arrivals.pop(0))
+            return True
+        return False
+
+    def leaving(self, ending: Any) -> set[int]:
+        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
+        machine = self.machine
+        if self.copies:
+            gone = np.zeros(machine.units, bool)
+            gone[ending] = True
+            for each in self.copies:
+                late = gone[each.lanes] & (each.tracked is None or each.tracked[:] < 0)
+                if np.any(late):
+                    lane = int(each.lanes[np.argmax(late)])
+                    machine.hazard(
+                        "lifetime", "the thread exits while this cp.async is in flight (a wait for it is missing)",
+                        np.array([lane]), at=each.operation.at,
+                    )  # fmt: skip
+        gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
+        for operation in self.machine.flying.values():
+            if operation.group >= 0 and not operation.read and operation.lane in gone_set:
+                machine.hazard(
+                    "lifetime", f"the thread exits while this copy is in flight ({operation.lack})",
+                    np.array([operation.lane]), at=operation.at,
+                )  # fmt: skip
+        ctas = {cta for cta in set(machine.cta_of[ending].tolist()) if not len(machine.living(cta))}
+        for operation in self.pending:
+            if ctas & set(operation.ctas):
+                self._lifetime(operation)
+        for cta in ctas:
+            machine.shared.left(cta, ending)
+        return ctas
+
+    def _lifetime(self, operation: Operation) -> None:
+        self.machine.hazard(
+            "lifetime",
+            "a CTA exits while this copy still reads or writes shared memory (a wait or a cluster barrier is missing)",
+            np.array([operation.lane]), at=operation.at,
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Everybody has exited."""
+        for operation in self.pending:
+            self._lifetime(operation)
+
+    def check_init(self, lane: int, place: int) -> None:
+        """The init of an mbarrier that a bulk copy uses needs ``fence.mbarrier_init`` or ``fence.proxy.async`` on its way here."""
+        if not self.machine.launch.allows_unfenced_init:
+            cells, _ = self.machine.shared.cells_from(np.array([place]), 8)
+            other, more = "fence.mbarrier_init or ", ' (run_ptx(..., allow=("unfenced-init",)) lets it pass)'
+            self.check_proxy(lane, cells, "used as the mbarrier of a bulk copy", other=other, more=more)
+
+    def check_proxy(
+        self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "", more: str = ""
+    ) -> None:
+        """Bytes that the async proxy touches: an ordinary write needs ``fence.proxy.async`` on its way here.
+
+        Args:
+            lane: who issues the operation.
+            cells: of shared memory.
+            action: what is done to them, in words.
+            stamps: of their last writers, where they have been overwritten since.
+            other: another fence that would do, in words.
+            more: the end of the message.
+        """
+        machine = self.machine
+        order = machine.order
+        if stamps is None:
+            stamps = machine.shared.shadow.writer[cells]
+        actor = actor_of(stamps)
+        plain = (stamps != 0) & (actor < BARRIER_ACTOR)
+        if not plain.any():
+            return
+        actor, times, cells = actor[plain], time_of(stamps[plain]), cells[plain]
+        columns = actor % machine.threads + order.section_at[ASYNC_SHARED]
+        keys = actor // machine.threads + order.first
+        fenced = order.ordered(np.full(len(actor), lane), keys, columns, times)
+        if not fenced.all():
+            at = int(np.argmin(fenced))
+            who = machine.name_of(int(actor[at]))
+            machine.hazard(
+                "proxy",
+                f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy; {who} wrote "
+                f"it with no {other}fence.proxy.async of shared memory since{more}",
+                np.array([lane]), threads=(who,),
+            )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------- cp.async
+
+    def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
+        """``cp.async``: ``fetch(rows)`` gives the bytes (rows, C, size) when it lands."""
+        machine = self.machine
+        shared = machine.shared
+        index = machine.index(lanes)
+        shared.check_write(lanes, places, size)
+        cells, count = shared.cells_from(places, size)
+        operation = self.start(
+            "cp.async", int(index[0]), lands_later, "a commit, a wait, or a barrier after it is missing", writes=cells
+        )
+        self.begin(operation)
+        self.copies.append(_Copies(operation, index, places, self.committed[index].copy(), fetch, count))
+
+    def commit(self, lanes: Lanes) -> None:
+        """``cp.async.commit_group``."""
+        self.committed[lanes] += 1
+
+    def wait(self, lanes: Lanes, newest: int) -> None:
+        """``cp.async.wait_group``: at most ``newest`` groups stay pending; -1 is ``wait_all``."""
+        machine = self.machine
+        if not self.copies:
+            return
+        waiting = np.zeros(machine.units, bool)
+        waiting[lanes] = True
+        left = []
+        for each in self.copies:
+            ready = waiting[each.lanes]
+            if newest >= 0:
+                ready = ready & (each.group < self.committed[each.lanes] - newest)
+            if ready.any():
+                rows = np.nonzero(ready)[0]
+                self._land_copies(each, rows, self._owners(each, rows))
+                if not ready.all():
+                    left.append(self._part(each, np.nonzero(~ready)[0]))
+                else:
+                    self._over(each)
+            else:
+                left.append(each)
+        self.copies = left
+
+    def _owners(self, each: _Copies, rows: Any) -> Any:
+        """Whose the bytes are once a lane has waited: its own, or also known by the mbarrier that tracks them."""
+        owners = each.lanes[rows].astype(np.int64)
+        if each.tracked is None:
+            return owners
+        machine = self.machine
+        for place in np.unique(each.tracked[rows]).tolist():
+            barrier = self.mbarriers.objects.get(place)
+            if barrier is not None:
+                here = each.tracked[rows] == place
+                owners[here] = self.mbarriers.actor(barrier)
+                row = np.zeros(machine.order.width, np.int32)
+                row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+                home = place // machine.shared.size
+                machine.order.learn(home, each.lanes[rows][here] - home * machine.threads, row)
+        return owners
+
+    def _over(self, each: _Copies) -> None:
+        self.machine.flying.pop(each.operation.number, None)
+        for array in self.machine.launch.memory.arrays:
+            array.flying.pop(each.operation.number, None)
+
+    def _part(self, each: _Copies, rows: Any) -> _Copies:
+        return _Copies(
+            each.operation, each.lanes[rows], each.places[rows], each.group[rows],
+            lambda inner: each.fetch(rows[inner]), each.cells_each, None if each.tracked is None else each.tracked[rows],
+        )  # fmt: skip
+
+    def _land_copies(self, each: _Copies, rows: Any, actors: Any) -> None:
+        machine, shared = self.machine, self.machine.shared
+        raw = each.fetch(rows)
+        places = each.places[rows]
+        shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
+        cells, count = shared.cells_from(places, raw.shape[2])
+        stamps = stamp(machine.launch.time.now, WEAK, actors)
+        shared.shadow.land(each.operation.actor, cells, np.repeat(stamps, count) if count > 1 else stamps)
+        machine.launch.version += 1
+
+    def track(self, lanes: Lanes, places: Any, *, noinc: bool) -> None:
+        """``cp.async.mbarrier.arrive``: the mbarrier gets an arrival when the lane's copies until now have landed."""
+        machine = self.machine
+        index = machine.index(lanes)
+        for position, (lane, place) in enumerate(zip(index.tolist(), places.tolist(), strict=True)):
+            barrier = self.mbarriers.use(lanes, np.array([position]), place)
+            if not noinc:
+                barrier.pending += 1
+            clock = machine.order.snapshot(np.array([lane]))
+            self.arrivals.append((machine.at, lane, place, clock, int(noinc)))
+        for each in self.copies:
+            if each.tracked is None:
+                each.tracked = np.full(len(each.lanes), -1, np.int64)
+            spots = np.full(machine.units, -1, np.int64)
+            spots[index] = places
+            fresh = (each.tracked < 0) & (spots[each.lanes] >= 0)
+            each.tracked[fresh] = spots[each.lanes][fresh]
+        machine.launch.time.now += 1
+
+    def _arrive(self, arrival: tuple[int, int, Any, Clock, int]) -> None:
+        at, lane, place, clock, _ = arrival
+        machine = self.machine
+        barrier = self.mbarriers.objects.get(place)
+        before, machine.at = machine.at, at
+        if barrier is None:
+            machine.hazard("mbarrier", "an mbarrier ends before the arrival of cp.async on it", np.array([lane]))
+        left = []
+        for each in self.copies:
+            mine = (each.lanes == lane) & (each.tracked == place if each.tracked is not None else False)
+            if np.any(mine):
+                rows = np.nonzero(mine)[0]
+                self._land_copies(each, rows, np.full(len(rows), self.mbarriers.actor(barrier)))
+                if not mine.all():
+                    left.append(self._part(each, np.nonzero(~mine)[0]))
+                else:
+                    self._over(each)
+            else:
+                left.append(each)
+        self.copies = left
+        self.mbarriers.arrive_for(barrier, lane, clock)
+        machine.at = before
+
+    # --------------------------------------------------------------------------------------- bulk groups
+
+    def bulk_commit(self, lanes: Lanes) -> None:
+        """``cp.async.bulk.commit_group``."""
+        self.bulk_committed[lanes] += 1
+
+    def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
+        """``cp.async.bulk.wait_group``: the thread's older groups are complete (or have read their sources)."""
+        machine = self.machine
+        members = set(machine.index(lanes).tolist())
+        for operation in list(self.machine.flying.values()):
+            if operation.group < 0 or operation.lane not in members:
+                continue
+            if operation.group >= self.bulk_committed[operation.lane] - newest:
+                continue
+            if not operation.read:
+                operation.read = True
+                operation.land(operation)
+                stamps = stamp(machine.launch.time.now, WEAK, operation.lane)
+                machine.shared.shadow.land(operation.actor, None, stamps)
+            if not read:
+                array, cells, threads = operation.array_write
+                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, ENGINE, threads))
+                self.machine.flying.pop(operation.number)
+        machine.launch.version += 1
+
+
+def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
+    if name.startswith("place"):
+        return value + copy * shift
+    if name == "cells":
+        return value + copy * ctas * TENSOR_CELLS
+    if name == "row":
+        return value[:, copy : copy + 1] if value.shape[1] > 1 else value
+    if name.startswith("offsets"):
+        return value[:, copy : copy + 1] if value.shape[1] > 1 else value
+    return value
+
+
+def _array_of(value: tuple[GlobalArray, Any, Any] | None, copy: int) -> Any:
+    if value is None:
+        return None
+    array, cells, threads = value
+    return array, cells.reshape(-1, cells.shape[-1])[:, copy : copy + 1], threads[..., copy : copy + 1]
+
+
+def _fetch_of(fetch: Callable[[Any], Any], copy: int) -> Callable[[Any], Any]:
+    def one(rows: Any) -> Any:
+        raw = fetch(rows)
+        return raw[:, copy : copy + 1] if raw.shape[1] > 1 else raw
+
+    return one

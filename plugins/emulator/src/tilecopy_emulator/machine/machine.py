@@ -1,0 +1,281 @@
+"""The machine: a batch of clusters in execution.
+
+Values of many, order of one: as long as the clusters of a batch do the same, there are ``U`` unit lanes (the threads
+of one cluster) times ``C`` copies. A register is an array of shape ``(U or 1, C or 1)``, never spread out where all
+lanes or all copies hold the same. Which lanes run, what they touch in shared memory, and what they know of one another
+is kept once for all copies. When copies part (:class:`Diverged`) the machine lays itself out anew, with every thread of
+the batch a unit lane of the single copy, and runs the instruction again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilecopy_core import HazardError
+
+from ..alu import FORMS
+from ..effects import read_somewhere, written_by
+from ..memory.memories import Memories
+from ..order.clocks import BARRIER_COLUMNS
+from ..program import CARRY
+from ..threads.launch import Launch
+from ..threads.registers import ALL_BITS
+from ..threads.threads import AT_BARRIER, AT_CLUSTER, AT_MBARRIER, AT_WARP, DONE, FULL, RUN, Diverged, Lanes, Stuck
+from .engines import Engines
+from .mbarrier import Mbarriers
+from .progress import Watch
+
+PASSIVE = frozenset((*FORMS, "mov"))
+"""Instructions that read and write registers alone."""
+BITWISE = frozenset(("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev"))
+BITWISE |= {"selp", "setp", "szext"}
+"""Those in which each bit of the result comes from few bits of the sources."""
+TRIALS = 10
+"""Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
+PATIENCE_BITS = 6
+"""A group that has branched back 2**6 times while others could run lets them go first."""
+
+
+class Machine(Memories):
+    """A batch of clusters in execution.
+
+    Args:
+        launch: what all batches share.
+        first: number of the first CTA.
+        ctas: how many, whole clusters.
+    """
+
+    def __init__(self, launch: Launch, first: int, ctas: int) -> None:
+        super().__init__(launch, first, ctas)
+        self.begun = launch.operations
+        self.limit = 1 << 60
+        self.mbarriers = Mbarriers(self, lambda: self.engines.land_something())
+        self.engines = Engines(self, self.mbarriers)
+        self.tensor: Any = None
+        self.watch = Watch(self, self.mbarriers, self.engines)
+
+    # ------------------------------------------------------------------------------------------- running
+
+    def run(self) -> Stuck | None:
+        """Step until every thread has exited (None) or nothing can go on without another batch.
+
+        Raises:
+            HazardError: an execution that the hardware leaves undefined.
+        """
+        steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
+        guards = [(i.guard, i.unless, i.opcode[0] == "bra") for i in instructions]
+        count, executed = len(instructions), self.launch.executed
+        stuck = self._schedule()
+        while stuck is None:
+            if self.lanes is None:
+                self.finish()
+                return None
+            at = self.at
+            self.next_at = at + lengths[at]
+            try:
+                if at >= count:
+                    self.exit(self.lanes)
+                else:
+                    guard, unless, branches = guards[at]
+                    active = self.lanes
+                    if guard:
+                        condition = self.uniform(self.read(guard, active), active)
+                        if unless:
+                            condition = ~condition
+                        if not condition.all():
+                            active = self.index(active)[condition]
+                    size = self.units if active is FULL else len(active)
+                    if size:
+                        if branches:
+                            self.branch(active, self.launch.targets[at])
+                        else:
+                            try:
+                                steps[at](self, active)
+                            except HazardError as error:
+                                self._pass_on(active, error)
+                        executed[at : at + lengths[at]] += size * self.copies
+            except Diverged:
+                self.expand()
+                continue
+            if self.stale or self.next_at >= self.limit:
+                if not self.settled:
+                    self.pc[self.index(self.lanes)] = self.next_at
+                stuck = self.watch.verdict() or self._schedule()
+            else:
+                self.at = self.next_at
+        return stuck
+
+    def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
+        """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.
+
+        Compilers move and compute what nobody uses; only who uses it is told. Where each bit of a result comes from few
+        bits of the sources, the instruction is tried with several guesses: those that change are nothing, the others count.
+        """
+        instruction = self.program.instructions[self.at]
+        opcode = instruction.opcode
+        if nothing.kind != "poison" or opcode[0] not in PASSIVE:
+            raise nothing
+        exact = opcode[0] in BITWISE or (
+            opcode[0] == "cvt" and all(part[0] in "su" and part != "sat" for part in opcode[1:])
+        )
+        names = list(written_by(instruction))
+        names += [CARRY] if "cc" in opcode else []
+        index = np.array(self.index(lanes))
+        found: list[Any] = []
+        self.missing, self.whence = np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
+        for name in names:
+            self._let_go(name)
+        before = [(self.registers.get(name), self.defined.get(name)) for name in names]
+        try:
+            for self.trial in range(TRIALS) if exact else (2,):
+                for name, (values, defined) in zip(names, before, strict=True):
+                    self._restore(name, values, defined)
+                self.launch.steps[self.at](self, index)
+                found.append(
+                    [np.broadcast_to(self.registers[name], (self.units, self.copies))[index] for name in names]
+                )
+        except HazardError:  # a divisor of nothing, say
+            raise nothing from None
+        finally:
+            self.trial = -1
+            for name, (values, defined) in zip(names, before, strict=True):
+                self._restore(name, values, defined)
+        if self.is_fresh(self.whence) and read_somewhere(self.program).isdisjoint(names):
+            raise nothing  # nobody reads it: whoever wrote this meant something else
+        for number, name in enumerate(names):
+            first = found[0][number]
+            self.write(name, index, first)
+            bits = np.where(self.missing != 0, ALL_BITS, np.uint64(0))
+            if exact:
+                changed = [np.bitwise_or.reduce(each[number] ^ first, axis=1) for each in found]
+                bits = np.bitwise_or.reduce(changed).astype(np.uint64)
+            self.undefine(name, index[bits != 0], self.whence[bits != 0], bits[bits != 0])
+
+    def branch(self, lanes: Lanes, target: int) -> None:
+        """Lanes go on somewhere else."""
+        back = target <= self.at
+        if self.size(lanes) == self.size(self.lanes):
+            self.next_at = target
+            if self.others:
+                self.limit = self._limit(target)
+                self.stale = self.stale or target >= self.others[0]
+        else:
+            self.settle()
+            self.pc[lanes] = target
+        if back:
+            self.watch.looped(lanes)
+
+    def _limit(self, at: int) -> int:
+        position = bisect_right(self.others, at)
+        return self.others[position] if position < len(self.others) else 1 << 60
+
+    def _schedule(self) -> Stuck | None:
+        """Choose the group that runs next: of the lanes that have been patient, those furthest back."""
+        if self.recent:
+            self.spill_all()
+        self.stale = self.settled = False
+        self.lanes, self.others, self.limit = None, [], 1 << 60
+        running = self.status == RUN
+        while not running.any():
+            if (self.status == DONE).all():
+                return None
+            if not self.engines.land_something() and not self.mbarriers.time_out():
+                return Stuck(self.accuse)
+            running = self.status == RUN
+        self.stale = False
+        if running.all():
+            ready, places = self.ids, self.pc
+            if (places == places[0]).all():
+                self.lanes, self.at = FULL, int(places[0])
+                return None
+        else:
+            ready = np.nonzero(running)[0]
+            places = self.pc[ready]
+        level = self.turn[ready] >> PATIENCE_BITS
+        first = places if (level == level[0]).all() else places[level == level.min()]
+        self.at = int(first.min())
+        here = places == self.at
+        self.lanes = ready[here]
+        self.others = sorted(set(places[~here].tolist()))
+        self.limit = self._limit(self.at)
+        return None
+
+    def exit(self, lanes: Lanes) -> None:
+        """Lanes that end."""
+        ending = self.index(lanes)
+        self.barriers.leaving(ending)
+        self.settle()
+        self.status[ending] = DONE
+        self.launch.version += 1
+        for cta in self.engines.leaving(ending):
+            if self.tensor is not None:
+                self.tensor.left(cta)
+        self.barriers.left(ending)
+        self._left_convergence(ending)
+
+    def finish(self) -> None:
+        """Every thread has ended: nothing may be under way."""
+        self.engines.finish()
+        if self.tensor is not None:
+            self.tensor.finish()
+
+    def accuse(self) -> NoReturn:
+        """Nobody can go on: say who waits for what."""
+        waiting = np.nonzero((self.status != DONE) & (self.status != RUN))[0]
+        status = self.status[waiting]
+        for kind, say in (
+            (AT_MBARRIER, self.mbarriers.accuse),
+            (AT_WARP, self._accuse_warp),
+            (AT_BARRIER, self.barriers.accuse),
+            (AT_CLUSTER, self.barriers.accuse_cluster),
+        ):
+            chosen = waiting[status == kind]
+            if len(chosen):
+                say(chosen)
+        raise AssertionError("nobody waits")
+
+    # ------------------------------------------------------------------------------------------- laying out anew
+
+    def expand(self) -> None:
+        """From one cluster that stands for many to every thread of the batch for itself."""
+        copies, unit = self.copies, self.units
+        if copies == 1:
+            raise AssertionError("one copy cannot differ from itself")
+        self.spill_all()
+        self.unwritten = []
+        if self.lanes is not None and self.lanes is not FULL:
+            self.lanes = (np.arange(copies)[:, None] * unit + self.lanes).ravel()
+        for name, values in self.registers.items():
+            lanes, columns = values.shape
+            if lanes > 1:
+                new = values.T.reshape(-1, 1) if columns > 1 else np.tile(values, (copies, 1))
+            else:
+                new = np.repeat(values.T, unit, axis=0) if columns > 1 else values
+            self.registers[name], self.owned[name] = new, False
+            if self.defined[name] is not None:
+                self.defined[name] = np.tile(self.defined[name], copies)
+        self.holes = {name: np.tile(holes, copies) for name, holes in self.holes.items()}
+        self.origins = {name: np.tile(origins, copies) for name, origins in self.origins.items()}
+        self.pc, self.status = np.tile(self.pc, copies), np.tile(self.status, copies)
+        self.turn = np.tile(self.turn, copies)
+        self.converging = {
+            key: {lane + copy * unit: mask for copy in range(copies) for lane, mask in waiting.items()}
+            for key, waiting in self.converging.items()
+        }
+        ctas = self.unit_ctas
+        self.copies, self.unit_ctas = 1, ctas * copies
+        self._lay_out()
+        self.order = self.order.copied(copies, self.first)
+        shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine's
+        self.launch.operations += shift * copies
+        made = self.engines.expand(copies, unit, shift)
+        self.shared.expand(copies, (unit, ctas * BARRIER_COLUMNS, shift))
+        self.flags.expand(copies, unit, ctas * self.shared.size)
+        self.local.expand(copies)
+        self.barriers.expand(copies, ctas, unit)
+        self.mbarriers.expand(copies, ctas, unit)
+        if self.tensor is not None:
+            self.tensor.expand(copies, shift, made)

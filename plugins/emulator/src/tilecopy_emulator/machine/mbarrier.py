@@ -1,0 +1,514 @@
+"""mbarrier objects: their life, phases, counts and clocks (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+
+from ..memory.judgement import judge_shared
+from ..memory.memories import Memories
+from ..order.clocks import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
+from ..order.shadow import BARRIER_ACTOR, barrier_of
+from ..threads.launch import Location
+from ..threads.threads import AT_MBARRIER, Lanes
+
+TX_LIMIT = 2**20 - 1
+COUNT_LIMIT = 2**20 - 1
+TOKEN = 0x5A << 56
+"""What marks the state that an arrival returns, which is opaque to programs."""
+
+
+@attrs.define(eq=False)
+class Mbarrier:
+    """One mbarrier.
+
+    Attributes:
+        place: byte in the unit.
+        name: in words.
+        column: of its clock in the rows of its CTA.
+        expected, pending, phase, tx: as the ISA has them.
+        initialiser: the lane that initialised it.
+        fenced: whether its init has been fenced for other CTAs, and in which phase of the cluster's barrier.
+        near, far: what arrivals of this phase from its own CTA, and of cluster scope from others, have released.
+        done_near, done_far: the same of the phase before.
+        done_at: when that completed; times: when each phase did.
+        used: when each lane last used the object.
+        waiters: lane -> the phase it waits for.
+        completers: the lane whose arrival completed the phase before, where it is one.
+        narrow: an arrival whose scope does not reach the barrier's CTA.
+    """
+
+    place: int
+    name: str
+    column: int
+    expected: int
+    pending: int
+    initialiser: int
+    used: Any
+    phase: int = 0
+    tx: int = 0
+    fenced: bool = False
+    fenced_phase: int = 0
+    near: Clock = NOTHING
+    far: Clock = NOTHING
+    done_near: Clock = NOTHING
+    done_far: Clock = NOTHING
+    done_at: int = 0
+    times: list[int] = attrs.Factory(list)
+    waiters: dict[int, int] = attrs.Factory(dict)
+    narrow: str = ""
+    completers: Any = ()
+    relaxed: list[Any] = attrs.Factory(list)
+
+    def __str__(self) -> str:
+        tx = f" and {self.tx} bytes" if self.tx else ""
+        return f"{self.name}: phase {self.phase}, {self.pending} of {self.expected} arrivals{tx} missing"
+
+
+class Mbarriers:
+    """The mbarriers in a machine's shared memory."""
+
+    def __init__(self, machine: Memories, land: Callable[[], bool]) -> None:
+        self.machine, self.land = machine, land
+        machine.barrier_name = self.name_of_actor
+        self.objects: dict[int, Mbarrier] = {}
+        self.dead: set[int] = set()
+        self.columns: dict[int, int] = {}
+        self.next_column: dict[int, int] = {}
+        self.polled: dict[int, tuple[int, int, int]] = {}
+        self.timed_out = -1
+
+    def expand(self, copies: int, ctas: int, unit: int) -> None:
+        """See :meth:`Machine.expand`."""
+        size, order, first = self.machine.shared.size, self.machine.order, self.machine.first
+        objects, columns, polled = self.objects, self.columns, self.polled
+        self.objects, self.columns, self.polled = {}, {}, {}
+        self.dead = {place + c * ctas * size for place in self.dead for c in range(copies)}
+        self.next_column = {cta + c * ctas: n for cta, n in self.next_column.items() for c in range(copies)}
+        for copy in range(copies):
+            shift, lanes, ctas_before = copy * ctas * size, copy * unit, first + copy * ctas
+            self.columns |= {place + shift: column for place, column in columns.items()}
+            self.polled |= {lane + lanes: (p + shift, phase, at) for lane, (p, phase, at) in polled.items()}
+            for place, old in objects.items():
+                self.objects[place + shift] = attrs.evolve(
+                    old,
+                    place=place + shift,
+                    initialiser=old.initialiser + lanes,
+                    near=order.moved(old.near, ctas_before),
+                    far=order.moved(old.far, ctas_before),
+                    done_near=order.moved(old.done_near, ctas_before),
+                    done_far=order.moved(old.done_far, ctas_before),
+                    used=_spread(old.used, copies, copy),
+                    waiters={lane + lanes: phase for lane, phase in old.waiters.items()},
+                    times=list(old.times),
+                    relaxed=[(lane + lanes, clock) for lane, clock in old.relaxed],
+                )
+
+    # --------------------------------------------------------------------------------------- life
+
+    def actor(self, barrier: Mbarrier) -> int:
+        """Whose clock the operations that complete on it have."""
+        return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
+
+    def name_of_actor(self, actor: int) -> str:
+        """The mbarrier that an actor stands for, in words."""
+        home, column = barrier_of(actor)
+        for place, found in self.columns.items():
+            if found == column and place // self.machine.shared.size == home:
+                return self.machine.shared.where(place)
+        return "an mbarrier"
+
+    def init(self, lanes: Lanes, addresses: Any, counts: Any) -> None:
+        """``mbarrier.init``."""
+        machine, shared = self.machine, self.machine.shared
+        places = shared.place(lanes, addresses, 8)
+        counts = machine.uniform(counts, lanes).astype(np.int64)
+        for position, place in enumerate(places.tolist()):
+            if place in self.objects:
+                machine.hazard(
+                    "mbarrier", f"{shared.where(place)} is a live mbarrier and is initialised again (inval is missing)",
+                    lanes, position,
+                )  # fmt: skip
+            if not 1 <= counts[position] <= COUNT_LIMIT:
+                machine.hazard(
+                    "mbarrier", f"{shared.where(place)}: init with a count of {int(counts[position])}; 1 to {COUNT_LIMIT}",
+                    lanes, position,
+                )  # fmt: skip
+        shared.check_write(lanes, places, 8)
+        shared.has_objects = True
+        for lane, place, count in zip(machine.index(lanes).tolist(), places.tolist(), counts.tolist(), strict=True):
+            cta = place // shared.size
+            if place not in self.columns:
+                number = self.next_column.get(cta, 0)
+                self.next_column[cta] = number + 1
+                self.columns[place] = min(number, BARRIER_COLUMNS - 1)
+            self.objects[place] = Mbarrier(
+                place, shared.where(place), self.columns[place], count, count, lane, np.zeros(machine.units, np.int64)
+            )
+            shared.objects[place // 8] = True
+            self.dead.discard(place)
+        shared.put(places, np.zeros((len(places), 1, 8), np.uint8))
+        machine.launch.time.now += 1
+        machine.launch.version += 1
+
+    def inval(self, lanes: Lanes, addresses: Any) -> None:
+        """``mbarrier.inval``."""
+        machine, shared = self.machine, self.machine.shared
+        places = shared.place(lanes, addresses, 8)
+        for position, (lane, place) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
+            barrier = self.use(lanes, np.array([position]), place)
+            users = np.nonzero(barrier.used)[0]
+            users = users[users != lane]
+            if len(users):
+                keys = users // machine.threads + machine.order.first
+                times = barrier.used[users]
+                order, who, columns = machine.order, np.full(len(users), lane), users % machine.threads
+                known = order.ordered(who, keys, columns, times)
+                known |= order.ordered(who, keys, columns + order.section_at[ISSUED], times)
+                if not known.all():
+                    user = machine.name_of(int(users[np.argmin(known)]))
+                    machine.hazard(
+                        "race", f"{barrier.name} is invalidated with no barrier since {user} used it", lanes, position,
+                        threads=(user,),
+                    )  # fmt: skip
+            if barrier.waiters:
+                machine.hazard("mbarrier", f"{barrier.name} is invalidated while threads wait on it", lanes, position)
+            del self.objects[place]
+            shared.objects[place // 8] = False
+            self.dead.add(place)
+        shared.check_write(lanes, places, 8)
+        machine.launch.version += 1
+
+    def use(self, lanes: Lanes, positions: Any, place: int) -> Mbarrier:
+        """The object at a place, as some of the lanes may use it: alive, its init known to them."""
+        machine, shared = self.machine, self.machine.shared
+        barrier = self.objects.get(place)
+        if barrier is None:
+            why = "was invalidated" if place in self.dead else "is not an initialised mbarrier"
+            machine.hazard("mbarrier", f"{shared.where(place)} {why}", lanes, int(positions[0]))
+        members = machine.index(lanes)[positions]
+        new = barrier.used[members] == 0
+        if new.any():
+            fresh, where = members[new], positions[new]
+            far = fresh // machine.threads != place // shared.size
+            if far.any() and not barrier.fenced:
+                machine.hazard(
+                    "mbarrier",
+                    f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)",
+                    lanes, int(where[np.argmax(far)]),
+                )  # fmt: skip
+            cell = place // shared.cell
+            stamps = np.broadcast_to(shared.shadow.writer[cell : cell + 1], fresh.shape)
+            known, _ = judge_shared(machine, fresh, 0, stamps)
+            known |= fresh == barrier.initialiser
+            if barrier.fenced:
+                known |= machine.barriers.passed[fresh] > barrier.fenced_phase
+            if not known.all():
+                who = machine.name_of(barrier.initialiser)
+                machine.hazard(
+                    "race", f"{barrier.name} is used with no barrier since its init by {who}", lanes,
+                    int(where[np.argmin(known)]), threads=(who,),
+                )  # fmt: skip
+        barrier.used[members] = machine.launch.time.now
+        return barrier
+
+    def fence_init(self, lanes: Lanes) -> None:
+        """``fence.mbarrier_init.release.cluster``."""
+        members = set(self.machine.index(lanes).tolist())
+        for barrier in self.objects.values():
+            if not barrier.fenced and barrier.initialiser in members:
+                barrier.fenced = True
+                barrier.fenced_phase = self.machine.barriers.cluster_phase(barrier.initialiser // self.machine.threads)
+
+    def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
+        """Bytes of the objects that lanes name."""
+        return self.machine.shared.place(lanes, addresses, 8, remote=remote)
+
+    # --------------------------------------------------------------------------------------- arriving
+
+    def arrive(
+        self,
+        lanes: Lanes,
+        places: Any,
+        counts: Any,
+        *,
+        tx: Any = None,
+        drop: bool = False,
+        no_complete: bool = False,
+        relaxed: bool = False,
+        cluster: bool = False,
+    ) -> Any:
+        """Arrivals of some lanes (counts, and bytes to expect before them); returns the states they found."""
+        machine = self.machine
+        index = machine.index(lanes)
+        tokens = np.zeros(len(index), np.uint64)
+        for place in np.unique(places).tolist():
+            at = np.nonzero(places == place)[0]
+            barrier = self.use(lanes, at, place)
+            amounts = counts[at]
+            if (amounts < 1).any():
+                machine.hazard("mbarrier", f"{barrier.name}: an arrival of {int(amounts.min())}", lanes, int(at[0]))
+            one_by_one = drop or tx is not None or int(amounts.sum()) > barrier.pending
+            for part in [at[i : i + 1] for i in range(len(at))] if one_by_one else [at]:
+                position = int(part[0])
+                total = int(counts[part].sum())
+                before = barrier.pending
+                if tx is not None:
+                    self.add_tx(barrier, int(tx[position]), lanes, position)
+                members = index[part]
+                self._check_arrival(barrier, lanes, position, members, total)
+                running = before - np.concatenate([[0], np.cumsum(counts[part])[:-1]])
+                tokens[part] = (
+                    TOKEN | (barrier.phase << 40) | (np.asarray(running).astype(np.uint64) & np.uint64(0xFFFFF))
+                )
+                self._note(barrier, members, relaxed=relaxed, cluster=cluster)
+                if drop:
+                    barrier.expected -= total
+                barrier.pending -= total
+                completed = self.test(barrier)
+                if completed:  # of several that arrive at once any may be the first, and only the last one knows
+                    barrier.completers = members if len(members) == 1 else ()
+                if completed and no_complete:
+                    machine.hazard("mbarrier", f"{barrier.name}: .noComplete completes the phase", lanes, position)
+        machine.launch.version += 1
+        return tokens
+
+    def _check_arrival(self, barrier: Mbarrier, lanes: Lanes, position: int, members: Any, total: int) -> None:
+        machine = self.machine
+        if total > barrier.pending:
+            machine.hazard(
+                "mbarrier",
+                f"{barrier.name}: more arrivals ({total}) than phase {barrier.phase} still expects ({barrier.pending} of "
+                f"{barrier.expected})",
+                lanes, position,
+            )  # fmt: skip
+        if not barrier.phase:
+            return
+        home = barrier.place // machine.shared.size
+        keys = np.full(len(members), home + machine.order.first)
+        columns = np.full(len(members), machine.order.barriers_at + barrier.column)
+        known = machine.order.ordered(members, keys, columns, np.full(len(members), barrier.done_at))
+        if not known.all():
+            machine.hazard(
+                "mbarrier",
+                f"{barrier.name}: arrives in phase {barrier.phase} with no successful wait for phase {barrier.phase - 1} "
+                "before it (more arrivals than the phase expects, or a wait is missing)",
+                lanes, position + int(np.argmin(known)) if len(members) > 1 else position,
+            )  # fmt: skip
+
+    def _note(self, barrier: Mbarrier, members: Any, *, relaxed: bool, cluster: bool) -> None:
+        machine = self.machine
+        if relaxed:
+            return
+        clock = machine.order.release(members)
+        if int(members[0]) // machine.threads == barrier.place // machine.shared.size:
+            barrier.near = join([barrier.near, clock])
+        elif cluster:
+            barrier.far = join([barrier.far, clock])
+        else:
+            barrier.narrow = f"the scope .cta of the arrival of {machine.name_of(int(members[0]))} on {barrier.name} does not hold its CTA"
+
+    def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
+        """An arrival that an operation makes, of cluster scope, with what was released when it was issued."""
+        machine = self.machine
+        self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
+        barrier.near = join([barrier.near, clock])
+        barrier.pending -= 1
+        self.test(barrier)
+        machine.launch.version += 1
+
+    def add_tx(self, barrier: Mbarrier, count: int, lanes: Lanes, position: int) -> None:
+        """Count bytes, within the range of the hardware."""
+        barrier.tx += count
+        if abs(barrier.tx) > TX_LIMIT:
+            self.machine.hazard(
+                "mbarrier",
+                f"{barrier.name}: {barrier.tx} bytes pass the {TX_LIMIT} that one phase counts",
+                lanes,
+                position,
+            )
+
+    def expect_tx(self, lanes: Lanes, places: Any, amounts: Any, sign: int = 1) -> None:
+        """``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
+        for position, place in enumerate(places.tolist()):
+            barrier = self.use(lanes, np.array([position]), place)
+            self.add_tx(barrier, sign * int(amounts[position]), lanes, position)
+            if sign < 0:
+                self.test(barrier)
+        self.machine.launch.version += 1
+
+    def complete_tx(self, barrier: Mbarrier, count: int, lane: int) -> None:
+        """An operation has moved bytes."""
+        self.add_tx(barrier, -count, np.array([lane]), 0)
+        self.test(barrier)
+        self.machine.launch.version += 1
+
+    def test(self, barrier: Mbarrier) -> bool:
+        """Complete the phase when nothing is missing."""
+        if barrier.pending or barrier.tx:
+            return False
+        machine = self.machine
+        home = barrier.place // machine.shared.size
+        row = np.zeros(machine.order.width, np.int32)
+        row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+        own = Clock({home + machine.order.first: row})
+        barrier.done_at = machine.launch.time.now
+        barrier.times.append(barrier.done_at)
+        machine.launch.time.now += 1
+        barrier.done_near, barrier.done_far = join([barrier.near, own]), barrier.far
+        barrier.near, barrier.far = NOTHING, NOTHING
+        barrier.phase += 1
+        barrier.pending = barrier.expected
+        waiting = [lane for lane, phase in barrier.waiters.items() if phase < barrier.phase]
+        if waiting:
+            for lane in waiting:
+                del barrier.waiters[lane]
+            machine.wake(np.array(sorted(waiting)))
+        return True
+
+    # --------------------------------------------------------------------------------------- waiting
+
+    def wait(
+        self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
+    ) -> Any:
+        """Whether the phase that each lane names is over; None for lanes that wait in the instruction.
+
+        A wait may fail though the phase is over: it does so once for a lane that does not know of it yet, so that a
+        wait without a loop shows. ``try_wait`` suspends those that come again.
+        """
+        machine = self.machine
+        index = machine.index(lanes)
+        result = np.zeros(len(index), bool)
+        parked: list[int] = []
+        for place in np.unique(places).tolist():
+            at = np.nonzero(places == place)[0]
+            barrier = self.use(lanes, at, place)
+            if parity:
+                over = (barrier.phase & 1) != (wanted[at].astype(np.int64) & 1)
+                phases = np.where(over, barrier.phase - 1, barrier.phase)
+            else:
+                phases = self._token_phases(barrier, lanes, at, wanted[at])
+                over = phases < barrier.phase
+            members = index[at]
+            home = place // machine.shared.size + machine.order.first
+            column = machine.order.barriers_at + barrier.column
+            have = machine.order.known(members, np.full(len(at), home), np.full(len(at), column))
+            knows = (have >= max(1, barrier.done_at)) | np.isin(members, barrier.completers)
+            early = np.zeros(len(at), bool)
+            if parity:
+                # as far as a lane knows, the barrier may still be in an earlier phase, where its wait succeeds at once
+                earliest = np.searchsorted(barrier.times, have, side="right")
+                early = (earliest < barrier.phase) & ((earliest & 1) != (wanted[at].astype(np.int64) & 1))
+                over = over | early
+            for i, lane in enumerate(members.tolist()):
+                mark = (place, int(phases[i]), machine.at)
+                fresh = self.polled.get(lane) != mark
+                if early[i]:
+                    self.polled.pop(lane, None)
+                elif over[i]:
+                    if fresh and not knows[i] and barrier.done_at:
+                        over[i] = False
+                        self.polled[lane] = mark
+                    else:
+                        self.polled.pop(lane, None)
+                elif fresh or not blocks:
+                    self.polled[lane] = mark
+                    if not fresh:
+                        machine.yields(members[i : i + 1])
+                        if not machine.others:
+                            self.land()
+                else:
+                    parked.append(lane)
+                    barrier.waiters[lane] = int(phases[i])
+            passed = members[over & ~early]
+            result[at] = over
+            if len(passed) and barrier.done_at:
+                if not cluster and barrier.done_far.rows:
+                    for lane in passed.tolist():
+                        machine.flags.narrow[lane] = (
+                            f"the scope .cta of its wait on {barrier.name} does not hold other CTAs"
+                        )
+                if barrier.narrow:
+                    for lane in passed.tolist():
+                        machine.flags.narrow[lane] = barrier.narrow
+                clock = join([barrier.done_near, barrier.done_far]) if cluster else barrier.done_near
+                if relaxed:
+                    self._hear(passed, clock)
+                else:
+                    machine.order.acquire(passed, clock)
+        if parked:
+            machine.park(np.array(sorted(parked)), AT_MBARRIER, again=True)
+        return result, ~np.isin(index, parked) if parked else None
+
+    def _hear(self, lanes: Any, clock: Clock) -> None:
+        location = Location(clock, 4, int(lanes[0]), True)
+        for lane in lanes.tolist():
+            self.machine.flags.heard.setdefault(lane, []).append(location)
+
+    def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
+        tokens = tokens.astype(np.uint64)
+        real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
+        if not real.all():
+            self.machine.hazard(
+                "mbarrier", f"{barrier.name}: 0x{int(tokens[np.argmin(real)]):x} is not a state that an arrival returned",
+                lanes, int(at[np.argmin(real)]),
+            )  # fmt: skip
+        phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
+        old = phases < barrier.phase - 1
+        if old.any():
+            self.machine.hazard(
+                "mbarrier",
+                f"{barrier.name}: waits for phase {int(phases[np.argmax(old)])} in phase {barrier.phase}; "
+                "only the current and the one before it can be told",
+                lanes, int(at[np.argmax(old)]),
+            )  # fmt: skip
+        return phases
+
+    def time_out(self) -> bool:
+        """Nobody can run: a suspended wait may always fail; whether any has, and nothing came of it before."""
+        machine = self.machine
+        if self.timed_out == machine.launch.version:
+            return False
+        lanes = [lane for barrier in self.objects.values() for lane in barrier.waiters]
+        if not lanes:
+            return False
+        for barrier in self.objects.values():
+            barrier.waiters.clear()
+        self.polled = {lane: mark for lane, mark in self.polled.items() if lane not in set(lanes)}
+        machine.wake(np.array(sorted(lanes)))
+        self.timed_out = machine.launch.version
+        return True
+
+    # --------------------------------------------------------------------------------------- saying
+
+    def states(self) -> str:
+        """All objects in words, for a hazard."""
+        shown = [str(barrier) for barrier in self.objects.values()]
+        return f" ({'; '.join(shown[:4])})" if shown else ""
+
+    def accuse(self, waiting: Any) -> NoReturn:
+        """Phases that nobody completes."""
+        machine = self.machine
+        lane = int(waiting[0])
+        for barrier in self.objects.values():
+            if lane in barrier.waiters:
+                others = [machine.name_of(other) for other in sorted(barrier.waiters) if other != lane][:3]
+                more = f"; {', '.join(others)} too" if others else ""
+                for rest in self.objects.values():
+                    if rest is not barrier and rest.waiters:
+                        more += f"; {machine.name_of(min(rest.waiters))} waits for {rest}"
+                machine.hazard(
+                    "deadlock", f"waits for a phase that never completes: {barrier}{more}", waiting[:1],
+                    at=int(machine.pc[lane]), threads=tuple(others), cause=str(barrier),
+                )  # fmt: skip
+        raise AssertionError("not waiting")
+
+
+def _spread(used: Any, copies: int, copy: int) -> Any:
+    """What one copy's lanes did, over the lanes of all copies."""
+    new = np.zeros(len(used) * copies, used.dtype)
+    new[copy * len(used) : (copy + 1) * len(used)] = used
+    return new

@@ -1,0 +1,1 @@
+"""The memories that threads reach, and whether accesses to them are in order."""

@@ -1,0 +1,392 @@
+"""Global memory as the threads of a machine reach it: every access is checked, and who touched which byte is kept."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..order.access import WINDOW_BITS, Access, Together, new_values, rounds
+from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
+from ..threads.arrays import GlobalArray, fetch, put
+from ..threads.registers import Registers
+from ..threads.threads import Lanes
+from . import profile
+from .judgement import judge_global
+from .shadowed import ShadowedMemory
+
+LOG_ENTRIES = 1 << 12
+LOG_BYTES = 1 << 26
+"""Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
+
+
+class GlobalAccesses(ShadowedMemory):
+    """The accesses of a machine's threads to the arrays of the launch."""
+
+    def __init__(self, machine: Registers) -> None:
+        super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
+        self.arrays = machine.launch.memory.arrays
+
+    def spread(self, lanes: Lanes, addresses: Any) -> Any:
+        """Addresses with a row for each lane and a column for each copy."""
+        shape = (self.machine.size(lanes), self.machine.copies)
+        return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
+
+    # --------------------------------------------------------------------------------------- checks
+
+    def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
+        """``(array, chosen, byte offsets)`` of an access, its alignment and bounds checked; chosen None for all."""
+        aligned = size & -size if size & (size - 1) else size
+        low = addresses & np.uint64(aligned - 1)
+        if low.any():
+            position, copy = first_of(low != 0)
+            self.machine.hazard(
+                "alignment",
+                f"the global address 0x{int(addresses[position, copy]):x} is not a multiple of {aligned} bytes",
+                lanes, position, copy=copy,
+            )  # fmt: skip
+        least, most = int(addresses.min()), int(addresses.max())
+        if least >> WINDOW_BITS == most >> WINDOW_BITS:
+            array = self.array_at(lanes, least, addresses)
+            offsets = addresses.view(np.int64) - array.base
+            if least < array.base or most - array.base + size > len(array.data):
+                bad = (offsets < 0) | (offsets + size > len(array.data))
+                self.outside(lanes, array, offsets, bad, size)
+            return [(array, None, offsets)]
+        addresses = self.spread(lanes, addresses)
+        window = addresses >> np.uint64(WINDOW_BITS)
+        pieces = []
+        for each in np.unique(window).tolist():
+            chosen = window == each
+            array = self.array_at(lanes, each << WINDOW_BITS, addresses, chosen)
+            offsets = addresses[chosen].view(np.int64) - array.base
+            bad = (offsets < 0) | (offsets + size > len(array.data))
+            if bad.any():
+                whole = np.zeros(chosen.shape, bool)
+                whole[chosen] = bad
+                self.outside(lanes, array, addresses.view(np.int64) - array.base, whole, size)
+            pieces.append((array, chosen, offsets))
+        return pieces
+
+    def array_at(self, lanes: Lanes, address: int, addresses: Any, chosen: Any = None) -> GlobalArray:
+        """The array that an address is of."""
+        number = (address >> WINDOW_BITS) - 1
+        if not 0 <= number < len(self.arrays):
+            position, copy = first_of(chosen) if chosen is not None else (0, 0)
+            self.machine.hazard(
+                "bounds", f"0x{int(addresses[position, copy]):x} is not an address of any argument or variable",
+                lanes, position, copy=copy,
+            )  # fmt: skip
+        return self.arrays[number]
+
+    def outside(self, lanes: Lanes, array: GlobalArray, offsets: Any, bad: Any, size: int) -> NoReturn:
+        """The hazard for bytes outside an array."""
+        position, copy = first_of(bad)
+        at = int(offsets[position, copy])
+        self.machine.hazard(
+            "bounds",
+            f"byte {at} (+{size}) is outside {array.name}, which has {len(array.data)} bytes "
+            f"({array.where(at, size)})",
+            lanes, position, copy=copy, bytes=(at, at + size - 1),
+        )  # fmt: skip
+
+    def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
+        """Shadow cells of accesses (flat), and how many each has."""
+        return self.cells_from(offsets.ravel() + array.skew, size)
+
+    def shadow_of(self, array: GlobalArray) -> Shadow:
+        """The stamps of an array, made at its first write."""
+        if array.shadow is None:
+            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2)
+            log, array.log = array.log, []
+            for offsets, size, threads, stamp_bits in log:
+                self._fold(array, offsets, size, threads, stamp_bits)
+        return array.shadow
+
+    def _fold(self, array: GlobalArray, offsets: Any, size: int, threads: Any, stamp_bits: int) -> None:
+        assert array.shadow is not None
+        if isinstance(offsets, tuple):
+            offsets = offsets[0] + offsets[1]
+        cells, count = self.cells(array, np.broadcast_to(offsets, threads.shape), size)
+        stamps = threads.ravel() | np.int64(stamp_bits)
+        array.shadow.read(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
+
+    def note_read(self, array: GlobalArray, lanes: Lanes, offsets: Any, access: Access) -> None:
+        """A read of one array; while nobody writes it, remembering it is enough."""
+        if access.read_only:
+            array.constant.append((offsets, access.bytes))
+            if len(array.constant) > LOG_ENTRIES:
+                self._fold_constant(array)
+            if array.shadow is not None:
+                self._check_constant_read(array, lanes, offsets, access.bytes)
+        if array.shadow is not None or access.strength:
+            self.shadow_of(array)
+            spread = self.spread(lanes, offsets)
+            self.check_read(array, lanes, spread, access.bytes, access.strength, None)
+            return
+        threads = self.machine.grid_thread[lanes]
+        kept: Any = offsets
+        if offsets.size > 4096 and offsets.shape[0] > 1 and offsets.shape[1] > 1:
+            rows, columns = offsets[:, :1], offsets[:1] - offsets[0, 0]
+            if (rows + columns == offsets).all():
+                kept = (rows.copy(), columns.copy())
+        array.log_bytes += 256 + (kept.nbytes if kept is offsets else kept[0].nbytes + kept[1].nbytes)
+        array.log.append((kept, access.bytes, threads, int(stamp(self.machine.launch.time.now, WEAK, 0))))
+        if array.log_bytes > LOG_BYTES:
+            self.shadow_of(array)
+
+    def check_read(
+        self,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        *,
+        remember: bool = True,
+    ) -> None:
+        """Order of a read."""
+        if array.space != "global":
+            return
+        self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
+
+    def check_write(
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *, raw: Any = None
+    ) -> None:
+        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place.
+
+        Raises:
+            Together: they write there, and the values decide.
+        """
+        self.shadow_of(array)
+        if array.constant or array.constant_cells is not None:
+            self._check_constant_write(array, lanes, offsets, size, chosen)
+        if array.flying:
+            self._check_flying(array, lanes, offsets, size, chosen)
+        equal = None
+        if raw is not None and self.machine.launch.allows_same_value:
+            equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
+            equal = np.repeat(equal, max(1, size // self.cell))
+        self._order(array, lanes, offsets, size, strength, chosen, raw=raw, writes=True, equal=equal)
+
+    def _fold_constant(self, array: GlobalArray) -> None:
+        if array.constant_cells is None:
+            array.constant_cells = np.zeros((len(array.data) + array.skew) // self.cell + 2, bool)
+        for read, length in array.constant:
+            array.constant_cells[self.cells(array, read, length)[0]] = True
+        array.constant = []
+
+    def _check_constant_read(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int) -> None:
+        """A read by ``ld.global.nc`` of what has been written in this launch."""
+        assert array.shadow is not None
+        spread = self.spread(lanes, offsets)
+        cells, count = self.cells(array, spread, size)
+        bad = array.shadow.writer[cells] != 0
+        if bad.any():
+            at = int(np.argmax(bad))
+            position, copy = position_of(None, spread, at // count)
+            actor = int(actor_of(array.shadow.writer[cells[at]]))
+            who = self.machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy"
+            self.machine.hazard(
+                "race",
+                f"{array.where(int(spread[position, copy]))} is read by ld.global.nc, and {who} writes it in this launch",
+                lanes, position, copy=copy, threads=(who,),
+            )  # fmt: skip
+
+    def _check_constant_write(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
+        """A write of what ``ld.global.nc`` has read."""
+        self._fold_constant(array)
+        cells, count = self.cells(array, offsets, size)
+        bad = array.constant_cells[cells]
+        if bad.any():
+            at = int(np.argmax(bad)) // count
+            position, copy = position_of(chosen, offsets, at)
+            self.machine.hazard(
+                "race",
+                f"{array.where(int(offsets.ravel()[at]))} is written, and ld.global.nc has read it in this launch",
+                lanes, position, copy=copy,
+            )  # fmt: skip
+
+    def _check_flying(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
+        """A write while asynchronous copies still read the array."""
+        cells, count = self.cells(array, offsets, size)
+        for number, (owner, sources, length) in list(array.flying.items()):
+            operation = owner.flying.get(number)
+            if operation is None:
+                del array.flying[number]
+                continue
+            hit = np.isin(cells, self.cells(array, sources, length)[0])
+            if hit.any():
+                at = int(np.argmax(hit)) // count
+                position, copy = position_of(chosen, offsets, at)
+                self.machine.hazard(
+                    "async",
+                    f"{array.where(int(offsets.ravel()[at]))} is written while {operation.named()} still reads it",
+                    lanes, position, copy=copy, threads=(operation.who(),),
+                )  # fmt: skip
+
+    def _order(
+        self,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        *,
+        raw: Any = None,
+        **more: Any,
+    ) -> None:
+        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
+        cells, count = self.cells(array, offsets, size)
+        threads = self.machine.grid_thread[lanes]
+        threads = (threads if chosen is None else threads[chosen]).ravel()
+        if count > 1:
+            threads = np.repeat(threads, count)
+        shadow = self.shadow_of(array)
+        try:
+            self.hold(shadow, cells, threads, strength, key=array.base, **more)
+        except Conflict as conflict:
+            if conflict.together:
+                conflict = shadow.farthest(conflict, cells, threads // 32, lambda actor: actor // 32)
+            at = conflict.position // count
+            low, first = int(offsets.ravel()[at]), int(conflict.cell) * self.cell - array.skew
+            first, last = max(first, low), min(first + self.cell, low + size) - 1
+            values = None
+            if raw is not None:
+                rows = raw.reshape(-1, size)
+                values = rows[at], rows[offsets.ravel() == low], lambda: fetch(array, np.array([low]), size)
+            warp = -1 if self.machine.threads % 32 else int(threads[conflict.position]) // 32
+            self.accuse(
+                conflict, array.where(first), strength, lanes, position_of(chosen, offsets, at), (first, last),
+                writes=more.get("writes", False), values=values, near=lambda actor: actor // 32 == warp,
+            )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------- accesses
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """See :meth:`Machine.load`."""
+        machine = self.machine
+        addresses = _wide(addresses)
+        if access.strength:
+            addresses = self.spread(lanes, addresses)
+            machine.flags.prepare(access)
+        pieces = self.locate(lanes, addresses, access.bytes)
+        if machine.launch.profile and access.space == "global":
+            profile.count_global(machine, lanes, addresses, access.bytes)
+        if len(pieces) == 1:
+            array, _, offsets = pieces[0]
+            if array.space == "global":
+                self.note_read(array, lanes, offsets, access)
+            raw = fetch(array, offsets, access.bytes)
+        else:
+            addresses = self.spread(lanes, addresses)
+            raw = np.empty((*addresses.shape, access.bytes), np.uint8)
+            for array, chosen, offsets in pieces:
+                self.check_read(array, lanes, offsets, access.bytes, access.strength, chosen)
+                raw[chosen] = fetch(array, offsets, access.bytes)
+        if access.strength and machine.copies == 1:
+            if machine.others and machine.launch.in_loop[machine.at]:
+                machine.yields(machine.index(lanes))
+            fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
+            machine.flags.acquire(lanes, access, addresses, chosen=fresh)
+        return raw
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """See :meth:`Machine.store`."""
+        machine = self.machine
+        if origins is not None and origins.any():
+            machine.tell(lanes, origins)
+        addresses = self.spread(lanes, _wide(addresses))
+        if access.strength:
+            machine.flags.prepare(access)
+        if machine.launch.profile and access.space == "global":
+            profile.count_global(machine, lanes, addresses, access.bytes)
+        raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
+        for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
+            if not array.writable or array.space != "global":
+                kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
+                machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
+            part = raw[chosen] if chosen is not None else raw
+            try:
+                self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
+            except Together as together:
+                put(array, offsets, part)
+                if not np.array_equal(fetch(array, offsets, access.bytes), part):
+                    together.accuse()
+            before = fetch(array, offsets, access.bytes) if access.strength or machine.suspicious else None
+            if access.strength and machine.copies == 1 and chosen is None:
+                machine.flags.record(lanes, addresses[:, 0], before, part)
+            if machine.suspicious and before is not None and np.array_equal(before, part):
+                continue
+            put(array, offsets, part)
+            machine.launch.version += 1
+        if access.strength:
+            machine.flags.release(lanes, access, addresses, new=raw)
+
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """See :meth:`Machine.atomic`."""
+        machine = self.machine
+        addresses = self.spread(lanes, _wide(addresses))
+        machine.flags.prepare(access)
+        old = np.empty(addresses.shape, access.dtype)
+        index = machine.index(lanes)
+        for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
+            if not array.writable or array.space != "global":
+                machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
+            self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
+            size = access.bytes
+            rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
+            flat = offsets.ravel()
+            before = np.empty(len(flat), access.dtype)
+            changed = False
+            for part in rounds(flat):
+                was = np.ascontiguousarray(fetch(array, flat[part], size)).view(access.dtype)[..., 0].copy()
+                new = new_values(update, was, rows[part], columns[part])
+                changed = changed or not np.array_equal(new, was)
+                put(array, flat[part], new[:, None].view(np.uint8))
+                before[part] = was
+                if machine.copies == 1:
+                    members = index[rows[part]]
+                    keys = addresses[rows[part], 0]
+                    values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
+                    machine.flags.record(members, keys, *values)
+                    machine.flags.acquire(members, access, keys)
+                    machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
+                    if machine.launch.in_loop[machine.at] and (new == was).any():
+                        machine.yields(members[new == was])  # a lock that is taken: who holds it goes first
+            old[rows, columns] = before
+            if changed:
+                machine.launch.version += 1
+        return old
+
+
+def never(positions: Any, before: Any) -> tuple[Any, Any]:
+    """A judge for whom nothing is in order."""
+    none = np.zeros(len(positions), bool)
+    return none, none
+
+
+def first_of(bad: Any) -> tuple[int, int]:
+    """Lane and copy of the first fault."""
+    position = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    return int(position[0]), int(position[1])
+
+
+def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
+    """Lane and copy of an element of a flat access."""
+    if chosen is None:
+        return at // offsets.shape[1], at % offsets.shape[1]
+    rows, columns = np.nonzero(chosen)
+    return int(rows[at]), int(columns[at])
+
+
+def _wide(addresses: Any) -> Any:
+    addresses = np.asarray(addresses)
+    return addresses if addresses.dtype == np.uint64 else addresses.astype(np.uint64)
+
+
+def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
+    rows, columns = np.indices(shape)
+    return rows.ravel(), columns.ravel()

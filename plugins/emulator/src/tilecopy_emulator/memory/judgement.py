@@ -1,0 +1,124 @@
+"""Whether two accesses are in order, and what is said when they are not."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..order.access import SCOPES
+from ..order.shadow import (
+    ACTOR_MASK,
+    BARRIER_ACTOR,
+    FLIGHT_ACTOR,
+    Conflict,
+    actor_of,
+    alike,
+    allowed,
+    barrier_of,
+    scope_of,
+    strength_of,
+    time_of,
+)
+from ..threads.registers import Registers
+from ..threads.threads import Lanes
+
+
+def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
+    """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
+    actor, size = actor_of(before), machine.threads
+    ctas = actor // size
+    local = threads - machine.first * size
+    copy, lane = local // machine.units, local % machine.units
+    known = ctas
+    if machine.copies > 1:
+        known = ctas - machine.first - copy * machine.unit_ctas
+        known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
+    by_thread = actor < BARRIER_ACTOR
+    ordered = machine.order.ordered(lane, known, actor % size, time_of(before)) & by_thread
+    exempt = _exempt(machine, strength, before, ctas, threads // size) & by_thread
+    if machine.flags.locked:
+        machine.flags.locks_order(ordered, ~exempt & by_thread, lane, known, actor % size, time_of(before))
+    return ordered, exempt
+
+
+def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
+    """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
+    actor, size, order = actor_of(before), machine.threads, machine.order
+    by_thread = actor < BARRIER_ACTOR
+    ctas, columns = actor // size, actor % size
+    if not by_thread.all():
+        homes, numbers = barrier_of(actor)
+        ctas = np.where(by_thread, ctas, homes)
+        columns = np.where(by_thread, columns, numbers + order.barriers_at)
+    ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
+    exempt = _exempt(machine, strength, before, ctas, lanes // size) & by_thread
+    if machine.flags.locked:
+        machine.flags.locks_order(ordered, ~exempt & by_thread, lanes, ctas + order.first, columns, time_of(before))
+    return ordered, exempt
+
+
+def _exempt(machine: Registers, strength: int, before: Any, ctas: Any, mine: Any) -> Any:
+    """Which accesses are strong as those before are, and may meet them though nothing orders them."""
+    if not strength:
+        return np.zeros(len(before), bool)
+    cluster, earlier = machine.cluster_size, strength_of(before)
+    return allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+
+
+def blame(
+    machine: Registers,
+    conflict: Conflict,
+    where: str,
+    action: str,
+    strength: int,
+    lanes: Lanes,
+    position: int,
+    copy: int,
+    span: tuple[int, int],
+    *,
+    whole_grid: bool = False,
+    same: bool = False,
+) -> NoReturn:
+    """The hazard for two accesses that nothing orders; ``same``: two writes, and of the same value."""
+    actor = int(conflict.stamp & int(ACTOR_MASK))
+    before = "written" if conflict.wrote else "read"
+    if actor >= FLIGHT_ACTOR:
+        blame_flight(machine, conflict, where, action, lanes, position, copy, span)
+    who = machine.launch.name_of(actor) if whole_grid else machine.actor_name(actor, copy)
+    if conflict.together:
+        text = f"{where} is {action} by two threads at once ({who})"
+    else:
+        text = f"{where} is {action} with no barrier since it was {before} by {who}"
+    earlier = int(strength_of(np.int64(conflict.stamp)))
+    cause = ""
+    if same:
+        cause = "same-value"
+        text += '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
+    elif strength and earlier and not alike(strength, earlier):
+        text += "; both accesses are strong, but not of the same bytes"
+    elif strength and earlier:
+        cause = "scope"
+        text += f"; both are strong, but the scope .{_scope_name(min(scope_of(strength), scope_of(earlier)))} does not hold both"
+    else:
+        lane = int(machine.index(lanes)[position])
+        if lane in machine.flags.narrow:
+            cause = "scope"
+            text += f"; {machine.flags.narrow[lane]}"
+    machine.hazard("race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause)
+
+
+def blame_flight(
+    machine: Registers, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
+) -> NoReturn:
+    """The hazard for an access to what an operation in flight uses."""
+    operation = machine.flying[int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR]
+    verb = "to it is in flight" if conflict.wrote else "still reads it"
+    machine.hazard(
+        "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,
+        threads=(operation.who(),), bytes=span,
+    )  # fmt: skip
+
+
+def _scope_name(strength: int) -> str:
+    return {number: name for name, number in SCOPES.items()}[strength]

@@ -1,0 +1,93 @@
+"""Local memory: each thread's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..order.access import LOCAL, Access
+from ..threads.registers import Registers
+from ..threads.threads import Lanes
+
+
+class LocalMemory:
+    """Each thread's own memory."""
+
+    def __init__(self, machine: Registers) -> None:
+        self.machine = machine
+        machine.place_names[LOCAL] = self.where
+        self.size = len(machine.launch.local_owner)
+        self.data: Any = None
+        self.written: Any = None
+        self.blank: Any = None
+        self.changes = 0
+
+    def expand(self, copies: int) -> None:
+        """See :meth:`Machine.expand`."""
+        if self.data is not None:
+            self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
+            self.written = np.tile(self.written, (copies, 1))
+        if self.blank is not None:
+            self.blank = np.tile(self.blank, (copies, 1))
+
+    def where(self, offset: int) -> str:
+        """A byte in words: variable and byte."""
+        starts = sorted(
+            (address, name) for name, (space, address) in self.machine.launch.symbols.items() if space == "local"
+        )
+        below = [(start, name) for start, name in starts if start <= offset]
+        if not below:
+            return f"local byte {offset}"
+        start, name = below[-1]
+        return f"{name} byte {offset - start}"
+
+    def _place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        machine = self.machine
+        if self.data is None:
+            self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
+            self.written = np.zeros((machine.units, self.size), bool)
+        offsets = machine.uniform(addresses, lanes).astype(np.int64)
+        bad = offsets % access.bytes != 0
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard(
+                "alignment",
+                f"the local address {int(offsets[at])} is not a multiple of {access.bytes} bytes ({self.where(int(offsets[at]))})",
+                lanes, at,
+            )  # fmt: skip
+        bad = (offsets < 0) | (offsets + access.bytes > self.size)
+        if not bad.any():
+            owner = machine.launch.local_owner
+            bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard(
+                "bounds",
+                f"{self.where(int(offsets[at]))} (+{access.bytes}) is outside its variable, in local memory of {self.size} bytes",
+                lanes, at,
+            )  # fmt: skip
+        return offsets[:, None] + np.arange(access.bytes)
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """See :meth:`Machine.load`."""
+        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        known = self.written[index[:, None], places]
+        blank = None if self.blank is None else self.blank[index[:, None], places]
+        if not known.all() or (blank is not None and blank.any()):
+            self.machine.unwritten_bytes(LOCAL, lanes, places[:, 0], ~known, blank)
+        return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """See :meth:`Machine.store`."""
+        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        self.written[index[:, None], places] = True
+        if self.blank is None and origins is not None:
+            self.blank = np.zeros(self.written.shape, np.int64)
+        if self.blank is not None:
+            self.blank[index[:, None], places] = 0 if origins is None else origins
+        shape = (len(index), self.machine.copies, access.bytes)
+        new = np.broadcast_to(raw, shape).transpose(0, 2, 1)
+        if self.machine.suspicious and not np.array_equal(self.data[index[:, None], :, places], new):
+            self.changes += 1
+        self.data[index[:, None], :, places] = new

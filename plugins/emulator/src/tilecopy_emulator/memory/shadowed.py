@@ -1,0 +1,119 @@
+"""What shared and global memory have in common: every access is held against the stamps of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..order.access import Together
+from ..order.shadow import BARRIER_ACTOR, Conflict, Shadow, actor_of, stamp
+from ..threads.registers import Registers
+from ..threads.threads import Lanes
+from .judgement import blame
+
+JudgeAccess = Callable[[Registers, Any, int, Any], tuple[Any, Any]]
+"""Machine, actors, strength of their accesses, and stamps of earlier ones -> as :data:`..order.shadow.Judge`."""
+
+
+class ShadowedMemory:
+    """A memory whose bytes have stamps.
+
+    Args:
+        machine: whose threads access it.
+        cell: bytes of a cell, which no access splits.
+        judge: says what is in order.
+        whole_grid: its stamps name threads of the grid, not of the machine.
+    """
+
+    def __init__(self, machine: Registers, cell: int, judge: JudgeAccess, *, whole_grid: bool) -> None:
+        self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
+
+    def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
+        """Shadow cells of accesses (flat) that begin at some bytes of the memory, and how many each has."""
+        first = places // self.cell
+        count = max(1, size // self.cell)
+        return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
+
+    def hold(
+        self,
+        shadow: Shadow,
+        cells: Any,
+        actors: Any,
+        strength: int,
+        *,
+        key: int = 0,
+        writes: bool = False,
+        remember: bool = True,
+        equal: Any = None,
+    ) -> None:
+        """Hold accesses of cells, each by its actor, against those before.
+
+        Args:
+            shadow: where the stamps are.
+            cells: 1-D.
+            actors: one a cell.
+            strength: of these accesses.
+            key: of the memory, for the locks.
+            writes: whether they write.
+            remember: whether later ones are held against these reads.
+            equal: of writes, see :meth:`..order.shadow.Shadow.write`.
+
+        Raises:
+            Conflict: nothing orders one of them after an earlier one.
+        """
+        machine = self.machine
+        stamps = actors | np.int64(int(stamp(machine.launch.time.now, strength, 0)))
+
+        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
+            machine.flags.touched = (key, cells[positions], writes)
+            return self._judge_access(machine, actors[positions], strength, before)
+
+        if writes:
+            shadow.write(cells, stamps, judge, equal=equal)
+        else:
+            shadow.read(cells, stamps, judge, remember=remember)
+
+    def accuse(
+        self,
+        conflict: Conflict,
+        where: str,
+        strength: int,
+        lanes: Lanes,
+        at: tuple[int, int],
+        span: tuple[int, int],
+        *,
+        writes: bool,
+        values: tuple[Any, Any, Callable[[], Any]] | None,
+        near: Callable[[int], bool],
+    ) -> NoReturn:
+        """The hazard of two accesses that nothing orders.
+
+        Args:
+            conflict: what :meth:`hold` has found.
+            where: the bytes in words.
+            strength: of the access now.
+            lanes: who makes it.
+            at: which of them, and its copy.
+            span: the bytes.
+            writes: whether it writes.
+            values: where equal values may excuse a write: its own, those that its instruction writes to the same place,
+                and how to get those that are there.
+            near: whether an actor is of the same warp.
+
+        Raises:
+            Together: lanes of one instruction write there, and the values decide.
+        """
+        machine, other, same = self.machine, int(actor_of(conflict.stamp)), False
+        if values is not None and conflict.wrote and other < BARRIER_ACTOR:
+            own, together, there = values
+            same = bool(((together if conflict.together else there()) == own).all())
+        tell = partial(
+            blame, machine, conflict, where, "written" if writes else "read", strength, lanes, *at, span,
+            whole_grid=self._whole_grid, same=same,
+        )  # fmt: skip
+        if conflict.together and values is not None and (machine.launch.allows_same_value or near(other)):
+            raise Together(tell) from None
+        tell()

@@ -1,0 +1,369 @@
+"""Shared memory of the CTAs of a machine: one shadow, the data of every copy."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, bytes_of, new_values, rounds
+from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
+from ..threads.registers import Registers
+from ..threads.special import RESERVED
+from ..threads.threads import Lanes
+from . import profile
+from .judgement import judge_shared
+from .shadowed import ShadowedMemory
+
+
+class SharedMemory(ShadowedMemory):
+    """Shared memory of the unit's CTAs: one shadow, the data of every copy."""
+
+    def __init__(self, machine: Registers) -> None:
+        super().__init__(machine, machine.launch.shared_cell, judge_shared, whole_grid=False)
+        machine.place_names[SHARED] = self.where
+        launch = machine.launch
+        self.variables, self.base = launch.shared, launch.shared_base
+        self.size = max(16, -(-launch.shared_bytes // 16) * 16)
+        self.owner = np.full(self.size, -1, np.int16)
+        for number, variable in enumerate(self.variables):
+            self.owner[variable.offset : variable.offset + variable.size_bytes] = number
+        self.allowed: dict[tuple[int, int], Any] = {}
+        self._number()
+        self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
+        self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
+        self.reserved: int | None = None
+        if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
+            self.reserved = self.variables[-1].offset
+            cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
+            cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
+        self.blank: Any = None
+        self.objects = np.zeros(machine.unit_ctas * self.size // 8, bool)
+        self.has_objects = False
+        self.remote: dict[int, dict[int, tuple[int, int]]] = {}
+
+    def _number(self) -> None:
+        """The shared address of offset 0 for each lane, and where its CTA's bytes start."""
+        machine = self.machine
+        self.origin = ((machine.cta_of % machine.cluster_size) << RANK_BITS) + self.base
+        self.start = machine.cta_of * self.size
+
+    def expand(self, copies: int, shifts: tuple[int, int, int]) -> None:
+        """See :meth:`Machine.expand`."""
+        self._number()
+        self.data = np.ascontiguousarray(self.data.transpose(1, 0, 2)).reshape(-1, 1, 16)
+        self.shadow = self.shadow.copied(copies, shifts)
+        self.objects = np.tile(self.objects, copies)
+        if self.blank is not None:
+            self.blank = np.tile(self.blank, copies)
+        ctas, lanes = self.machine.unit_ctas // copies, shifts[0]
+        self.remote = {
+            cta + c * ctas: {lane + c * lanes: seen for lane, seen in by.items()}
+            for c in range(copies)
+            for cta, by in self.remote.items()
+        }
+
+    # --------------------------------------------------------------------------------------- places
+
+    def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
+        """Byte places in the unit of an access at shared addresses, checked: window, alignment, bounds, lifetime."""
+        machine = self.machine
+        values = machine.uniform(addresses, lanes).astype(np.int64)
+        index = machine.index(lanes)
+        offsets = values - self.origin[index]
+        if int(offsets.view(np.uint64).max()) < self.size and self._allowed(size, aligned)[offsets].all():
+            return self.start[index] + offsets
+        cta = machine.cta_of[index]
+        rank, offsets = values >> RANK_BITS, (values & RANK_MASK) - self.base
+        own = cta % machine.cluster_size
+        far = rank != own
+        if far.any() and (not remote or ((rank >= machine.cluster_size) & far).any()):
+            at = int(np.argmax(far))
+            if values[at] < 0 or values[at] >> 32:
+                machine.hazard("bounds", f"0x{int(values[at]):x} is not a shared address", lanes, at)
+            if machine.cluster_size == 1 and not remote:
+                machine.hazard(
+                    "bounds", f"0x{int(values[at]):x} is not an address in the shared memory of the CTA", lanes, at
+                )
+            machine.hazard(
+                "window",
+                f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster"
+                + ("" if remote else "; only .shared::cluster accesses reach it"),
+                lanes, at,
+            )  # fmt: skip
+        aligned = aligned or min(size, 16)
+        bad = offsets % aligned != 0
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard(
+                "alignment",
+                f"the shared offset {int(offsets[at])} is not a multiple of {aligned} bytes ({self.where_offset(int(offsets[at]))})",
+                lanes, at,
+            )  # fmt: skip
+        bad = (offsets < 0) | (offsets + size > self.size)
+        if not bad.any():
+            first = self.owner[offsets]
+            bad = (first < 0) | (first != self.owner[offsets + (size - 1)])
+        if bad.any():
+            self._outside(lanes, offsets, bad, size)
+        if remote and far.any():
+            self._visit(lanes, index, cta, cta - own + rank, far)
+            return (cta - own + rank) * self.size + offsets
+        return cta * self.size + offsets
+
+    def _allowed(self, size: int, aligned: int) -> Any:
+        """For each offset, whether an access of a size may begin there: it is aligned, and inside one variable."""
+        found = self.allowed.get((size, aligned))
+        if found is None:
+            offsets = np.arange(self.size)
+            last = np.minimum(offsets + size - 1, self.size - 1)
+            found = (self.owner >= 0) & (self.owner == self.owner[last]) & (offsets % (aligned or min(size, 16)) == 0)
+            found &= offsets + size <= self.size
+            self.allowed[size, aligned] = found
+        return found
+
+    def _outside(self, lanes: Lanes, offsets: Any, bad: Any, size: int) -> NoReturn:
+        at = int(np.argmax(bad))
+        offset = int(offsets[at])
+        names = ", ".join(f"{v.name} [{v.offset}, {v.offset + v.size_bytes})" for v in self.variables) or "(none)"
+        near = [v for v in self.variables if v.offset <= offset] or list(self.variables)
+        close = f"; {bytes_of(near[-1].name, offset - near[-1].offset, size)}" if near else ""
+        self.machine.hazard(
+            "bounds", f"shared bytes {offset} (+{size}) are in no one buffer of {names}{close}", lanes, at
+        )
+
+    def _visit(self, lanes: Lanes, index: Any, cta: Any, target: Any, far: Any) -> None:
+        """Memory of another CTA: it must have started and not ended, and must not end before this."""
+        machine, order = self.machine, self.machine.order
+        for position in np.nonzero(far)[0].tolist():
+            lane, there = int(index[position]), int(target[position])
+            by = self.remote.setdefault(there, {})
+            if lane not in by:
+                key = there + order.first
+                common = order.common.get(int(cta[position]), {})
+                if not machine.barriers.passed[lane] and key not in common and key not in order.private.get(lane, {}):
+                    machine.hazard(
+                        "lifetime",
+                        f"shared memory of CTA {there % machine.cluster_size} of the cluster is used, and nothing says "
+                        "that it has started (a cluster barrier is missing)",
+                        lanes, position,
+                    )  # fmt: skip
+            if not len(machine.living(there)):
+                machine.hazard(
+                    "lifetime",
+                    f"shared memory of CTA {there % machine.cluster_size} of the cluster is used and it has exited",
+                    lanes, position,
+                )  # fmt: skip
+            by[lane] = (machine.launch.time.now, machine.at)
+
+    def left(self, cta: int, ending: Any) -> None:
+        """The last threads of a CTA end: what others did to its memory must be behind it."""
+        machine, order = self.machine, self.machine.order
+        for lane, (time, at) in self.remote.get(cta, {}).items():
+            if lane // machine.threads == cta:
+                continue
+            members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
+            key = np.full(len(members), lane // machine.threads + order.first)
+            column = np.full(len(members), lane % machine.threads)
+            if not order.ordered(members, key, column, np.full(len(members), time)).any():
+                machine.hazard(
+                    "lifetime",
+                    f"CTA {cta % machine.cluster_size} of the cluster may exit before this access to its shared memory "
+                    f"(a cluster barrier at the end is missing; {machine.name_of(int(ending[0]))} exits)",
+                    np.array([lane]), at=at,
+                )  # fmt: skip
+
+    def where(self, place: int, size: int = 1) -> str:
+        """Bytes in words: variable and byte."""
+        return self.where_offset(place % self.size, size)
+
+    def where_offset(self, offset: int, size: int = 1) -> str:
+        """As :meth:`where`, from the offset in a CTA."""
+        owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
+        if owner < 0:
+            return f"shared byte {offset}"
+        variable = self.variables[owner]
+        return bytes_of(variable.name, offset - variable.offset, size)
+
+    # --------------------------------------------------------------------------------------- accesses
+
+    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """See :meth:`Machine.load`."""
+        places = self._placed(lanes, access, addresses)
+        self.check_read(lanes, places, access.bytes, access.strength, loads=True)
+        raw = self.fetch(places, access.bytes)
+        if access.strength:
+            raw = raw.copy()
+            fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
+            self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
+        return raw
+
+    def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        places = self.place(lanes, addresses, access.bytes, remote=access.space == "shared::cluster")
+        if self.has_objects:
+            self.refuse_objects(lanes, places, access.bytes)
+        if self.machine.launch.profile:
+            profile.count_shared(self.machine, lanes, places, access.bytes)
+        return places
+
+    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+        """See :meth:`Machine.store`."""
+        places = self._placed(lanes, access, addresses)
+        try:
+            self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
+        except Together as together:
+            if origins is not None:
+                self.machine.tell(lanes, origins)
+            raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
+            self.put(places, raw)
+            if not np.array_equal(self.fetch(places, access.bytes), raw):
+                together.accuse()
+        if access.strength or self.machine.suspicious:
+            raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
+            before = self.fetch(places, access.bytes)
+            if access.strength:
+                self.machine.flags.record(lanes, places, before, raw, shared=True)
+            same = np.array_equal(before, raw)
+        else:
+            same = False
+        if not same or not self.machine.suspicious:
+            self.put(places, raw)
+            self.machine.launch.version += 1
+        if origins is not None:
+            if self.blank is None:
+                self.blank = np.zeros(len(self.objects) * 8, np.int64)
+            self.blank[places[:, None] + np.arange(access.bytes)] = origins
+        if access.strength:
+            self.machine.flags.release(lanes, access, places, shared=True, new=raw)
+
+    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+        """See :meth:`Machine.atomic`."""
+        machine = self.machine
+        places = self._placed(lanes, access, addresses)
+        self.check_read(lanes, places, access.bytes, access.strength)
+        self.check_write(lanes, places, access.bytes, access.strength)
+        old = np.empty((len(places), machine.copies), access.dtype)
+        columns, index = np.arange(machine.copies), machine.index(lanes)
+        for part in rounds(places):
+            was = np.ascontiguousarray(self.fetch(places[part], access.bytes)).view(access.dtype)[..., 0].copy()
+            rows = np.repeat(part, machine.copies)
+            new = new_values(update, was.ravel(), rows, np.tile(columns, len(part))).reshape(was.shape)
+            if not np.array_equal(new, was):
+                machine.launch.version += 1
+            self.put(places[part], new[..., None].view(np.uint8))
+            old[part] = was
+            values = (was[..., None].view(np.uint8), new[..., None].view(np.uint8))
+            machine.flags.record(index[part], places[part], *values, shared=True)
+            machine.flags.acquire(index[part], access, places[part], shared=True)
+            machine.flags.release(
+                index[part], access, places[part], shared=True, modify=True, old=values[0], new=values[1]
+            )
+            if machine.launch.in_loop[machine.at]:
+                same = (new == was).all(axis=1)
+                machine.yields(index[part][same])
+        return old
+
+    def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
+        """An ordinary access may not touch a live mbarrier."""
+        bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
+        if bad.any():
+            at = int(np.argmax(bad))
+            self.machine.hazard(
+                "mbarrier",
+                f"{self.where(int(places[at]))} is a live mbarrier, and this is an ordinary access",
+                lanes,
+                at,
+            )
+
+    def check_read(
+        self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
+    ) -> None:
+        """The bytes must be written, and ordered after their writer; ``loads``: what is not may be loaded."""
+        cells, count = self.cells_from(places, size)
+        written = self.shadow.writer[cells] != 0
+        blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
+        if not written.all() or (blank is not None and blank.any()):
+            unwritten = np.repeat(~written.reshape(-1, count), size // count, axis=1)
+            self.machine.unwritten_bytes(SHARED, lanes, places, unwritten, blank)
+            if not loads:
+                self.machine.tell(*self.machine.unwritten.pop())
+        self._order(lanes, places, size, cells, count, strength, remember=remember)
+
+    def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
+        """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
+        cells, count = self.cells_from(places, size)
+        if self.blank is not None:
+            self.blank[places[:, None] + np.arange(size)] = 0
+        equal = None
+        if raw is not None and self.machine.launch.allows_same_value:
+            equal = np.repeat((self.fetch(places, size) == raw).all(axis=(1, 2)), count)
+        self._order(lanes, places, size, cells, count, strength, raw=raw, writes=True, equal=equal)
+
+    def _order(
+        self,
+        lanes: Lanes,
+        places: Any,
+        size: int,
+        cells: Any,
+        count: int,
+        strength: int,
+        *,
+        raw: Any = None,
+        **more: Any,
+    ) -> None:
+        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
+        machine = self.machine
+        if self.reserved is not None and (places % self.size >= self.reserved).all():
+            return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
+        index = machine.index(lanes)
+        index = np.repeat(index, count) if count > 1 else index
+        try:
+            self.hold(self.shadow, cells, index, strength, **more)
+        except Conflict as conflict:
+            warp_of = machine.warp_of
+            if conflict.together:
+                conflict = self.shadow.farthest(conflict, cells, warp_of[index], lambda actor: warp_of[actor])
+            at, warp = conflict.position // count, warp_of[index[conflict.position]]
+            low = int(places[at])
+            first = max(int(cells[conflict.position]) * self.cell, low)
+            last = min(int(conflict.cell + 1) * self.cell, low + size) - 1
+            values = None
+            if raw is not None:
+                rows = np.broadcast_to(raw, (len(places), machine.copies, size))
+                values = rows[at], rows[places == low], lambda: self.fetch(places[at : at + 1], size)
+            self.accuse(
+                conflict, self.where(first), strength, lanes, (at, 0), (first % self.size, last % self.size),
+                writes=more.get("writes", False), values=values,
+                near=lambda actor: bool(warp_of[actor] == warp),
+            )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------- bytes
+
+    def fetch(self, places: Any, size: int) -> Any:
+        """Bytes of shape (n, C, size)."""
+        if size > 16:
+            return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
+        words = self.data.view(WORDS[size])
+        if words.shape[1] == 1:
+            found = words.reshape(-1)[places // size][:, None]
+        else:
+            found = words[places >> 4, :, (places & 15) // size]
+        return found.view(np.uint8).reshape(len(places), words.shape[1], size)
+
+    def put(self, places: Any, raw: Any) -> None:
+        """Write bytes, broadcastable to (n, C, size)."""
+        size = raw.shape[2]
+        if size > 16:
+            for part in range(0, size, 16):
+                self.put(places + part, raw[:, :, part : part + 16])
+            return
+        words = self.data.view(WORDS[size])
+        values = np.ascontiguousarray(raw).view(WORDS[size])[:, :, 0]
+        if words.shape[1] == 1:
+            words.reshape(-1)[places // size] = values[:, 0]
+        else:
+            words[places >> 4, :, (places & 15) // size] = values
+
+    def span(self, place: int, size: int) -> Any:
+        """The data of a run of bytes, in units of 16, as a view (units, C, 16)."""
+        return self.data[place >> 4 : (place + size) >> 4]

@@ -1,0 +1,1 @@
+"""The instructions: how each is compiled and what it does."""

@@ -1,0 +1,109 @@
+"""Instructions on registers alone, from the tables in :mod:`..alu`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..alu import FORMS, Form, Mode, UndefinedResultError, find_forms
+from ..machine.machine import Machine
+from ..program import Instruction, Operand, Pair, Program
+from .operands import CARRY, Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, writer
+
+
+def _count(roles: tuple[str, ...]) -> int:
+    return sum(role != "cc" for role in roles)
+
+
+def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[Operand]:
+    """The registers of the results, ``_`` for one that is left out."""
+    roles = [role for role in form.results if role != "cc"]
+    if isinstance(operand, Pair):
+        if len(roles) != 2:
+            raise refuse(instruction, "it has one result")
+        return [operand.first, operand.second]
+    if len(roles) == 2 and not roles[1].endswith("?"):
+        raise refuse(instruction, "it has two results, p|q")
+    return [operand, *(["_"] if len(roles) == 2 else [])]
+
+
+def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tuple[Form, Mode]:
+    found = find_forms(instruction.opcode, table)
+    if not found:
+        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
+    for form, mode in found:
+        if _count(form.sources) == len(instruction.operands) - 1:
+            return form, mode
+    wanted = " or ".join(str(_count(form.sources) + 1) for form, _ in found)
+    raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
+
+
+def compile_arithmetic(instruction: Instruction, program: Program, table: Mapping[str, Sequence[Form]] = FORMS) -> Step:
+    """The step of an instruction of a table of forms.
+
+    Raises:
+        UnsupportedPtxError: a modifier, type or operand that is in no table.
+    """
+    form, mode = _chosen(instruction, table)
+    compute = form.build(mode)
+    wider = instruction.opcode[0] == "cvt"
+    writers: list[Writer] = []
+    registers = iter(_results_of(form, instruction.operands[0], instruction))
+    for role in form.results:
+        type = form.type_of(role, mode)
+        if role == "cc":
+            writers.append(writer(CARRY, "pred", instruction, program))
+        else:
+            writers.append(writer(next(registers), type, instruction, program, wider=wider))
+    readers: list[Reader] = []
+    sources = iter(instruction.operands[1:])
+    for role in form.sources:
+        if role == "cc":
+            readers.append(reader(CARRY, "pred", instruction, program))
+            continue
+        operand = next(sources)
+        if role.endswith("!") and not is_constant(operand):
+            raise refuse(instruction, f"'{operand}' stands where a constant is wanted")
+        readers.append(reader(operand, form.type_of(role, mode), instruction, program, wider=wider))
+    only = writers[0] if len(writers) == 1 else None
+    compares = instruction.opcode[0] == "setp"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        operands = [read(machine, lanes) for read in readers]
+        if compares and machine.trial >= 0:
+            operands[:2] = _compared(machine, lanes, readers)
+        try:
+            with np.errstate(all="ignore"):
+                result = compute(*operands)
+        except UndefinedResultError as error:
+            _undefined(machine, lanes, error)
+        if only is not None:
+            only(machine, lanes, result[0] if isinstance(result, tuple) else result)
+            return
+        for write, values in zip(writers, result, strict=True):
+            write(machine, lanes, values)
+
+    return step
+
+
+_SOME = 0x3F803F803F803F80  # a float of any width, neither 0 nor flushed to it; -1 is a NaN
+
+
+def _compared(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any]:
+    """The two sides of a comparison: where one holds nothing, a pair that compares in one of the possible ways."""
+    before, machine.missing = machine.missing, np.zeros_like(machine.missing)
+    sides = [read(machine, lanes) for read in readers[:2]]
+    nothing = (machine.missing != 0)[:, None]
+    machine.missing |= before
+    pair = ((0, 0), (_SOME, 0), (0, _SOME), (-1, -1))[machine.trial % 4]
+    return [np.where(nothing, np.asarray(x).astype(side.dtype), side) for x, side in zip(pair, sides, strict=True)]
+
+
+def _undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError) -> None:
+    bad: Any = machine.rows(error.lanes, lanes).any(axis=1)
+    machine.hazard("arithmetic", error.message, lanes, int(np.argmax(bad)))
+
+
+INSTRUCTIONS: dict[str, Handler] = dict.fromkeys(FORMS, compile_arithmetic)

@@ -1,0 +1,271 @@
+"""Instructions that order threads: barriers, fences, mbarriers, and the end of a thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..machine.machine import Machine
+from ..order.access import SCOPES
+from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED
+from ..program import Instruction, Memory, Pair, Program
+from .loads import immediate, shared_address
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
+
+
+def _exit(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 0)
+    return lambda machine, lanes: machine.exit(lanes)
+
+
+def _branch(instruction: Instruction, program: Program) -> Step:
+    if len(instruction.operands) != 1 or instruction.operands[0] not in program.labels:
+        raise refuse(instruction, "a label of the function is wanted")
+    target = program.labels[str(instruction.operands[0])]
+    return lambda machine, lanes: machine.branch(lanes, target)
+
+
+# ------------------------------------------------------------------------------------------------ bar, barrier
+
+
+def _bar(instruction: Instruction, program: Program) -> Step:
+    opcode = instruction.opcode
+    if opcode[:2] == ("bar", "warp"):
+        return _bar_warp(instruction, program)
+    if opcode[:2] == ("barrier", "cluster"):
+        return _barrier_cluster(instruction, program)
+    kind = next(part for part in opcode if part in ("sync", "arrive", "red"))
+    aligned = opcode[0] == "bar" or "aligned" in opcode
+    operands = list(instruction.operands)
+    vote, write, reduce = None, None, ""
+    if kind == "red":
+        reduce = next(part for part in opcode if part in ("popc", "and", "or"))
+        if len(operands) not in (3, 4):
+            raise refuse(instruction, "its operands are d, a{, b}, p")
+        write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
+        vote = reader(operands.pop(), "pred", instruction, program)
+    if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
+        raise refuse(instruction, "its operands are the barrier and a number of threads")
+    number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
+    if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
+        raise refuse(instruction, f"barrier {operands[0]}: there are 0 to 15")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        numbers = machine.uniform(number(machine, lanes), lanes).astype(np.int64)
+        counts = machine.uniform(count[0](machine, lanes), lanes).astype(np.int64) if count else None
+        if vote is None:
+            machine.barriers.reach(lanes, numbers, counts, waits=kind == "sync", aligned=aligned)
+            return
+        votes = np.broadcast_to(machine.rows(vote(machine, lanes), lanes), (machine.size(lanes), machine.copies))
+
+        def done(members: Any, given: dict[int, Any]) -> None:
+            assert write is not None
+            total = np.stack(list(given.values())).sum(axis=0)
+            result: Any = {"popc": total.astype(np.uint32), "and": total == len(given), "or": total > 0}[reduce]
+            write(machine, members, result[None])
+
+        machine.barriers.reach(lanes, numbers, counts, waits=True, aligned=aligned, votes=votes, done=done)
+
+    return step
+
+
+def _bar_warp(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 1)
+    mask = reader(instruction.operands[0], "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        machine.barriers.warp_sync(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
+
+    return step
+
+
+def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
+    opcode = instruction.opcode
+    arrives = "arrive" in opcode
+    demand_count(instruction, 0)
+    relaxed, aligned = "relaxed" in opcode, "aligned" in opcode
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        if aligned:
+            lanes = machine.whole_warps(lanes)
+            if not machine.size(lanes):
+                return
+        if arrives:
+            machine.barriers.cluster_arrive(lanes, relaxed=relaxed)
+        else:
+            machine.barriers.cluster_wait(lanes)
+
+    return step
+
+
+def _set_registers(instruction: Instruction, program: Program) -> Step:
+    """``setmaxnreg``: no value changes, but all warps of a warpgroup must execute it."""
+    demand_count(instruction, 1)
+    count = immediate(instruction.operands[0], instruction, "the number of registers")
+    if count % 8 or not 24 <= count <= 256:
+        raise refuse(instruction, f"{count} registers: a multiple of 8 from 24 to 256 is needed")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        lanes = machine.whole_warps(lanes)
+        if machine.size(lanes):
+            machine.barriers.set_registers(lanes)
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------------ fences
+
+
+def _fence(instruction: Instruction, program: Program) -> Step:
+    name, *rest = instruction.opcode
+    if name == "membar":
+        rest = {"cta": ["sc", "cta"], "gl": ["sc", "gpu"], "sys": ["sc", "sys"]}.get(rest[0], rest)
+    if rest[:1] == ["proxy"]:
+        return _proxy_fence(instruction, rest[1], rest[2:])
+    if rest == ["mbarrier_init", "release", "cluster"]:
+        return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
+    restricted = [part for part in rest if part.startswith("sync_restrict::")]
+    rest = [part for part in rest if part not in restricted]
+    if len(rest) != 2 or rest[0] not in ("acq_rel", "sc", "acquire", "release") or rest[1] not in SCOPES:
+        raise refuse(instruction, "this form of fence is not known")
+    return _memory_fence(rest[1], acquires=rest[0] != "release", releases=rest[0] != "acquire")
+
+
+def _memory_fence(scope: str, *, acquires: bool, releases: bool) -> Step:
+    strength = SCOPES[scope]
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        machine.flags.fence(lanes, strength, acquires=acquires, releases=releases)
+        if releases and strength >= SCOPES["cluster"]:
+            machine.mbarriers.fence_init(lanes)
+
+    return step
+
+
+def _proxy_fence(instruction: Instruction, kind: str, space: list[str]) -> Step:
+    demand_count(instruction, 2 if kind == "tensormap::generic" and "acquire" in space else 0)
+    if kind != "async":
+        return lambda machine, lanes: None
+    wanted = {"global": (ASYNC_GLOBAL,), "": (ASYNC_SHARED, ASYNC_GLOBAL)}.get("".join(space), (ASYNC_SHARED,))
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        known = [section for section in wanted if section in machine.order.section_at]
+        if known:
+            machine.order.fence(machine.index(lanes), known)
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------------ mbarrier
+
+
+def _mbarrier(instruction: Instruction, program: Program) -> Step:
+    kind = instruction.opcode[1]
+    make = {"init": _init, "inval": _init, "test_wait": _wait, "try_wait": _wait, "pending_count": _pending_count}
+    return make.get(kind, _arrive)(instruction, program, kind)
+
+
+def _init(instruction: Instruction, program: Program, kind: str) -> Step:
+    operands = instruction.operands
+    demand_count(instruction, 2 if kind == "init" else 1)
+    address = shared_address(operands[0], instruction, program)
+    count = reader(operands[1], "u32", instruction, program) if kind == "init" else None
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where = address(machine, lanes)
+        if count is None:
+            machine.mbarriers.inval(lanes, where)
+        else:
+            machine.mbarriers.init(lanes, where, count(machine, lanes))
+
+    return step
+
+
+def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
+    opcode = set(instruction.opcode)
+    arrives = kind in ("arrive", "arrive_drop")
+    remote = "shared::cluster" in opcode
+    expects = "expect_tx" in opcode
+    operands = list(instruction.operands)
+    state = operands.pop(0) if arrives and operands and not isinstance(operands[0], Memory) else "_"
+    if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
+        raise refuse(instruction, "an address is wanted")
+    if remote and state != "_":
+        raise refuse(instruction, "the state of a remote mbarrier cannot be had")
+    if expects and len(operands) != 2:
+        raise refuse(instruction, "the number of bytes is wanted")
+    write = writer(state, "b64", instruction, program)
+    address = shared_address(operands[0], instruction, program)
+    amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
+    relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=remote)
+        ones = np.ones(len(places), np.int64)
+        amounts = ones if amount is None else machine.uniform(amount(machine, lanes), lanes).astype(np.int64)
+        if not arrives:
+            machine.mbarriers.expect_tx(lanes, places, amounts, 1 if kind == "expect_tx" else -1)
+            return
+        tokens = machine.mbarriers.arrive(
+            lanes,
+            places,
+            ones if expects else amounts,
+            tx=amounts if expects else None,
+            drop=kind == "arrive_drop",
+            no_complete="noComplete" in opcode,
+            relaxed=relaxed,
+            cluster=cluster,
+        )
+        write(machine, lanes, tokens[:, None])
+
+    return step
+
+
+def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
+    opcode = set(instruction.opcode)
+    operands = instruction.operands
+    if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
+        raise refuse(instruction, "its operands are a predicate, an address, and a state or parity")
+    parity = "parity" in opcode
+    write = writer(operands[0], "pred", instruction, program)
+    address = shared_address(operands[1], instruction, program)
+    wanted = reader(operands[2], "u32" if parity else "b64", instruction, program)
+    relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
+        phases = machine.uniform(wanted(machine, lanes), lanes)
+        over, stay = machine.mbarriers.wait(
+            lanes, places, phases, parity=parity, blocks=kind == "try_wait", relaxed=relaxed, cluster=cluster
+        )
+        if stay is None:
+            write(machine, lanes, over[:, None])
+        elif stay.any():
+            write(machine, machine.index(lanes)[stay], over[stay][:, None])
+
+    return step
+
+
+def _pending_count(instruction: Instruction, program: Program, kind: str) -> Step:
+    demand_count(instruction, 2)
+    write = writer(instruction.operands[0], "u32", instruction, program)
+    state = reader(instruction.operands[1], "b64", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        write(machine, lanes, (state(machine, lanes) & np.uint64(0xFFFFF)).astype(np.uint32))
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "exit": _exit,
+    "ret": _exit,
+    "bra": _branch,
+    "bar": _bar,
+    "barrier": _bar,
+    "fence": _fence,
+    "membar": _fence,
+    "setmaxnreg": _set_registers,
+    "mbarrier": _mbarrier,
+}

@@ -1,0 +1,484 @@
+"""Asynchronous copies: ``cp.async``, bulk copies and reductions, ``st.async`` (PTX ISA 9.7.9.25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..alu.atomic import atomic_operation
+from ..effects import is_hint
+from ..machine.machine import Machine
+from ..memory import profile
+from ..order.access import WINDOW_BITS, Access, at_rank
+from ..order.clocks import ASYNC_GLOBAL
+from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
+from ..program import REGISTER_BITS, Instruction, Negated, Program
+from ..threads.arrays import fetch, put
+from ..threads.operations import Operation
+from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
+
+_WAITS = "a wait for its mbarrier's phase is missing"
+_WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
+
+
+def _cp(instruction: Instruction, program: Program) -> Step:
+    kind = instruction.opcode[2]
+    if kind in ("ca", "cg"):
+        return _cp_async(instruction, program)
+    if kind == "mbarrier":
+        return _track(instruction, program)
+    if kind == "commit_group":
+        return lambda machine, lanes: machine.engines.commit(lanes)
+    if kind in ("wait_group", "wait_all"):
+        demand_count(instruction, 1 if kind == "wait_group" else 0)
+        newest = immediate(instruction.operands[0], instruction, "the number of groups") if instruction.operands else -1
+        return lambda machine, lanes: machine.engines.wait(lanes, newest)
+    raise refuse(instruction, "this form of cp.async is not known")
+
+
+def _cp_async(instruction: Instruction, program: Program) -> Step:
+    opcode = instruction.opcode
+    operands = list(instruction.operands)
+    if "L2::cache_hint" in opcode:
+        operands.pop()
+    if len(operands) not in (3, 4):
+        raise refuse(instruction, "its operands are two addresses, a size, and what of it is read")
+    size = immediate(operands[2], instruction, "the size")
+    if size not in ((16,) if "cg" in opcode else (4, 8, 16)):
+        raise refuse(instruction, f"cp.async.{opcode[2]} does not copy {size} bytes")
+    to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
+    part: Callable[[Any, Any], Any] | None = None
+    if len(operands) == 4:
+        last = operands[3]
+        ignores = isinstance(last, Negated) or program.register_bits.get(str(last)) == 1
+        read = reader(last, "pred" if ignores else "u32", instruction, program)
+        if is_constant(last) and immediate(last, instruction, "the size of the source") > size:
+            raise refuse(instruction, f"{last} bytes of {size} cannot be read")
+        if ignores:
+            part = lambda machine, lanes: np.where(read(machine, lanes), 0, size)  # noqa: E731
+        else:
+            part = lambda machine, lanes: read(machine, lanes).astype(np.int64)  # noqa: E731
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        places = machine.shared.place(lanes, to(machine, lanes), size)
+        if machine.shared.has_objects:
+            machine.shared.refuse_objects(lanes, places, size)
+        addresses = np.asarray(source(machine, lanes)).astype(np.uint64)
+        keep = None if part is None else part(machine, lanes)
+        fetch = _source(machine, lanes, addresses, size, keep)
+        machine.engines.copy(lanes, places, size, fetch)
+        if machine.launch.profile:
+            profile.count_global(machine, lanes, addresses, size if keep is None else keep)
+            profile.count_shared(machine, lanes, places, size)
+
+    return step
+
+
+def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any) -> Callable[[Any], Any]:
+    """The bytes that a copy reads when it lands; bounds, alignment and order are judged now."""
+    memory = machine.globals
+    access = Access("global", size)
+    if keep is None:
+        pieces = memory.locate(lanes, addresses, size)
+        if len(pieces) == 1:
+            array, _, offsets = pieces[0]
+            memory.note_read(array, lanes, offsets, access)
+            one = offsets.shape[0] == 1
+            array.flying[machine.launch.operations + 1] = (machine, offsets, size)
+            return lambda rows: fetch(array, offsets if one else offsets[rows], size)
+        keep = np.full((1, 1), size, np.int64)
+    shape = (machine.size(lanes), machine.copies)
+    addresses, keep = np.broadcast_to(addresses, shape), np.broadcast_to(keep, shape)
+    if (keep > size).any():
+        position, copy = np.argwhere(keep > size)[0]
+        machine.hazard("bounds", f"a source of {int(keep[position, copy])} bytes in a copy of {size}", lanes, int(position),
+                       copy=int(copy))  # fmt: skip
+    raw_parts = []
+    for count in np.unique(keep[keep > 0]).tolist():
+        chosen = keep == count
+        rows, columns = np.nonzero(chosen)
+        low = addresses[chosen] & np.uint64(size - 1)
+        if low.any():
+            at = int(np.argmax(low != 0))
+            machine.hazard(
+                "alignment", f"the global address 0x{int(addresses[chosen][at]):x} is not a multiple of {size} bytes",
+                lanes, int(rows[at]), copy=int(columns[at]),
+            )  # fmt: skip
+        for number in np.unique(addresses[chosen] >> np.uint64(WINDOW_BITS)).tolist():
+            here = chosen & (addresses >> np.uint64(WINDOW_BITS) == number)
+            rows, columns = np.nonzero(here)
+            found = memory.array_at(lanes, number << WINDOW_BITS, addresses, here)
+            offsets = addresses[here].view(np.int64) - found.base
+            bad = (offsets < 0) | (offsets + count > len(found.data))
+            if bad.any():
+                whole = np.zeros(shape, bool)
+                whole[here] = bad
+                memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
+            covered = -(-count // memory.cell) * memory.cell
+            memory.check_read(found, lanes, offsets, covered, 0, here)
+            raw_parts.append((found, here, offsets, count))
+
+    def land(rows: Any) -> Any:
+        raw = np.zeros((*shape, size), np.uint8)
+        for found, here, offsets, count in raw_parts:
+            raw[here, :count] = found.data[offsets[:, None] + np.arange(count)]
+        return raw[rows]
+
+    return land
+
+
+def _track(instruction: Instruction, program: Program) -> Step:
+    opcode = set(instruction.opcode)
+    demand_count(instruction, 1)
+    address = shared_address(instruction.operands[0], instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
+        machine.engines.track(lanes, places, noinc="noinc" in opcode)
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------------ bulk
+
+
+def bulk(instruction: Instruction, program: Program) -> Step:
+    """``cp.async.bulk``: copies and their groups."""
+    opcode = instruction.opcode
+    rest = [part for part in opcode[3:] if not is_hint(part)]
+    operands = list(instruction.operands)
+    if rest == ["commit_group"]:
+        return lambda machine, lanes: machine.engines.bulk_commit(lanes)
+    if rest[:1] == ["wait_group"] and rest[1:] in ([], ["read"]) and len(operands) == 1:
+        newest = immediate(operands[0], instruction, "the number of groups")
+        return lambda machine, lanes: machine.engines.bulk_wait(lanes, newest, read=rest[1:] == ["read"])
+    if "L2::cache_hint" in opcode and operands:
+        operands.pop()
+    return _bulk_copy(instruction, program, rest, operands, None, 1)
+
+
+def bulk_reduction(instruction: Instruction, program: Program) -> Step:
+    """``cp.reduce.async.bulk``."""
+    opcode = instruction.opcode
+    if "tensor" in opcode:
+        raise refuse(instruction, "this form of cp.reduce is not known")
+    rest = [part for part in opcode[4:] if not is_hint(part)]
+    noftz = "noftz" in rest
+    rest = [part for part in rest if part != "noftz"]
+    type, operation = rest.pop(), rest.pop()
+    compute = atomic_operation(operation, type, noftz=noftz, family="cp.reduce.async.bulk")
+    if compute is None:
+        raise refuse(instruction, f"a bulk reduction .{operation}.{type} is not known")
+    operands = list(instruction.operands)
+    if "L2::cache_hint" in opcode and operands:
+        operands.pop()
+    return _bulk_copy(instruction, program, rest, operands, compute, REGISTER_BITS[type] // 8)
+
+
+def _bulk_copy(
+    instruction: Instruction, program: Program, rest: list[str], operands: list[Any], compute: Any, element: int
+) -> Step:
+    multicast = "multicast::cluster" in rest
+    rest = [part for part in rest if part != "multicast::cluster"]
+    if len(rest) != 3 or "cp_mask" in rest or "prefetch" in rest:
+        raise refuse(instruction, "this form of a bulk copy is not known")
+    to_space, from_space, how = rest
+    if len(operands) != (3 if how == "bulk_group" else 4) + multicast:
+        raise refuse(instruction, "it has the wrong number of operands")
+    mask = reader(operands.pop(), "b16", instruction, program) if multicast else None
+    to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
+    size = reader(operands[2], "u32", instruction, program)
+    if is_constant(operands[2]) and immediate(operands[2], instruction, "the size") % 16:
+        raise refuse(instruction, f"a bulk copy of {operands[2]} bytes; the size is a multiple of 16")
+    barrier = address_reader(operands[3], instruction, program) if how != "bulk_group" else None
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        index = machine.index(lanes)
+        sizes = machine.uniform(size(machine, lanes), lanes).astype(np.int64)
+        masks = machine.uniform(mask(machine, lanes), lanes) if mask is not None else None
+        targets, sources = to(machine, lanes), source(machine, lanes)
+        barriers = barrier(machine, lanes) if barrier is not None else None
+        for addresses, space in ((targets, to_space), (sources, from_space), (barriers, "shared")):
+            if addresses is not None and space != "global":
+                machine.uniform(addresses, lanes)
+        for position in range(len(index)):
+            one = index[position : position + 1]
+            count = int(sizes[position])
+            if count % 16 or count <= 0:
+                machine.hazard("alignment", f"a bulk copy of {count} bytes; the size is a multiple of 16", one)
+            where = _row(machine, lanes, targets, position)
+            origin = _row(machine, lanes, sources, position)
+            phase = None if barriers is None else _row(machine, lanes, barriers, position)
+            ranks = [-1]
+            if masks is not None:
+                ranks = [rank for rank in range(16) if int(masks[position]) >> rank & 1]
+                if not ranks or ranks[-1] >= machine.cluster_size:
+                    machine.hazard(
+                        "window", f"a mask 0x{int(masks[position]):x} in a cluster of {machine.cluster_size}", one
+                    )
+            for rank in ranks:
+                issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
+            if machine.launch.profile and "global" in (to_space, from_space):
+                profile.count_bulk(machine, where if to_space == "global" else origin, count)
+
+    return step
+
+
+def _row(machine: Machine, lanes: Lanes, addresses: Any, position: int) -> Any:
+    return addresses if addresses.shape[0] == 1 else addresses[position : position + 1]
+
+
+def issue_copy(
+    machine: Machine,
+    one: Any,
+    size: int,
+    to: tuple[str, Any],
+    source: tuple[str, Any],
+    phase: Any,
+    compute: Any,
+    element: int,
+    rank: int,
+) -> None:
+    """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
+    lane, shared, memory = int(one[0]), machine.shared, machine.globals
+    kind = "bulk reduction" if compute is not None else "bulk copy"
+    data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
+    reads = writes = None
+    ctas: list[int] = []
+    barrier = -1
+    if phase is not None:
+        barrier = int(shared.place(one, at_rank(phase, rank), 8, remote=True)[0])
+        if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
+            machine.engines.check_init(lane, barrier)
+    if source[0] != "global":
+        place = shared.place(one, source[1], size, aligned=16)
+        reads, _ = shared.cells_from(place, size)
+        shared.check_read(one, place, size, remember=False)
+        machine.engines.check_proxy(lane, reads, "read")
+        data["place_from"] = int(place[0])
+        ctas.append(int(place[0]) // shared.size)
+    array_write = None
+    if source[0] == "global":
+        array, offsets = global_bytes(machine, one, source[1], size)
+        if array.shadow is not None:
+            cells, _ = memory.cells(array, offsets, size)
+            _check_proxy_global(machine, one, array, cells, "read")
+            memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
+        data["array_from"], data["offsets_from"] = array, offsets
+    if to[0] == "global":
+        array, offsets = global_bytes(machine, one, to[1], size)
+        if not array.writable or array.space != "global":
+            machine.hazard("read-only", f"{array.name} is written and may not be", one)
+        offsets = np.broadcast_to(offsets, (1, machine.copies))
+        cells, count = memory.cells(array, offsets, size)
+        before = memory.shadow_of(array).writer[cells]
+        if compute is None:
+            memory.check_write(array, one, offsets, size, 0, None)
+        _check_proxy_global(machine, one, array, cells, "written", before)
+        data["array_to"], data["offsets_to"] = array, offsets
+        threads = np.repeat(machine.grid_thread[lane], count)
+        array_write = (array, cells, threads)
+    else:
+        place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
+        if shared.has_objects:
+            starts = place + np.arange(0, size, 16)
+            shared.refuse_objects(np.full(len(starts), lane), starts, 16)
+        if source[0] != "global" and int(place[0]) // shared.size == lane // machine.threads:
+            machine.hazard(
+                "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
+            )
+        if barrier // shared.size != int(place[0]) // shared.size:
+            machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
+        writes, _ = shared.cells_from(place, size)
+        before = shared.shadow.writer[writes].copy()
+        shared.check_write(one, place, size)
+        machine.engines.check_proxy(lane, writes, "written", stamps=before)
+        data["place_to"] = int(place[0])
+        ctas.append(int(place[0]) // shared.size)
+    group = int(machine.engines.bulk_committed[lane]) if phase is None else -1
+    clock = machine.order.causes(lane) if phase is not None else None
+    operation = machine.engines.start(
+        kind, lane, partial(_land, machine), _WAITS if group < 0 else _WAITS_GROUP, reads=reads, writes=writes, barrier=barrier, size=size,
+        group=group, ctas=tuple(ctas), array_write=array_write, clock=clock, data=data,
+    )  # fmt: skip
+    machine.engines.begin(operation)
+    if array_write is not None:
+        array_write[0].shadow.begin(operation.actor, None, array_write[1])
+    if "array_from" in data:
+        data["array_from"].flying[operation.number] = (machine, data["offsets_from"], size)
+    if group < 0:
+        machine.engines.pending.append(operation)
+
+
+def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
+    """The array that bytes at an address aligned to 16 lie in, and their offsets in it."""
+    addresses = np.asarray(addresses).astype(np.uint64)
+    low = addresses & np.uint64(15)
+    if low.any():
+        machine.hazard(
+            "alignment", f"the global address 0x{int(addresses.flat[np.argmax(low)]):x} is not a multiple of 16", one
+        )
+    window = addresses >> np.uint64(WINDOW_BITS)
+    if not (window == window.flat[0]).all():
+        machine.demand_single()
+    array = machine.globals.array_at(one, int(addresses.flat[0]), addresses)
+    offsets = addresses.view(np.int64) - array.base
+    bad = (offsets < 0) | (offsets + size > len(array.data))
+    if bad.any():
+        machine.globals.outside(one, array, offsets, bad, size)
+    return array, offsets
+
+
+def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, action: str, stamps: Any = None) -> None:
+    if stamps is None:
+        stamps = array.shadow.writer[cells]
+    actor = actor_of(stamps)
+    threads = machine.grid_thread[int(one[0])]
+    own = by_engine(stamps) & (actor == np.repeat(threads, len(cells) // len(threads)))  # this proxy, and it has waited
+    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    if not len(plain):
+        return
+    machine.demand_single()
+    order, size = machine.order, machine.threads
+    columns = actor[plain] % size + order.section_at[ASYNC_GLOBAL]
+    known = order.ordered(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))
+    if not known.all():
+        at = int(plain[np.argmin(known)])
+        who = machine.launch.name_of(int(actor[at]))
+        first = int(cells[at]) * machine.globals.cell - array.skew
+        machine.hazard(
+            "proxy", f"{array.where(first)} is {action} by the async proxy; {who} wrote it with no fence.proxy.async of "
+            "global memory since", one, threads=(who,),
+        )  # fmt: skip
+
+
+def _land(machine: Machine, operation: Operation) -> None:
+    """Move (or add) the bytes."""
+    data = operation.data
+    shared, size = machine.shared, data["size"]
+    steps = np.arange(0, size, 16)[:, None]
+    if "array_from" in data:
+        raw = fetch(data["array_from"], data["offsets_from"] + steps, 16)
+        data["array_from"].flying.pop(operation.number, None)
+    else:
+        raw = shared.span(data["place_from"], size)
+    if "array_to" in data:
+        array, where = data["array_to"], data["offsets_to"] + steps
+        raw = np.broadcast_to(raw, (*where.shape, 16))
+        if data["compute"] is None:
+            put(array, where, raw)
+        else:
+            for copy in range(where.shape[1]):  # one after another: they may add to the same bytes
+                part = where[:, copy : copy + 1]
+                put(array, part, _combined(data, fetch(array, part, 16), raw[:, copy : copy + 1]))
+        machine.launch.version += 1
+        return
+    span = shared.span(data["place_to"], size)
+    span[:] = _combined(data, span, raw)
+    machine.launch.version += 1
+    machine.engines.complete(operation)
+
+
+def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:
+    if data["compute"] is None:
+        return raw
+    kind = f"u{data['element']}"
+    old, raw = np.ascontiguousarray(old), np.ascontiguousarray(np.broadcast_to(raw, old.shape))
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(data["compute"](old.view(kind), raw.view(kind))).view(np.uint8)
+
+
+# ------------------------------------------------------------------------------------------------ st.async
+
+
+def _red_async(instruction: Instruction, program: Program) -> Step:
+    """``red.async``: an operation of relaxed cluster scope at the destination."""
+    *parts, operation, type = instruction.opcode
+    compute = atomic_operation(operation, type, family="red.async")
+    known = {"red", "async", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
+    if compute is None or operation in ("exch", "cas") or not set(parts) <= known or REGISTER_BITS[type] < 32:
+        raise refuse(instruction, "this form of red.async is not known")
+    return _send(instruction, program, type, 1, compute)
+
+
+def _st_async(instruction: Instruction, program: Program) -> Step:
+    known = {"async", "weak", "shared::cluster", "mbarrier::complete_tx::bytes", "v2", "v4"}
+    type = instruction.opcode[-1]
+    demand_parts(instruction, known | {"b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64"})
+    count = 4 if "v4" in instruction.opcode else 2 if "v2" in instruction.opcode else 1
+    return _send(instruction, program, type, count, None)
+
+
+def _send(instruction: Instruction, program: Program, type: str, count: int, compute: Any) -> Step:
+    """A store (or with ``compute`` an atomic operation) that counts its bytes on an mbarrier beside its destination."""
+    kind = ".".join(instruction.opcode[:2])
+    demand_count(instruction, 3)
+    destination, values, barrier = instruction.operands
+    readers = [reader(name, type, instruction, program) for name in names_of(values, count, instruction)]
+    to, phase = (shared_address(operand, instruction, program) for operand in (destination, barrier))
+    dtype = np.dtype(f"u{REGISTER_BITS[type] // 8}")
+    size = count * dtype.itemsize
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        found = gather(machine, lanes, readers, dtype)
+        index, shared = machine.index(lanes), machine.shared
+        places = shared.place(lanes, to(machine, lanes), size, remote=True)
+        barriers = shared.place(lanes, phase(machine, lanes), 8, remote=True)
+        for position, lane in enumerate(index.tolist()):
+            one = index[position : position + 1]
+            place, where = places[position : position + 1], int(barriers[position])
+            machine.mbarriers.use(lanes, np.array([position]), where)
+            if where // shared.size != int(place[0]) // shared.size:
+                machine.hazard("window", f"the mbarrier of {kind} is not in the CTA of its destination", one)
+            if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
+                machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
+            cells, _ = shared.cells_from(place, size)
+            if compute is None or not _only_reduced(machine, cells, where):
+                shared.check_write(one, place, size)
+            row = found if found.shape[0] == 1 else found[position : position + 1]
+            operation = machine.engines.start(
+                kind, lane, partial(_land_store, machine), _WAITS, writes=cells, barrier=where, size=size,
+                ctas=(int(place[0]) // shared.size,),
+                clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": row, "compute": compute, "element": dtype.itemsize},
+            )  # fmt: skip
+            machine.engines.begin(operation)
+            machine.engines.pending.append(operation)
+
+    return step
+
+
+def _only_reduced(machine: Machine, cells: Any, barrier: int) -> bool:
+    """Whether what was last done to these bytes is a reduction like this one, of the same mbarrier."""
+    found = machine.mbarriers.objects[barrier]
+    for actor in np.unique(actor_of(machine.shared.shadow.writer[cells])).tolist():
+        if actor >= FLIGHT_ACTOR:
+            operation = machine.flying[actor - FLIGHT_ACTOR]
+            if operation.kind != "red.async" or operation.barrier != barrier:
+                return False
+        elif actor != machine.mbarriers.actor(found):
+            return False
+    return True
+
+
+def _land_store(machine: Machine, operation: Operation) -> None:
+    data = operation.data
+    row = (
+        np.broadcast_to(data["row"], (1, machine.copies, data["row"].shape[2]))
+        if data["row"].shape[1] == 1
+        else data["row"]
+    )
+    place = np.array([data["place_to"]])
+    old = machine.shared.fetch(place, row.shape[2]) if data["compute"] is not None else None
+    machine.shared.put(place, _combined(data, old, row))
+    machine.engines.complete(operation)
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "cp": _cp,
+    "st.async": _st_async,
+    "red.async": _red_async,
+}

@@ -1,0 +1,360 @@
+"""``ld``, ``st``, ``atom``, ``red``: what an instruction says of its access, and moving bytes between registers and memory.
+
+Source: PTX ISA 9.7.9.8 to .11 and 9.7.13.5 and .6; modifiers that only hint at caches change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import HazardError
+
+from ..alu.atomic import atomic_operation
+from ..effects import SPACES, is_hint, loads_somewhere, parts_of, written_by
+from ..machine.machine import Machine
+from ..order.access import SCOPES, SHARED_WINDOW, Access
+from ..program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
+from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
+
+AddressReader = Callable[[Machine, Lanes], Any]
+
+
+def address_reader(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+    """How to read an address operand: unsigned bits of the width of its register.
+
+    Raises:
+        UnsupportedPtxError: it is not an address.
+    """
+    if not isinstance(operand, Memory):
+        raise refuse(instruction, "an address in brackets is wanted")
+    base, offset = operand.base, operand.offset
+    if not base or is_constant(base):
+        value = np.full((1, 1), (int(base or 0) + offset) & (2**64 - 1), np.uint64)
+        return lambda machine, lanes: value
+    if base in program.register_bits:
+        width = program.register_bits[base]
+        if width not in (32, 64):
+            raise refuse(instruction, f"the register {base} has {width} bits where an address is wanted")
+        distance = np.array(offset & ((1 << width) - 1), f"u{width // 8}")
+        if not offset:
+            return lambda machine, lanes: machine.read(base, lanes)
+        return lambda machine, lanes: machine.read(base, lanes) + distance
+    far = np.uint64(offset & (2**64 - 1))
+    return lambda machine, lanes: machine.symbol(base, lanes) + far
+
+
+def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+    """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
+    if any(part.startswith("shared") for part in instruction.opcode):
+        return address_reader(operand, instruction, program)
+    read = _data_address(operand, "", instruction, program)
+
+    def generic(machine: Machine, lanes: Lanes) -> Any:
+        values = np.asarray(read(machine, lanes)).astype(np.uint64)
+        bad = values >> np.uint64(32) != SHARED_WINDOW >> 32
+        if bad.any():
+            at = int(np.argmax(machine.rows(bad, lanes).any(axis=1)))
+            machine.hazard("window", f"0x{int(values.flat[0]):x} is not a generic address of shared memory", lanes, at)
+        return values & np.uint64(0xFFFFFFFF)
+
+    return generic
+
+
+def _data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
+    """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
+    read = address_reader(operand, instruction, program)
+    if not space and program.register_bits.get(operand.base) == 32:
+        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
+    there = next((variable.space for variable in program.variables if variable.name == operand.base), "")
+    if space and there and there != space.partition("::")[0]:
+        raise refuse(instruction, f"the variable {operand.base} is in .{there}")
+    return read
+
+
+def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
+    """The registers of an operand, one or in braces.
+
+    Raises:
+        UnsupportedPtxError: not as many.
+    """
+    names = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(names) != count:
+        raise refuse(instruction, f"{count} registers are wanted")
+    return tuple(names)
+
+
+def _operands(instruction: Instruction, count: int) -> tuple[Any, ...]:
+    """The operands, a cache policy left out."""
+    operands = instruction.operands
+    if "L2::cache_hint" in instruction.opcode:
+        operands = operands[:-1]
+    if len(operands) != count:
+        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+    return operands
+
+
+def _load(instruction: Instruction, program: Program) -> Step:
+    parts = parts_of(instruction)
+    destination, source = _operands(instruction, 2)
+    names = names_of(destination, parts.count, instruction)
+    writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
+    address = _data_address(source, parts.access.space, instruction, program)
+    access, dtype = parts.access, f"u{parts.element}"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        raw = machine.load_or_nothing(lanes, access, address(machine, lanes))
+        elements = np.ascontiguousarray(raw).view(dtype)
+        for position, write in enumerate(writers):
+            write(machine, lanes, elements[:, :, position])
+        if machine.unwritten:
+            machine.poison_loaded(names, parts.element)
+
+    return step
+
+
+def _store(instruction: Instruction, program: Program) -> Step:
+    parts = parts_of(instruction)
+    if parts.access.space in ("param", "const"):
+        raise refuse(instruction, f".{parts.access.space} cannot be written")
+    destination, source = _operands(instruction, 2)
+    readers = [
+        reader(name, parts.type, instruction, program, wider=True)
+        for name in names_of(source, parts.count, instruction)
+    ]
+    address = _data_address(destination, parts.access.space, instruction, program)
+    access, dtype = parts.access, np.dtype(f"u{parts.element}")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        values, lacking = machine.sources(readers, lanes)
+        origins = origins_of(lacking, parts.element)
+        if lacking and machine.is_fresh(origins) and not loads_somewhere(program):
+            machine.tell(lanes, origins)  # nobody reads it: whoever wrote this meant something else
+        machine.store(lanes, access, address(machine, lanes), beside(values, dtype), origins)
+
+    return step
+
+
+MOST_ELEMENTS = 1 << 16
+"""Accesses of lanes and copies that are made at once by several instructions; past it one at a time is as fast."""
+
+
+@attrs.frozen(eq=False)
+class _Several:
+    """Loads or stores in a row that differ in registers and offset only: done as one, by as many more lanes."""
+
+    alone: list[Step]
+    base: str
+    offsets: Any
+    access: Access
+
+    def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
+        """Lanes and addresses of all."""
+        index, count = machine.index(lanes), len(self.offsets)
+        base = machine.rows(machine.read(self.base, lanes), lanes)
+        addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
+        machine.many, machine.each = np.tile(index, count), len(index)
+        return machine.many, addresses
+
+    def one_by_one(self, machine: Machine, lanes: Lanes) -> None:
+        """Too many to do at once."""
+        at = machine.at
+        for number, step in enumerate(self.alone):
+            machine.at = at + number
+            step(machine, lanes)
+        machine.at = at
+
+
+def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
+    """One step for loads or stores in a row (see :func:`runs`)."""
+    loads = instructions[0].opcode[0] == "ld"
+    parts = parts_of(instructions[0])
+    places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
+    offsets = np.array([place.offset & (2**64 - 1) for place in places], np.uint64)
+    both = _Several(steps, places[0].base, offsets, parts.access)
+    count, dtype = parts.count, np.dtype(f"u{parts.element}")
+    names = [names_of(i.operands[0 if loads else 1], count, i) for i in instructions]
+    make: Any = writer if loads else reader
+    registers = [
+        [make(n, parts.type, i, program, wider=True) for n in g] for i, g in zip(instructions, names, strict=True)
+    ]
+    flat = [str(name) for group in names for name in group]
+    direct = all(program.register_bits.get(name) == 8 * parts.element for name in flat)
+
+    def load(machine: Machine, lanes: Lanes) -> None:
+        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+            both.one_by_one(machine, lanes)
+            return
+        many, addresses = both.addresses(machine, lanes)
+        raw = np.ascontiguousarray(machine.load_or_nothing(many, parts.access, addresses))
+        machine.many = None
+        elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
+        if not (direct and machine.write_many(flat, lanes, elements)):
+            for number, group in enumerate(registers):
+                for position, write in enumerate(group):
+                    write(machine, lanes, elements[number, :, :, position])
+        if machine.unwritten:
+            machine.poison_loaded(flat, parts.element, machine.size(lanes))
+
+    def store(machine: Machine, lanes: Lanes) -> None:
+        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+            both.one_by_one(machine, lanes)
+            return
+        elements = machine.read_many(flat, lanes) if direct else None
+        if elements is not None:
+            elements = np.ascontiguousarray(
+                elements.reshape(len(steps), count, *elements.shape[1:]).transpose(0, 2, 3, 1)
+            )
+        else:
+            elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
+            try:
+                for number, group in enumerate(registers):
+                    for position, read in enumerate(group):
+                        elements[number, :, :, position] = read(machine, lanes)
+            except HazardError:  # one of them by itself may store what holds nothing
+                both.one_by_one(machine, lanes)
+                return
+        many, addresses = both.addresses(machine, lanes)
+        machine.store(many, parts.access, addresses, elements.view(np.uint8).reshape(len(many), machine.copies, -1))
+        machine.many = None
+
+    return load if loads else store
+
+
+def runs(program: Program) -> list[tuple[int, int]]:
+    """Where loads or stores stand in a row that can be done as one: first and how many."""
+    targets = set(program.labels.values())
+    found: list[tuple[int, int]] = []
+    first, key = 0, None
+    for at, instruction in enumerate([*program.instructions, None]):
+        this = None if instruction is None else _alike(instruction, program)
+        if this is None or this != key or at in targets or at - first >= 64:
+            if key is not None and at - first > 1:
+                found.append((first, at - first))
+            first, key = at, this
+        elif instruction is not None and instruction.opcode[0] == "ld":
+            written = {n for i in program.instructions[first:at] for n in written_by(i)}
+            if key[1] in written:
+                found += [(first, at - first)] if at - first > 1 else []
+                first = at
+    return found
+
+
+def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:
+    """What accesses that can be done together have in common, or None."""
+    if instruction.opcode[0] not in ("ld", "st") or instruction.guard or len(instruction.operands) != 2:
+        return None
+    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+        return None
+    parts = parts_of(instruction)
+    if parts.access.strength or parts.access.space not in ("global", "shared"):
+        return None
+    place = next((x for x in instruction.operands if isinstance(x, Memory)), None)
+    if place is None or place.base not in program.register_bits:
+        return None
+    return instruction.opcode, place.base
+
+
+def origins_of(lacking: Any, element: int) -> Any:
+    """For :meth:`Machine.store`, of the second of :meth:`Machine.sources`: registers of so many bytes side by side."""
+    if lacking is None:
+        return None
+    each = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
+    return np.concatenate(each, axis=1)
+
+
+def gather(machine: Machine, lanes: Lanes, readers: list[Any], dtype: Any) -> Any:
+    """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
+    return beside([read(machine, lanes) for read in readers], dtype)
+
+
+def beside(values: list[Any], dtype: Any) -> Any:
+    """As :func:`gather`, of what has been read."""
+    if len(values) == 1:
+        return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
+    shape = np.broadcast_shapes(*(value.shape for value in values))
+    elements = np.empty((*shape, len(values)), dtype)
+    for position, value in enumerate(values):
+        elements[:, :, position] = value
+    return elements.view(np.uint8)
+
+
+def _atomic(instruction: Instruction, program: Program) -> Step:
+    name, *rest = instruction.opcode
+    type = rest.pop() if rest else ""
+    space, order, scope, operation, noftz = "", "", "", "", False
+    for part in rest:
+        if part in SPACES and not space:
+            space = SPACES[part]
+        elif part in ("relaxed", "acquire", "release", "acq_rel") and not order:
+            order = part
+        elif part in SCOPES and not scope:
+            scope = part
+        elif part == "noftz":
+            noftz = True
+        elif not is_hint(part):
+            if operation:
+                raise refuse(instruction, f"'.{part}' is not known here")
+            operation = part
+    returns = name == "atom"
+    compute = atomic_operation(operation, type, noftz=noftz) if operation else None
+    in_shared = atomic_operation(operation, type, noftz=noftz, family="atom.shared") if operation else None
+    if (
+        compute is None
+        or in_shared is None
+        or (not returns and operation in ("exch", "cas"))
+        or space in ("param", "const", "local")
+    ):
+        raise refuse(instruction, f"this form of {name} is not known")
+    if not returns and order in ("acquire", "acq_rel"):
+        raise refuse(instruction, "red has no result to acquire by")
+    operands = list(_operands(instruction, (3 if operation == "cas" else 2) + returns))
+    write = writer(operands.pop(0), type, instruction, program, wider=True) if returns else None
+    address = _data_address(operands.pop(0), space, instruction, program)
+    readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]
+    size = REGISTER_BITS[type] // 8
+    exchange = operation in ("exch", "cas")
+    access = Access(space, size, order or "relaxed", scope or "gpu", False, np.dtype(f"u{size}"), exchange=exchange)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        values = [read(machine, lanes) for read in readers]
+
+        def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
+            picked = [
+                value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0] for value in values
+            ]
+            with np.errstate(all="ignore"):
+                return (in_shared if shared else compute)(old, *picked)
+
+        old = machine.atomic(lanes, access, address(machine, lanes), update)
+        if write is not None:
+            write(machine, lanes, old)
+
+    return step
+
+
+def immediate(operand: Any, instruction: Instruction, what: str) -> int:
+    """A constant operand.
+
+    Raises:
+        UnsupportedPtxError: it is not one.
+    """
+    if not is_constant(operand):
+        raise refuse(instruction, f"{what} is a constant in the text")
+    try:
+        return constant_bits(operand, "u32", instruction)
+    except UnsupportedPtxError:
+        raise refuse(instruction, f"{what} is not {operand}") from None
+
+
+def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> None:
+    """Refuse parts of an opcode that are not known."""
+    for part in instruction.opcode[1:]:
+        if part not in known and not is_hint(part):
+            raise refuse(instruction, f"'.{part}' is not known here")
+
+
+INSTRUCTIONS: dict[str, Handler] = {"ld": _load, "st": _store, "atom": _atomic, "red": _atomic}

@@ -1,0 +1,229 @@
+"""Moves, conversions of addresses, and instructions that change nothing that a program can see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..machine.machine import Machine
+from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
+from ..program import Instruction, Memory, Program, Vector
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
+
+GLOBAL_START = 1 << WINDOW_BITS
+"""The least generic address of global memory."""
+
+_MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
+
+
+# ------------------------------------------------------------------------------------------- mov
+
+
+def _move(instruction: Instruction, program: Program) -> Step:
+    if len(instruction.opcode) != 2 or instruction.opcode[1] not in _MOVED:
+        raise refuse(instruction, "this form of mov is not known")
+    demand_count(instruction, 2)
+    type = instruction.opcode[1]
+    destination, source = instruction.operands
+    if isinstance(source, Vector):
+        return _pack(instruction, program, type, source)
+    if isinstance(destination, Vector):
+        return _unpack(instruction, program, type, destination)
+    write = writer(destination, type, instruction, program)
+    read = reader(source, type, instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        write(machine, lanes, read(machine, lanes))
+
+    return step
+
+
+def _part(instruction: Instruction, type: str, vector: Vector) -> int:
+    """Bits of an element of a packed move."""
+    width = width_of(type)
+    part = width // len(vector.items)
+    if type[0] != "b" or len(vector.items) not in (2, 4) or part not in (16, 32):
+        raise refuse(instruction, f"{len(vector.items)} elements do not make a .{type}")
+    return part
+
+
+def _pack(instruction: Instruction, program: Program, type: str, source: Vector) -> Step:
+    part = _part(instruction, type, source)
+    write = writer(instruction.operands[0], type, instruction, program)
+    readers = [reader(item, f"b{part}", instruction, program) for item in source.items]
+    dtype = np.dtype(f"u{width_of(type) // 8}")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        total: Any = np.zeros((1, 1), dtype)
+        for position, read in enumerate(readers):
+            total = total | (read(machine, lanes).astype(dtype) << dtype.type(position * part))
+        write(machine, lanes, total)
+
+    return step
+
+
+def _unpack(instruction: Instruction, program: Program, type: str, destination: Vector) -> Step:
+    part = _part(instruction, type, destination)
+    writers = [writer(item, f"b{part}", instruction, program) for item in destination.items]
+    read = reader(instruction.operands[1], type, instruction, program)
+    narrow = np.dtype(f"u{part // 8}")
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        whole = read(machine, lanes)
+        for position, write in enumerate(writers):
+            write(machine, lanes, (whole >> whole.dtype.type(position * part)).astype(narrow))
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------- addresses
+
+
+_SHARED = ("shared", "shared::cta", "shared::cluster")
+_WINDOWS = {**dict.fromkeys(_SHARED, SHARED_WINDOW), "local": LOCAL_WINDOW}
+_SAME = ("global", "const", "param", "param::entry")
+
+
+def _convert_address(instruction: Instruction, program: Program) -> Step:
+    """``cvta``: an address of a state space to a generic one, or back (``.to``)."""
+    parts = instruction.opcode[1:]
+    back = "to" in parts
+    space = next(part for part in parts if part in _WINDOWS or part in _SAME)
+    demand_count(instruction, 2)
+    write = writer(instruction.operands[0], "u64", instruction, program)
+    read = reader(instruction.operands[1], "u64", instruction, program)
+    if space in _SAME:
+        return lambda machine, lanes: write(machine, lanes, read(machine, lanes))
+    window = np.uint64(_WINDOWS[space])
+    name = str(instruction.operands[0])
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        address = read(machine, lanes)
+        if not back:
+            write(machine, lanes, address + window)
+            return
+        write(machine, lanes, address & np.uint64(0xFFFFFFFF))
+        outside = machine.rows((address >> np.uint64(32)) != window >> np.uint64(32), lanes).any(axis=1)
+        if outside.any():
+            machine.undefine(name, machine.index(lanes)[outside])
+
+    return step
+
+
+def _is_space(instruction: Instruction, program: Program) -> Step:
+    parts = instruction.opcode[1:]
+    if len(parts) != 1 or parts[0] not in (*_WINDOWS, "global"):
+        raise refuse(instruction, "this form of isspacep is not known")
+    demand_count(instruction, 2)
+    write = writer(instruction.operands[0], "pred", instruction, program)
+    read = reader(instruction.operands[1], "u64", instruction, program)
+    space = parts[0]
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        address = read(machine, lanes)
+        if space == "global":
+            found = address >= np.uint64(GLOBAL_START)
+        else:
+            found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
+        if space in ("shared", "shared::cta"):
+            own = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
+            found = found & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == own.astype(np.uint64))
+        write(machine, lanes, found)
+
+    return step
+
+
+def _map_address(instruction: Instruction, program: Program) -> Step:
+    """``mapa``: the same place in the shared memory of another CTA of the cluster."""
+    form = instruction.opcode[1:]
+    if form == ("u32",):
+        raise refuse(instruction, "a generic address has 64 bits")
+    demand_count(instruction, 3)
+    write = writer(instruction.operands[0], form[-1], instruction, program)
+    read = reader(instruction.operands[1], form[-1], instruction, program)
+    rank = reader(instruction.operands[2], "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        address, wanted = read(machine, lanes), rank(machine, lanes)
+        size = machine.ncluster[0] * machine.ncluster[1] * machine.ncluster[2]
+        bad = machine.rows(wanted >= size, lanes).any(axis=1)
+        if bad.any():
+            at = int(np.argmax(bad))
+            value = int(machine.rows(wanted, lanes)[at].max())
+            machine.hazard("window", f"maps to CTA {value} of a cluster of {size}", lanes, at)
+        kept = address & ~address.dtype.type(0xFF << RANK_BITS)
+        write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(RANK_BITS)))
+
+    return step
+
+
+def _rank_of_address(instruction: Instruction, program: Program) -> Step:
+    form = instruction.opcode[1:]
+    if form == ("u32",):
+        raise refuse(instruction, "a generic address has 64 bits")
+    demand_count(instruction, 2)
+    write = writer(instruction.operands[0], "u32", instruction, program)
+    read = reader(instruction.operands[1], form[-1], instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        address = read(machine, lanes)
+        write(machine, lanes, ((address >> address.dtype.type(RANK_BITS)) & address.dtype.type(0xFF)).astype(np.uint32))
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------- control, hints
+
+
+def _branch_indexed(instruction: Instruction, program: Program) -> Step:
+    """``brx.idx``: to the label that an index picks."""
+    targets = instruction.operands[1]
+    assert isinstance(targets, Vector)
+    read = reader(instruction.operands[0], "u32", instruction, program)
+    places = [program.labels[name] for name in targets.items]
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.uniform(read(machine, lanes), lanes)
+        outside = chosen >= len(places)
+        if outside.any():
+            at = int(np.argmax(outside))
+            machine.hazard("bounds", f"index {int(chosen[at])} in a list of {len(places)} targets", lanes, at)
+        index = machine.index(lanes)
+        for number in np.unique(chosen).tolist():
+            machine.branch(index[chosen == number], places[number])
+
+    return step
+
+
+def _trap(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 0)
+    return lambda machine, lanes: machine.hazard("trap", "the program aborts itself here", lanes)
+
+
+def _hint(instruction: Instruction, program: Program) -> Step:
+    """Instructions about time and caches: they change no value that a program can read."""
+    for operand in instruction.operands:
+        if isinstance(operand, Memory):
+            continue
+        reader(operand, "u32", instruction, program)
+    return lambda machine, lanes: None
+
+
+def _create_policy(instruction: Instruction, program: Program) -> Step:
+    """A cache policy: its bits mean nothing here, and nothing may depend on them but cache hints."""
+    write = writer(instruction.operands[0], "b64", instruction, program)
+    return lambda machine, lanes: write(machine, lanes, np.zeros((1, 1), np.uint64))
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "mov": _move,
+    "cvta": _convert_address,
+    "isspacep": _is_space,
+    "mapa": _map_address,
+    "getctarank": _rank_of_address,
+    "brx": _branch_indexed,
+    "trap": _trap,
+    "createpolicy": _create_policy,
+    **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
+}

@@ -1,0 +1,191 @@
+"""Operands of instructions: checked when a program is compiled, read and written as bits when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilecopy_core.ptx.instructions import Instruction as Needed
+from tilecopy_core.ptx.instructions import instruction_of
+
+from ..machine.machine import Machine
+from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
+from ..threads.special import SPECIAL_REGISTERS
+
+Lanes = Any
+Step = Callable[[Machine, Lanes], None]
+Handler = Callable[[Instruction, Program], Step]
+Reader = Callable[[Machine, Lanes], Any]
+"""From the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
+Writer = Callable[[Machine, Lanes, Any], None]
+
+__all__ = [
+    "CARRY",
+    "Handler",
+    "Lanes",
+    "Reader",
+    "Step",
+    "Writer",
+    "constant_bits",
+    "demand_count",
+    "is_constant",
+    "reader",
+    "refuse",
+]
+__all__ += ["width_of", "writer"]
+
+_UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def width_of(type: str) -> int:
+    """Bits of a PTX type."""
+    if type in ("u16x2", "s16x2", "f16x2", "bf16x2"):
+        return 32
+    if type == "f32x2":
+        return 64
+    return REGISTER_BITS[type]
+
+
+def demand_count(instruction: Instruction, *counts: int) -> None:
+    """Refuse an instruction that has another number of operands."""
+    if len(instruction.operands) not in counts:
+        wanted = " or ".join(map(str, counts))
+        raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
+
+
+def hold(instruction: Instruction, program: Program) -> Needed:
+    """What PTX says of an instruction, held against the program's target and version.
+
+    Raises:
+        UnsupportedPtxError: the target or the version lacks it.
+    """
+    spelled = instruction.spelled
+    found = instruction_of(spelled)
+    if found.varies:
+        found = instruction_of(instruction.text[instruction.text.index(spelled) :])
+    if found.needs.known:
+        _demand(found, instruction, program)
+    return found
+
+
+def _demand(found: Needed, instruction: Instruction, program: Program) -> None:
+    ways = [needs.version for needs in found.ways if needs.met_by(program.target)]
+    if not ways:
+        raise refuse(instruction, f"it needs {found.needs}; the target is {program.target}")
+    if min(ways) > program.version:
+        wanted, have = ("{}.{}".format(*version) for version in (min(ways), program.version))
+        raise refuse(instruction, f"it needs PTX ISA {wanted}; the text has .version {have}")
+
+
+def is_constant(operand: Operand) -> bool:
+    """Whether an operand is a constant in the text."""
+    return isinstance(operand, str) and (operand[0] == "-" or operand[0].isdigit())
+
+
+def constant_bits(text: str, type: str, instruction: Instruction) -> int:
+    """The bits of a constant as a type.
+
+    Raises:
+        UnsupportedPtxError: the type cannot hold it.
+    """
+    width = width_of(type)
+    if text[:2] in ("0f", "0d"):
+        pattern = int(text[2:], 16)
+        if type in ("f32", "f64"):
+            constant: Any = np.array(pattern, np.uint32 if text[1] == "f" else np.uint64).view(
+                "f4" if text[1] == "f" else "f8"
+            )
+            if (text[1] == "f") == (type == "f32"):
+                return pattern
+            with np.errstate(all="ignore"):
+                return int(constant.astype(f"f{width // 8}").view(f"u{width // 8}"))
+        if type[0] == "b" and type != "bf16" and width == (32 if text[1] == "f" else 64):
+            return pattern
+        raise refuse(instruction, f"the floating-point constant {text} stands where .{type} is wanted")
+    value = int(text)
+    if type == "pred":
+        if value not in (-1, 0, 1):
+            raise refuse(instruction, f"{text} stands where a predicate is wanted")
+        return abs(value)
+    if type in ("f32", "f64"):
+        raise refuse(instruction, f"the whole number {text} stands where .{type} is wanted")
+    if not -(1 << (width - 1)) <= value < 1 << width:
+        raise refuse(instruction, f"{text} does not fit into .{type}")
+    return value & ((1 << width) - 1)
+
+
+def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:
+    """How to read a source operand as bits of a type.
+
+    Args:
+        operand: a register, special register, constant, variable (its address), or a negated predicate.
+        type: PTX type that the instruction wants.
+        instruction: for messages.
+        program: where registers and variables are declared.
+        wider: a register may be wider than the type (``cvt``, ``st``); its low bits count.
+
+    Raises:
+        UnsupportedPtxError: the operand does not fit the type.
+    """
+    dtype = _UNSIGNED[width_of(type)]
+    if isinstance(operand, Negated):
+        if type != "pred":
+            raise refuse(instruction, f"'!{operand.name}' stands where .{type} is wanted")
+        name = operand.name
+        return lambda machine, lanes: ~machine.read(name, lanes)
+    if isinstance(operand, Offset):
+        base = reader(operand.base, type, instruction, program)
+        if operand.base in program.register_bits or operand.base in SPECIAL_REGISTERS:
+            raise refuse(instruction, f"'{operand.base}' with an offset stands where a value is wanted")
+        offset = np.array(operand.offset & ((1 << width_of(type)) - 1), dtype)
+        return lambda machine, lanes: base(machine, lanes) + offset
+    if not isinstance(operand, str) or operand == "_":
+        raise refuse(instruction, f"an operand has the wrong form where .{type} is wanted")
+    if is_constant(operand):
+        constant = np.full((1, 1), constant_bits(operand, type, instruction), dtype)
+        return lambda machine, lanes: constant
+    if operand in program.register_bits:
+        width = program.register_bits[operand]
+        if width != width_of(type) and not (wider and width > width_of(type) and type != "pred"):
+            raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is wanted")
+        if width == width_of(type):
+            return lambda machine, lanes: machine.read(operand, lanes)
+        return lambda machine, lanes: machine.read(operand, lanes).astype(dtype)
+    if operand in SPECIAL_REGISTERS:
+        if (type == "pred") != (operand == "%is_explicit_cluster"):
+            raise refuse(instruction, f"{operand} stands where .{type} is wanted")
+        _demand(instruction_of(f"mov.b32 {operand}"), instruction, program)
+        read = SPECIAL_REGISTERS[operand]
+        return lambda machine, lanes: read(machine, lanes).astype(dtype)
+    if operand in program.labels:
+        raise refuse(instruction, f"the label {operand} stands where .{type} is wanted")
+    if width_of(type) < 32 or type[0] == "f":
+        raise refuse(instruction, f"the address of {operand} stands where .{type} is wanted")
+    return lambda machine, lanes: machine.symbol(operand, lanes).astype(dtype)
+
+
+def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
+    """How to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``).
+
+    Raises:
+        UnsupportedPtxError: the operand is not a register of that width.
+    """
+    if operand == "_":
+        return lambda machine, lanes, values: None
+    if not isinstance(operand, str) or operand not in program.register_bits:
+        raise refuse(instruction, f"'{operand}' stands where a register is wanted")
+    name, width = operand, program.register_bits[operand]
+    if width == width_of(type):
+        return lambda machine, lanes, values: machine.write(name, lanes, values)
+    if not (wider and width > width_of(type) and type != "pred"):
+        raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is written")
+    if type[0] != "s":
+        return lambda machine, lanes, values: machine.write(name, lanes, values.astype(_UNSIGNED[width]))
+
+    def extended(machine: Machine, lanes: Lanes, values: Any) -> None:
+        signed = values.view(f"i{width_of(type) // 8}").astype(f"i{width // 8}")
+        machine.write(name, lanes, signed.view(_UNSIGNED[width]))
+
+    return extended

@@ -1,0 +1,625 @@
+"""Tensor memory and tcgen05 (PTX ISA 9.7.16): 128 lanes by 512 columns of 32 bits a CTA.
+
+An access by a warp counts for its first lane. A copy is its thread's; what it writes is known by the phase of the
+mbarrier that its commit arrives on. Between threads, ``tcgen05.fence::before_thread_sync`` and ``::after_thread_sync``
+stand around whatever synchronises them: they are a proxy of their own (section ``tensor`` of the clocks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..machine.engines import TENSOR_CELLS
+from ..machine.machine import Machine
+from ..memory.judgement import blame_flight
+from ..order.access import RANK_BITS, at_rank
+from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
+from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
+from ..program import Instruction, Program, Vector
+from ..threads.operations import Operation, lands_later
+from .loads import address_reader, immediate, shared_address
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+
+LANES, COLUMNS = 128, 512
+CELLS = TENSOR_CELLS
+XOR_MASKS = {0: 0, 6: 0x10, 4: 0x30, 2: 0x70}
+"""Swizzle code of a descriptor -> bits of the address that are XOR-ed with those three places above."""
+ROW_BYTES = {0: 16, 6: 32, 4: 64, 2: 128, 1: 128}
+COPY_SHAPES: dict[tuple[str, ...], tuple[int, int, Callable[[Any], list[Any]]]] = {
+    ("128x256b",): (128, 2, lambda row: [row]),
+    ("128x128b",): (128, 1, lambda row: [row]),
+    ("64x128b", "warpx2::02_13"): (64, 1, lambda row: [row, row + 64]),
+    ("64x128b", "warpx2::01_23"): (64, 1, lambda row: [row % 32 + 64 * (row // 32), row % 32 + 64 * (row // 32) + 32]),
+    ("32x128b", "warpx4"): (32, 1, lambda row: [row, row + 32, row + 64, row + 96]),
+    ("4x256b",): (4, 2, lambda row: [32 * row]),
+}
+"""Shape of ``tcgen05.cp`` -> rows, units of 16 bytes a row, and the lanes that each row lands in."""
+
+
+def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
+    """Lane and column of register i of thread t, shape (32, registers)."""
+    t = np.arange(32)[:, None]
+    per = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}[shape]
+    i = np.arange(count * per)[None, :]
+    if shape == "32x32b":
+        return t + 0 * i, i + 0 * t
+    if shape == "16x64b":
+        return t // 4 + 8 * (t & 1) + 0 * i, ((t >> 1) & 1) + 2 * i
+    if shape == "16x128b":
+        return t // 4 + 8 * (i & 1), t % 4 + 4 * (i >> 1)
+    if shape == "16x256b":
+        return t // 4 + 8 * ((i >> 1) & 1), 2 * (t % 4) + (i & 1) + 8 * (i >> 2)
+    return t % 16 + 0 * i, i + np.where(t >= 16, split, 0)
+
+
+@attrs.define(eq=False)
+class _Transfer:
+    """``tcgen05.ld`` or ``st`` of one warp that has not been waited for."""
+
+    lanes: Any
+    cells: Any
+    writers: list[Any]
+    values: Any
+    at: int
+    leader: int
+
+
+@attrs.define(eq=False)
+class _Allocation:
+    base: int
+    columns: int
+    warp: int
+    at: int
+
+
+class TensorMemory:
+    """Tensor memory of the unit's CTAs, the words of every copy."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.words = np.zeros((machine.unit_ctas * CELLS, machine.copies), np.uint32)
+        self.shadow = Shadow(machine.unit_ctas * CELLS)
+        self.allocated: dict[int, list[_Allocation]] = {}
+        self.last_size: dict[int, int] = {}
+        self.relinquished: set[int] = set()
+        self.after: dict[int, dict[int, Any]] = {}
+        self.loads: list[_Transfer] = []
+        self.stores: list[_Transfer] = []
+        self.copies: dict[tuple[int, int], list[Operation]] = {}
+        self.completed: dict[tuple[int, int], Clock] = {}
+
+    @classmethod
+    def of(cls, machine: Machine) -> TensorMemory:
+        """The machine's, made at the first use."""
+        if machine.tensor is None:
+            machine.tensor = cls(machine)
+        found = machine.tensor
+        assert isinstance(found, TensorMemory)
+        return found
+
+    def expand(self, copies: int, shift: int, made: dict[tuple[int, int], Operation]) -> None:
+        """See :meth:`Machine.expand`."""
+        machine = self.machine
+        ctas, lanes = machine.unit_ctas // copies, machine.units // copies
+        self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
+        self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
+        allocated, after, completed = self.allocated, self.after, self.completed
+        self.allocated, self.after, self.completed = {}, {}, {}
+        for copy in range(copies):
+            for cta, found in allocated.items():
+                self.allocated[cta + copy * ctas] = [
+                    attrs.evolve(x, warp=x.warp + copy * ctas * machine.warps_per_cta) for x in found
+                ]
+            for (lane, group), clock in completed.items():
+                self.completed[lane + copy * lanes, group] = machine.order.moved(clock, machine.first + copy * ctas)
+            for lane, rows in after.items():
+                moved = machine.first + copy * ctas
+                self.after[lane + copy * lanes] = {key + moved: row for key, row in rows.items()}
+        self.last_size = {cta + c * ctas: n for cta, n in self.last_size.items() for c in range(copies)}
+        self.relinquished = {cta + c * ctas for cta in self.relinquished for c in range(copies)}
+        if self.loads or self.stores or self.copies:
+            self.loads = [self._copied(x, c, ctas, lanes) for x in self.loads for c in range(copies)]
+            self.stores = [self._copied(x, c, ctas, lanes) for x in self.stores for c in range(copies)]
+            self.copies = {
+                (lane + c * lanes, group): [
+                    made[old.number, c] for old in operations if (old.number, c) in made
+                ]
+                for (lane, group), operations in self.copies.items()
+                for c in range(copies)
+            }  # fmt: skip
+
+    def _copied(self, old: _Transfer, copy: int, ctas: int, lanes: int) -> _Transfer:
+        values = None if old.values is None else old.values[..., copy : copy + 1]
+        return _Transfer(
+            old.lanes + copy * lanes,
+            old.cells + copy * ctas * CELLS,
+            old.writers,
+            values,
+            old.at,
+            old.leader + copy * lanes,
+        )
+
+    # --------------------------------------------------------------------------------------- checks
+
+    def where(self, cell: int) -> str:
+        """A cell in words."""
+        return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
+
+    def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
+        """Columns (and lanes) must be allocated."""
+        for each in self.allocated.get(cta, []):
+            if each.base <= first and last < each.base + each.columns and rows[0] >= 0 and rows[1] < LANES:
+                return
+        have = ", ".join(f"[{a.base}, {a.base + a.columns})" for a in self.allocated.get(cta, [])) or "none"
+        self.machine.hazard(
+            "bounds", f"lane {rows[0]}, column {first}: lanes {rows[0]} to {rows[1]}, columns {first} to {last} are not "
+            f"allocated (columns allocated: {have})", lanes, position,
+        )  # fmt: skip
+
+    def judge(self, lanes: Any, *, fenced: bool = True) -> Any:
+        """Order of accesses by unit lanes (one each) after earlier stamps."""
+        machine = self.machine
+
+        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
+            ordered = np.zeros(len(before), bool)
+            actors, times = actor_of(before), time_of(before)
+            for lane in np.unique(lanes[positions]).tolist():
+                mine = lanes[positions] == lane
+                known = self.after.get(lane, {}) if fenced else machine.order.snapshot(np.array([lane])).rows
+                for actor in np.unique(actors[mine]).tolist():
+                    here = mine & (actors == actor)
+                    ordered[here] = self._knows(known, lane, actor) >= times[here]
+            return ordered, np.zeros(len(before), bool)
+
+        return judge
+
+    def _knows(self, known: Mapping[int, Any], lane: int, actor: int) -> int:
+        machine, order = self.machine, self.machine.order
+        if actor >= FLIGHT_ACTOR:
+            return 0
+        if actor >= BARRIER_ACTOR:
+            home, column = barrier_of(actor)
+            row = known.get(home + order.first)
+            return 0 if row is None else int(row[order.barriers_at + column])
+        if actor == lane:
+            return 1 << 40
+        row = known.get(actor // machine.threads + order.first)
+        return 0 if row is None else int(row[order.section_at[TENSOR] + actor % machine.threads])
+
+    def touch(self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True) -> None:
+        """An access by a warp (or thread) to cells."""
+        machine = self.machine
+        flat = cells.ravel()
+        stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
+        who = np.full(len(flat), leader)
+        if action == "read":
+            written = self.shadow.writer[flat] != 0
+            if not written.all():
+                machine.hazard(
+                    "poison", f"{self.where(int(flat[np.argmin(written)]))}: tensor memory is read and was never written",
+                    lanes, position,
+                )  # fmt: skip
+        act = self.shadow.read if action == "read" else self.shadow.write
+        try:
+            act(flat, stamps, self.judge(who, fenced=fenced))
+        except Conflict as conflict:
+            self._blame(conflict, lanes, position, leader, action)
+        for each in self.stores if action == "read" else [*self.stores, *self.loads]:
+            hit = np.isin(flat, each.cells)
+            if hit.any():
+                kind = "st" if each in self.stores else "ld"
+                machine.hazard(
+                    "async", f"{self.where(int(flat[np.argmax(hit)]))}: tensor memory is {action} while a tcgen05.{kind} of "
+                    f"{machine.name_of(each.leader)} is in flight (tcgen05.wait::{kind} is missing)", lanes, position,
+                )  # fmt: skip
+
+    def _blame(self, conflict: Conflict, lanes: Any, position: int, leader: int, action: str) -> None:
+        machine, order = self.machine, self.machine.order
+        where = f"{self.where(conflict.cell)}: tensor memory"
+        before = "written" if conflict.wrote else "read"
+        actor, time = int(actor_of(conflict.stamp)), int(time_of(conflict.stamp))
+        if actor >= FLIGHT_ACTOR:
+            blame_flight(machine, conflict, where, action, lanes, position, 0, None)
+        rows = order.snapshot(np.array([leader])).rows
+        if actor >= BARRIER_ACTOR:
+            home, column = barrier_of(actor)
+            row = rows.get(home + order.first)
+            plain = row is not None and int(row[order.barriers_at + column]) >= time
+        else:
+            row = rows.get(actor // machine.threads + order.first)
+            plain = row is not None and int(row[actor % machine.threads]) >= time
+        who = machine.actor_name(actor)
+        if plain:
+            machine.hazard(
+                "proxy", f"{where} is {action} with no tcgen05.fence around what orders it after {who} ({before} it): "
+                "::before_thread_sync there, ::after_thread_sync here", lanes, position, threads=(who,),
+            )  # fmt: skip
+        machine.hazard(
+            "race", f"{where} is {action} with no wait or barrier since it was {before} by {who}", lanes, position,
+            threads=(who,),
+        )  # fmt: skip
+
+    def left(self, cta: int) -> None:
+        """A CTA has ended."""
+        if self.allocated.get(cta):
+            machine = self.machine
+            found = self.allocated[cta][0]
+            machine.hazard(
+                "tensor",
+                f"the CTA ends with tensor memory allocated: {found.columns} columns at {found.base} (a dealloc is missing)",
+                np.array([cta * machine.threads]), at=found.at,
+            )  # fmt: skip
+
+    def finish(self) -> None:
+        """All have ended."""
+        for cta in self.allocated:
+            self.left(cta)
+
+
+# ------------------------------------------------------------------------------------------------ alloc
+
+
+def _group(instruction: Instruction) -> int:
+    found = [part for part in instruction.opcode if part in ("cta_group::1", "cta_group::2")]
+    if len(found) != 1:
+        raise refuse(instruction, "a .cta_group is wanted")
+    return int(found[0][-1])
+
+
+def _warps(machine: Machine, lanes: Lanes) -> list[tuple[int, int, int]]:
+    """``(first lane, CTA, warp)`` of each whole warp that executes an aligned instruction."""
+    firsts = machine.demand_whole_warps(lanes)
+    return [(int(lane), int(machine.cta_of[lane]), int(machine.warp_of[lane])) for lane in firsts]
+
+
+def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
+    if group == 2 and machine.cluster_size % 2:
+        machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
+
+
+def _alloc(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 2)
+    group = _group(instruction)
+    holder = shared_address(instruction.operands[0], instruction, program)
+    count = reader(instruction.operands[1], "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        memory = TensorMemory.of(machine)
+        _demand_pairs(machine, group, lanes)
+        lanes = machine.whole_warps(lanes)
+        index = machine.index(lanes)
+        if not len(index):
+            return
+        addresses = machine.rows(holder(machine, lanes), lanes)
+        columns = machine.uniform(count(machine, lanes), lanes)
+        for lane, cta, warp in _warps(machine, lanes):
+            one, at = np.array([lane]), int(np.searchsorted(index, lane))
+            size = int(columns[at])
+            if size < 32 or size > COLUMNS or size & (size - 1):
+                machine.hazard("tensor", f"{size} columns: 32 to 512, a power of two", one)
+            if cta in memory.relinquished:
+                machine.hazard("tensor", "allocates after relinquish_alloc_permit", one)
+            if size > memory.last_size.get(cta, COLUMNS):
+                machine.hazard(
+                    "tensor", f"allocates {size} columns after {memory.last_size[cta]}: sizes may not increase", one
+                )
+            mine = memory.allocated.setdefault(cta, [])
+            base = next(
+                (
+                    b
+                    for b in range(COLUMNS - size, -1, -32)
+                    if all(b + size <= a.base or a.base + a.columns <= b for a in mine)
+                ),
+                None,
+            )
+            if base is None:
+                machine.hazard(
+                    "tensor", f"{size} columns are not free: the CTA holds {sum(a.columns for a in mine)}", one
+                )
+            place = machine.shared.place(one, addresses[at : at + 1], 4)
+            machine.shared.check_write(one, place, 4)
+            machine.shared.put(place, np.full((1, machine.copies, 1), base, np.uint32).view(np.uint8))
+            mine.append(_Allocation(base, size, warp, machine.at))
+            memory.last_size[cta] = size
+            cells = (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
+            memory.shadow.writer[cells] = 0
+        machine.launch.version += 1
+
+    return step
+
+
+def _dealloc(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 2)
+    taddr = reader(instruction.operands[0], "b32", instruction, program)
+    count = reader(instruction.operands[1], "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        memory = TensorMemory.of(machine)
+        lanes = machine.whole_warps(lanes)
+        index = machine.index(lanes)
+        if not len(index):
+            return
+        bases = machine.uniform(taddr(machine, lanes), lanes)
+        columns = machine.uniform(count(machine, lanes), lanes)
+        for lane, cta, warp in _warps(machine, lanes):
+            one, at = np.array([lane]), int(np.searchsorted(index, lane))
+            base, size = int(bases[at]), int(columns[at])
+            mine = memory.allocated.get(cta, [])
+            found = [a for a in mine if (a.base, a.columns) == (base, size)]
+            if not found:
+                have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
+                machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
+            if found[0].warp != warp:
+                machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
+            cells = (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
+            touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
+            memory.touch(one, 0, lane, touched, "freed", fenced=False)
+            memory.shadow.forget(cells)
+            mine.remove(found[0])
+        machine.launch.version += 1
+
+    return step
+
+
+def _relinquish(instruction: Instruction, program: Program) -> Step:
+    _group(instruction)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        memory = TensorMemory.of(machine)
+        lanes = machine.whole_warps(lanes)
+        if not machine.size(lanes):
+            return
+        for _, cta, _warp in _warps(machine, lanes):
+            memory.relinquished.add(cta)
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------------ cp, commit
+
+
+def _cp(instruction: Instruction, program: Program) -> Step:
+    group = _group(instruction)
+    shape = tuple(part for part in instruction.opcode[2:] if not part.startswith("cta_group"))
+    if shape not in COPY_SHAPES or len(instruction.operands) != 2:
+        raise refuse(instruction, "this form of tcgen05.cp is not known")
+    target = address_reader(instruction.operands[0], instruction, program)
+    descriptor = reader(instruction.operands[1], "b64", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        _demand_pairs(machine, group, lanes)
+        places = machine.uniform(target(machine, lanes), lanes)
+        words = machine.uniform(descriptor(machine, lanes), lanes)
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            cta = int(machine.cta_of[lane])
+            for each in [cta] if group == 1 else [cta & ~1, cta | 1]:
+                _issue(machine, lane, each, int(places[position]), int(words[position]), shape, group)
+
+    return step
+
+
+def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: tuple[str, ...], group: int) -> None:
+    memory, shared, one = TensorMemory.of(machine), machine.shared, np.array([lane])
+    rows, units, spread = COPY_SHAPES[shape]
+    start, leading, stride = (word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4
+    code = word >> 61
+    if word >> 46 & 7 != 1 or code not in ROW_BYTES or word >> 49 & 7 or word >> 52 & 0x1FF or word & 0xC000C000:
+        machine.hazard("descriptor", f"0x{word:016x} is not a matrix descriptor of this kind", one)
+    row, unit = np.arange(rows)[:, None], np.arange(units)[None, :]
+    offsets = start + row % 8 * ROW_BYTES[code] + row // 8 * stride + unit * (16 if code else leading)
+    offsets = offsets ^ ((offsets >> 2) & 0x60 if code == 1 else (offsets >> 3) & XOR_MASKS[code])
+    first = np.full(offsets.size, cta * machine.threads)
+    rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
+    places = shared.place(first, (offsets.ravel() + (rank << RANK_BITS)).astype(np.uint64)[:, None], 16)
+    issuers = np.full(len(places), lane)
+    if shared.has_objects:
+        shared.refuse_objects(issuers, places, 16)
+    shared.check_read(issuers, places, 16, remember=False)
+    cells, _ = shared.cells_from(places, 16)
+    machine.engines.check_proxy(lane, cells, "read")
+    column, base_lane = taddr & 0xFFFF, taddr >> 16
+    targets = np.stack([base_lane + part for part in spread(np.arange(rows))])  # (parts, rows)
+    if column % 4:
+        machine.hazard("alignment", f"column {column} of a tcgen05.cp is not a multiple of 4", one)
+    memory.inside(one, cta, column, column + 4 * units - 1, (int(targets.min()), int(targets.max())))
+    spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
+    memory.touch(one, 0, lane, spots, "written")
+    operation = machine.engines.start(
+        "tcgen05.cp", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
+        ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units},
+    )  # fmt: skip
+    machine.engines.begin(operation)
+    memory.shadow.begin(operation.actor, None, np.unique(spots.ravel()))
+    memory.copies.setdefault((lane, group), []).append(operation)
+
+
+def _commit(instruction: Instruction, program: Program) -> Step:
+    group = _group(instruction)
+    multicast = "multicast::cluster" in instruction.opcode
+    demand_count(instruction, 1 + multicast)
+    target = shared_address(instruction.operands[0], instruction, program)
+    mask = reader(instruction.operands[1], "b16", instruction, program) if multicast else None
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        memory = TensorMemory.of(machine)
+        addresses = machine.rows(target(machine, lanes), lanes)
+        masks = machine.uniform(mask(machine, lanes), lanes) if mask is not None else None
+        machine.uniform(addresses, lanes)
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            one = np.array([lane])
+            ranks = [-1] if masks is None else [r for r in range(16) if int(masks[position]) >> r & 1]
+            tracked = list(memory.copies.get((lane, group), []))
+            for rank in ranks:
+                address = addresses[position : position + 1]
+                place = int(machine.shared.place(one, at_rank(address, rank), 8, remote=True)[0])
+                machine.mbarriers.use(one, np.array([0]), place)
+                operation = machine.engines.start(
+                    "tcgen05.commit", lane, partial(_land_commit, machine), "a wait for its mbarrier's phase is missing", barrier=place,
+                    ctas=(int(machine.cta_of[lane]), place // machine.shared.size), clock=machine.order.causes(lane), data={"tracked": tracked, "group": group},
+                )  # fmt: skip
+                machine.engines.pending.append(operation)
+            memory.copies.pop((lane, group), None)
+
+    return step
+
+
+def _land_commit(machine: Machine, operation: Operation) -> None:
+    """The copies of the thread until then have completed; arrive."""
+    memory = TensorMemory.of(machine)
+    barrier = machine.mbarriers.objects.get(operation.barrier)
+    if barrier is None:
+        machine.hazard(
+            "mbarrier", "the mbarrier of this commit is no more when it completes", np.array([operation.lane])
+        )
+    actor = machine.mbarriers.actor(barrier)
+    stamps = stamp(machine.launch.time.now, WEAK, actor)
+    for old in operation.data["tracked"]:
+        copy = machine.flying.get(old.number)
+        if copy is None:
+            continue
+        data = copy.data
+        raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
+        words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
+        spots = data["cells"]
+        flat = words.reshape(spots.shape[1], spots.shape[2], -1)
+        for part in spots:
+            memory.words[part] = flat
+        memory.shadow.land(copy.actor, np.unique(spots.ravel()), stamps)
+        machine.engines.done(copy, actor)
+    machine.flying.pop(operation.number, None)
+    # a commit covers all earlier operations of its thread, also those that came to be known by another mbarrier
+    row = np.zeros(machine.order.width, np.int32)
+    row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+    own = Clock({barrier.place // machine.shared.size + machine.order.first: row})
+    who = operation.lane, operation.data["group"]
+    memory.completed[who] = join([memory.completed.get(who, NOTHING), own])
+    clock = join([operation.clock or NOTHING, memory.completed[who]])
+    machine.mbarriers.arrive_for(barrier, operation.lane, clock)
+
+
+# ------------------------------------------------------------------------------------------------ fence, ld, st
+
+
+def _fence(instruction: Instruction, program: Program) -> Step:
+    before = instruction.opcode[1] == "fence::before_thread_sync"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        index = machine.index(lanes)
+        if before:
+            machine.order.fence(index, (TENSOR,))
+            return
+        memory = TensorMemory.of(machine)
+        for lane in index.tolist():
+            memory.after[lane] = dict(machine.order.snapshot(np.array([lane])).rows)
+
+    return step
+
+
+def _transfer(instruction: Instruction, program: Program) -> Step:
+    kind = instruction.opcode[1]
+    parts = [part for part in instruction.opcode[2:] if part not in ("sync", "aligned", "b32")]
+    if len(parts) != 2 or parts[0] not in ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2") or parts[1][:1] != "x":
+        raise refuse(instruction, f"this form of tcgen05.{kind} is not known")
+    shape, count = parts[0], int(parts[1][1:])
+    operands = list(instruction.operands)
+    registers = operands.pop(0) if kind == "ld" else operands.pop()
+    if not isinstance(registers, Vector):
+        raise refuse(instruction, "registers in braces are wanted")
+    split = 0
+    if shape == "16x32bx2":
+        split = immediate(operands.pop(), instruction, "the distance of the second half")
+    if len(operands) != 1:
+        raise refuse(instruction, "one address is wanted")
+    rows, columns = load_places(shape, count, split)
+    if len(registers.items) != rows.shape[1]:
+        raise refuse(instruction, f"{rows.shape[1]} registers are wanted")
+    address = address_reader(operands[0], instruction, program)
+    writers = [writer(name, "b32", instruction, program) for name in registers.items] if kind == "ld" else []
+    readers = [reader(name, "b32", instruction, program) for name in registers.items] if kind == "st" else []
+    half = shape != "32x32b"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        lanes = machine.whole_warps(lanes)
+        memory, index = TensorMemory.of(machine), machine.index(lanes)
+        if not len(index):
+            return
+        found = machine.uniform(address(machine, lanes), lanes).astype(np.int64)
+        for first, cta, warp in _warps(machine, lanes):
+            members = np.nonzero(machine.warp_of[index] == warp)[0]
+            mine = found[members]
+            if (mine != mine[0]).any():
+                machine.hazard("aligned", "the lanes of a warp give different addresses", lanes, int(members[0]))
+            slab = int(machine.warp[first, 0]) % 4
+            row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
+            if row not in ((32 * slab, 32 * slab + 16) if half else (32 * slab,)):
+                machine.hazard(
+                    "window", f"warp {slab} reaches lane {row}; it reaches its own 32, from lane {32 * slab}", lanes,
+                    int(members[0]),
+                )  # fmt: skip
+            inside = machine.lane[index[members], 0]
+            spots = cta * CELLS + (row + rows[inside]) * COLUMNS + column + columns[inside]
+            last = column + int(columns.max())
+            memory.inside(lanes, cta, column, last, (row, row + int(rows.max())), int(members[0]))
+            memory.touch(lanes, int(members[0]), first, np.unique(spots), "read" if kind == "ld" else "written")
+            lanes_here = index[members]
+            if kind == "ld":
+                values = memory.words[spots]  # (lanes, registers, C)
+                for name in registers.items:
+                    if name != "_":
+                        machine.undefine(name, lanes_here)
+                        machine.loading.add(name)
+                memory.loads.append(_Transfer(lanes_here, np.unique(spots), writers, values, machine.at, first))
+            else:
+                for number, read in enumerate(readers):
+                    memory.words[spots[:, number]] = np.broadcast_to(
+                        machine.rows(read(machine, lanes_here), lanes_here), (len(lanes_here), machine.copies)
+                    )
+                memory.stores.append(_Transfer(lanes_here, np.unique(spots), [], None, machine.at, first))
+        machine.launch.version += 1
+
+    return step
+
+
+def _wait(instruction: Instruction, program: Program) -> Step:
+    loads = "wait::ld" in instruction.opcode
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        memory = TensorMemory.of(machine)
+        lanes = machine.whole_warps(lanes)
+        if not machine.size(lanes):
+            return
+        waiting = np.zeros(machine.units, bool)
+        waiting[lanes] = True
+        left = []
+        for each in memory.loads if loads else memory.stores:
+            if not waiting[each.leader]:
+                left.append(each)
+                continue
+            for number, write in enumerate(each.writers):
+                write(machine, each.lanes, each.values[:, number])
+        if loads:
+            memory.loads = left
+        else:
+            memory.stores = left
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "tcgen05.alloc": _alloc,
+    "tcgen05.dealloc": _dealloc,
+    "tcgen05.relinquish_alloc_permit": _relinquish,
+    "tcgen05.cp": _cp,
+    "tcgen05.commit": _commit,
+    "tcgen05.fence::before_thread_sync": _fence,
+    "tcgen05.fence::after_thread_sync": _fence,
+    "tcgen05.ld": _transfer,
+    "tcgen05.st": _transfer,
+    "tcgen05.wait::ld": _wait,
+    "tcgen05.wait::st": _wait,
+}

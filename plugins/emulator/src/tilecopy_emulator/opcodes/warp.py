@@ -1,0 +1,254 @@
+"""Instructions between the lanes of a warp: shuffles, votes, matches, reductions. Source: PTX ISA 9.7.9.6 and 9.7.13."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import HazardError
+
+from ..machine.machine import Machine
+from ..order.clocks import ISSUED
+from ..program import Instruction, Pair, Program
+from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
+
+
+@attrs.frozen(eq=False)
+class _Group:
+    """Lanes that execute one instruction together.
+
+    Attributes:
+        lanes: of the machine.
+        lane: number in the warp of each, shape (n,).
+        group: which set of lanes (a warp, or the part of one that a mask names) each belongs to.
+        count: how many sets.
+        mask: the mask of each lane.
+    """
+
+    lanes: Any
+    lane: Any
+    group: Any
+    count: int
+    mask: Any
+
+    def table(self, values: Any, fill: Any) -> Any:
+        """Values of shape ``(n, copies)`` laid out as ``(sets, 32, copies)``."""
+        found = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
+        found[self.group, self.lane] = values
+        return found
+
+
+def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | None:
+    """Bring the lanes of each mask together, or None when none is complete."""
+    if mask is not None:
+        lanes = machine.converge(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
+        if not machine.size(lanes):
+            return None
+    index = machine.index(lanes)
+    lane = machine.lane[index, 0].astype(np.int64)
+    wanted = np.zeros(len(index), np.uint32)
+    if mask is not None:
+        wanted = machine.uniform(mask(machine, lanes), lanes).astype(np.uint32)
+    key = ((index - lane).astype(np.uint64) << np.uint64(32)) | wanted.astype(np.uint64)
+    sets, group = np.unique(key, return_inverse=True)
+    if mask is not None and ISSUED in machine.order.sections:
+        for number in range(len(sets)):
+            machine.order.meet(index[group.reshape(-1) == number])
+    return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
+
+
+# ------------------------------------------------------------------------------------------- shfl
+
+
+def _shuffle(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 5)
+    kind = next(part for part in instruction.opcode if part in ("up", "down", "bfly", "idx"))
+    results = instruction.operands[0]
+    both = results if isinstance(results, Pair) else Pair(str(results), "_")
+    write = writer(both.first, "b32", instruction, program)
+    write_found = writer(both.second, "pred", instruction, program)
+    value, by, clamp, mask = (reader(x, "b32", instruction, program) for x in instruction.operands[1:])
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        here = _together(machine, lanes, mask)
+        if here is None:
+            return
+        b = machine.uniform(by(machine, here.lanes), here.lanes).astype(np.int64) & 31
+        c = machine.uniform(clamp(machine, here.lanes), here.lanes).astype(np.int64)
+        segment, last = (c >> 8) & 31, c & 31
+        most, least = (here.lane & segment) | (last & ~segment), here.lane & segment
+        source = {
+            "up": here.lane - b,
+            "down": here.lane + b,
+            "bfly": here.lane ^ b,
+            "idx": least | (b & ~segment),
+        }[kind]
+        found = source >= most if kind == "up" else source <= most
+        source = np.where(found, source, here.lane)
+        present = here.table(np.ones((len(source), 1), np.bool_), fill=False)
+        strange = ~present[here.group, source, 0]
+        if strange.any():
+            at = int(np.argmax(strange))
+            why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
+            machine.hazard("aligned", f"reads the register of lane {source[at]}, which {why}", here.lanes, at)
+        lacking = None
+        try:
+            values = machine.rows(value(machine, here.lanes), here.lanes)
+        except HazardError:  # a lane that nobody reads may have nothing there
+            read = np.zeros(present.shape[:2], np.bool_)
+            read[here.group, source] = True
+            mine = read[here.group, here.lane]
+            lanes = machine.index(here.lanes)[mine]
+            (theirs,), lacking = machine.sources([value], lanes)
+            theirs = machine.rows(theirs, lanes)
+            values = np.zeros((len(mine), theirs.shape[1]), theirs.dtype)
+            values[mine] = theirs
+        write(machine, here.lanes, here.table(values, 0)[here.group, source])
+        if lacking:
+            bits, whence = (np.zeros((len(mine), 1), each.dtype) for each in lacking[0])
+            bits[mine, 0], whence[mine, 0] = lacking[0]
+            bits, whence = (here.table(each, 0)[here.group, source, 0] for each in (bits, whence))
+            bad = bits != 0
+            machine.undefine(both.first, machine.index(here.lanes)[bad], whence[bad], bits[bad])
+        write_found(machine, here.lanes, found[:, None])
+
+    return step
+
+
+# ------------------------------------------------------------------------------------------- vote, match, redux
+
+
+def _reduction(
+    instruction: Instruction, program: Program, type: str, result: str, reduce: Callable[[_Group, Any], Any]
+) -> Step:
+    """``d, a, mask``: one value for each set of lanes."""
+    demand_count(instruction, 3)
+    write = writer(instruction.operands[0], result, instruction, program)
+    value = reader(instruction.operands[1], type, instruction, program)
+    mask = reader(instruction.operands[2], "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        here = _together(machine, lanes, mask)
+        if here is not None:
+            values = machine.rows(value(machine, here.lanes), here.lanes)
+            write(machine, here.lanes, reduce(here, values)[here.group])
+
+    return step
+
+
+def _ballot(here: _Group, values: Any) -> Any:
+    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    return np.bitwise_or.reduce(np.where(here.table(values, fill=False), bits[:, None], np.uint32(0)), axis=1)
+
+
+def _vote(instruction: Instruction, program: Program) -> Step:
+    kind = next(part for part in instruction.opcode if part in ("ballot", "all", "any", "uni"))
+    functions: dict[str, Callable[[_Group, Any], Any]] = {
+        "ballot": _ballot,
+        "all": lambda here, v: here.table(v, fill=True).all(axis=1),
+        "any": lambda here, v: here.table(v, fill=False).any(axis=1),
+        "uni": lambda here, v: here.table(v, fill=True).all(axis=1) | ~here.table(v, fill=False).any(axis=1),
+    }
+    return _reduction(instruction, program, "pred", "b32" if kind == "ballot" else "pred", functions[kind])
+
+
+def _redux(instruction: Instruction, program: Program) -> Step:
+    form = instruction.opcode[1:]
+    kinds: dict[tuple[str, ...], tuple[Any, int, str]] = {
+        ("sync", "add", "u32"): (np.add, 0, "u4"),
+        ("sync", "add", "s32"): (np.add, 0, "u4"),
+        ("sync", "min", "u32"): (np.minimum, 0xFFFFFFFF, "u4"),
+        ("sync", "max", "u32"): (np.maximum, 0, "u4"),
+        ("sync", "min", "s32"): (np.minimum, 0x7FFFFFFF, "i4"),
+        ("sync", "max", "s32"): (np.maximum, 0x80000000, "i4"),
+        ("sync", "and", "b32"): (np.bitwise_and, 0xFFFFFFFF, "u4"),
+        ("sync", "or", "b32"): (np.bitwise_or, 0, "u4"),
+        ("sync", "xor", "b32"): (np.bitwise_xor, 0, "u4"),
+    }
+    if form not in kinds:
+        raise refuse(instruction, "this form of redux is not known")
+    function, neutral, dtype = kinds[form]
+
+    def reduce(here: _Group, values: Any) -> Any:
+        table = here.table(values, np.uint32(neutral)).view(dtype)
+        return function.reduce(table, axis=1, dtype=dtype).view(np.uint32)
+
+    return _reduction(instruction, program, "b32", "b32", reduce)
+
+
+def _match(instruction: Instruction, program: Program) -> Step:
+    of_any = "any" in instruction.opcode
+    type = "b64" if "b64" in instruction.opcode else "b32"
+    demand_count(instruction, 3)
+    results = instruction.operands[0]
+    if isinstance(results, Pair) and of_any:
+        raise refuse(instruction, "match.any has one result")
+    both = results if isinstance(results, Pair) else Pair(str(results), "_")
+    write = writer(both.first, "b32", instruction, program)
+    write_all = writer(both.second, "pred", instruction, program)
+    value = reader(instruction.operands[1], type, instruction, program)
+    mask = reader(instruction.operands[2], "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        here = _together(machine, lanes, mask)
+        if here is None:
+            return
+        values = machine.rows(value(machine, here.lanes), here.lanes)
+        table = here.table(values, 0)[here.group]  # (n, 32, copies)
+        present = here.table(np.ones_like(values, np.bool_), fill=False)[here.group]
+        same = (table == values[:, None]) & present
+        bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
+        equal = np.bitwise_or.reduce(np.where(same, bits[:, None], np.uint32(0)), axis=1)
+        if of_any:
+            write(machine, here.lanes, equal)
+            return
+        everyone = equal == here.mask[:, None]
+        write(machine, here.lanes, np.where(everyone, here.mask[:, None], np.uint32(0)))
+        write_all(machine, here.lanes, everyone)
+
+    return step
+
+
+def _active_mask(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 1)
+    write = writer(instruction.operands[0], "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        here = _together(machine, lanes, None)
+        assert here is not None
+        write(machine, lanes, _ballot(here, np.ones((len(here.lane), 1), np.bool_))[here.group])
+
+    return step
+
+
+def _elect(instruction: Instruction, program: Program) -> Step:
+    """``elect.sync d|p, mask``: the lowest lane of the mask leads."""
+    demand_count(instruction, 2)
+    if not isinstance(instruction.operands[0], Pair):
+        raise refuse(instruction, "it has two results, d|p")
+    write = writer(instruction.operands[0].first, "b32", instruction, program)
+    write_leader = writer(instruction.operands[0].second, "pred", instruction, program)
+    mask = reader(instruction.operands[1], "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        here = _together(machine, lanes, mask)
+        if here is None:
+            return
+        leader = np.log2((here.mask & (~here.mask + np.uint32(1))).astype(np.float64)).astype(np.int64)
+        write(machine, here.lanes, leader.astype(np.uint32)[:, None])
+        write_leader(machine, here.lanes, (here.lane == leader)[:, None])
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "shfl": _shuffle,
+    "vote": _vote,
+    "redux": _redux,
+    "match": _match,
+    "activemask": _active_mask,
+    "elect": _elect,
+}

@@ -1,0 +1,1 @@
+"""Time: clocks of threads, stamps of bytes, and what an access says of its order."""

@@ -1,0 +1,142 @@
+"""How instructions touch memory, and what the bits of an address mean.
+
+A generic address says its space by its upper bits: arrays and module variables have windows of ``2**WINDOW_BITS`` bytes
+each from there on, shared and local memory have one each below. Shared addresses are ``rank << RANK_BITS | base + offset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+
+from ..demands import demand, is_flag, is_whole
+from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
+
+WINDOW_BITS = 44
+RANK_BITS = 24
+RANK_MASK = (1 << RANK_BITS) - 1
+SHARED_WINDOW = 1 << 40
+LOCAL_WINDOW = 2 << 40
+WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+"""A NumPy type of each size, used to move bytes (never to compute)."""
+SPACES = ("", "global", "const", "param", "shared", "shared::cta", "shared::cluster", "local")
+SHARED, LOCAL, REGISTER = 1, 2, 3
+"""Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
+SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
+SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
+
+
+def at_rank(addresses: Any, rank: int) -> Any:
+    """The same places in the shared memory of a CTA of the cluster; of the CTA that they are in for rank -1."""
+    if rank < 0:
+        return addresses
+    return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
+
+
+def bytes_of(name: str, first: int, size: int = 1) -> str:
+    """Bytes of something in words."""
+    return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
+
+
+class Together(Exception):  # noqa: N818 (never leaves this module)
+    """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
+
+    Attributes:
+        accuse: raises the hazard.
+    """
+
+    def __init__(self, accuse: Callable[[], NoReturn]) -> None:
+        super().__init__()
+        self.accuse = accuse
+
+
+def _is_dtype(value: Any) -> bool:
+    try:
+        return np.dtype(value).itemsize in WORDS
+    except Exception:  # NumPy's, or an object's own
+        return False
+
+
+@attrs.frozen
+class Access:
+    """How an instruction touches memory.
+
+    Attributes:
+        space: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``.
+        bytes: of one lane's access; its alignment too.
+        semantics: ``weak``, ``relaxed``, ``acquire``, ``release`` or ``acq_rel``.
+        scope: of a strong access: ``cta``, ``cluster``, ``gpu`` or ``sys``.
+        volatile: relaxed, of system scope.
+        dtype: of an atomic's operands.
+        read_only: ``.nc``: nobody writes the bytes while the kernel runs.
+        exchange: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken.
+    """
+
+    space: str
+    bytes: int
+    semantics: str = "weak"
+    scope: str = "gpu"
+    volatile: bool = False
+    dtype: Any = None
+    read_only: bool = False
+    exchange: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for name, value, fits, rule in (
+            ("space", self.space, isinstance(self.space, str) and self.space in SPACES, "a state space"),
+            ("bytes", self.bytes, is_whole(self.bytes, 1, 1 << 20), "how many, from 1"),
+            ("semantics", self.semantics, isinstance(self.semantics, str) and self.semantics in SEMANTICS, "known"),
+            ("scope", self.scope, isinstance(self.scope, str) and self.scope in SCOPES, "cta, cluster, gpu or sys"),
+            ("dtype", self.dtype, self.dtype is None or _is_dtype(self.dtype), "a dtype of NumPy, or None"),
+            ("volatile", self.volatile, is_flag(self.volatile), "True or False"),
+            ("read_only", self.read_only, is_flag(self.read_only), "True or False"),
+            ("exchange", self.exchange, is_flag(self.exchange), "True or False"),
+        ):
+            if not fits:
+                demand("Access", name, value, fits, rule)
+
+    @property
+    def strength(self) -> int:
+        """As shadow.py counts it."""
+        return strength(self.reach, self.bytes) if self.reach else WEAK
+
+    @property
+    def reach(self) -> int:
+        """The scope of a strong access, as shadow.py has it; 0 of an ordinary one."""
+        if self.volatile:
+            return SYS
+        return WEAK if self.semantics == "weak" else SCOPES[self.scope]
+
+    @property
+    def releases(self) -> bool:
+        """Whether what came before is published."""
+        return self.semantics in ("release", "acq_rel")
+
+    @property
+    def acquires(self) -> bool:
+        """Whether what was published is known after it."""
+        return self.semantics in ("acquire", "acq_rel")
+
+
+def rounds(places: Any) -> list[Any]:
+    """Indices of accesses in rounds without a place twice, earlier ones first."""
+    order = np.argsort(places, kind="stable")
+    inside = places[order]
+    start = np.concatenate([[True], inside[1:] != inside[:-1]])
+    if start.all():
+        return [np.arange(len(places))]
+    firsts = np.maximum.accumulate(np.where(start, np.arange(len(places)), 0))
+    rank = np.empty(len(places), np.int64)
+    rank[order] = np.arange(len(places)) - firsts
+    by_rank = np.argsort(rank, kind="stable")
+    ends = np.cumsum(np.bincount(rank))
+    return np.split(by_rank, ends[:-1])
+
+
+def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
+    """What an atomic operation makes of old values (1-D), as an array of the same type."""
+    new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
+    return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

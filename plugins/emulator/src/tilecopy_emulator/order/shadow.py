@@ -1,0 +1,393 @@
+"""Who last touched each byte of a memory, and when.
+
+A *stamp* is ``time << 37 | strength << 32 | actor``. A cell (as many bytes as the narrowest access of the program)
+holds its last writer and one reader; further readers, and atomic writes that nothing orders, stand in a log one by one.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from .clocks import BARRIER_COLUMNS, FOREVER
+
+STRENGTH_SHIFT, TIME_SHIFT = 32, 37
+ACTOR_MASK = np.int64(0xFFFFFFFF)
+BARRIER_ACTOR, FLIGHT_ACTOR = 1 << 31, 3 << 30
+"""Actors from here on are the operations that completed on an mbarrier, and operations in flight."""
+WEAK, CTA, CLUSTER, GPU, SYS = range(5)
+"""Scopes: none for an ordinary access; those of strong ones."""
+SIZES = 6
+"""A strength is 0, or ``1 + (scope - 1) * 6 + log2 of the bytes``: strong accesses that overlap in part are not alike."""
+ENGINE = 31
+"""In a strength's place: an ordinary write that the asynchronous engine did, and the thread of the stamp waited for."""
+COMPACT = 1 << 14
+
+
+def stamp(time: int, strength: int, actor: Any) -> Any:
+    """A stamp (an array where ``actor`` is one)."""
+    return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
+
+
+def in_flight(actor: int) -> Any:
+    """The stamp of an operation that has not completed."""
+    return stamp(FOREVER, WEAK, actor)
+
+
+def actor_of(stamps: Any) -> Any:
+    """Who."""
+    return stamps & ACTOR_MASK
+
+
+def barrier_of(actor: Any) -> tuple[Any, Any]:
+    """The CTA, and the column in its rows, of the mbarrier that an actor stands for."""
+    number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
+    return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
+
+
+def time_of(stamps: Any) -> Any:
+    """When."""
+    return stamps >> TIME_SHIFT
+
+
+def strength_of(stamps: Any) -> Any:
+    """How."""
+    return ((stamps >> STRENGTH_SHIFT) & 31) % ENGINE
+
+
+def by_engine(stamps: Any) -> Any:
+    """Whether the asynchronous engine wrote for the thread that waited."""
+    return (stamps >> STRENGTH_SHIFT) & 31 == ENGINE
+
+
+def strength(scope: int, size: int) -> int:
+    """The strength of a strong access of a scope and size."""
+    return 1 + (scope - 1) * SIZES + min(SIZES - 1, size.bit_length() - 1)
+
+
+def scope_of(strengths: Any) -> Any:
+    """The scope of a strength, 0 of an ordinary access."""
+    return (strengths + SIZES - 1) // SIZES
+
+
+def allowed(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
+    """Whether two strong accesses may meet: of the same bytes, and each one's scope holds the other's thread."""
+    least = np.minimum(scope_of(strengths), scope_of(before))
+    return (least >= GPU) | ((least == CLUSTER) & same_cluster) | ((least == CTA) & same_cta)
+
+
+def alike(strengths: Any, before: Any) -> Any:
+    """Whether two strong accesses that share a cell are of the same bytes."""
+    return (strengths - 1) % SIZES == (before - 1) % SIZES
+
+
+@attrs.frozen(eq=False)
+class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
+    """Two accesses that nothing orders.
+
+    Attributes:
+        position: which of the accesses now.
+        cell: where.
+        stamp: of the access before.
+        wrote: whether that was a write.
+        together: whether it is another lane of the same instruction.
+    """
+
+    position: int
+    cell: int
+    stamp: int
+    wrote: bool
+    together: bool = False
+
+
+Judge = Callable[[Any, Any], tuple[Any, Any]]
+"""Positions and stamps of earlier accesses -> (in order, allowed though not in order as both are strong)."""
+
+
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+def _zeros(cells: int) -> Any:
+    """Zeros whose pages exist from when they are touched, however many there are."""
+    try:
+        return np.zeros(cells, np.int64)
+    except MemoryError:
+        if not hasattr(mmap, "MAP_ANONYMOUS"):
+            raise
+        pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        return np.frombuffer(pages, np.int64)
+
+
+class Shadow:
+    """The stamps of one memory.
+
+    Args:
+        cells: how many cells.
+    """
+
+    def __init__(self, cells: int) -> None:
+        self.writer, self.reader = _zeros(cells), _zeros(cells)
+        self.logged: Any = None
+        self.count = 0
+        self._cell, self._stamp, self._wrote = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)
+        self._compact_at = COMPACT
+
+    def copied(self, copies: int, shifts: tuple[int, int, int]) -> Shadow:
+        """The same for each of several copies, their actors numbered in a row.
+
+        Args:
+            copies: how many.
+            shifts: threads, mbarriers and operations of one copy.
+        """
+        new = Shadow(0)
+        cells = len(self.writer)
+        new.writer = _shifted(self.writer, copies, shifts)
+        new.reader = _shifted(self.reader, copies, shifts)
+        if self.count:
+            new.logged = np.tile(self.logged, copies)
+            new.count = self.count * copies
+            cell = np.arange(copies)[:, None] * cells + self._cell[: self.count]
+            new._cell = cell.ravel()
+            new._stamp = _shifted(self._stamp[: self.count], copies, shifts)
+            new._wrote = np.tile(self._wrote[: self.count], copies)
+        return new
+
+    # ------------------------------------------------------------------------------------------- accesses
+
+    def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
+        """A read of cells (1-D), each with its stamp.
+
+        Raises:
+            Conflict: it races with an earlier write.
+        """
+        before = self.writer[cells]
+        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        if len(other):
+            self._demand(other, before[other], cells, judge, wrote=True)
+        if self.count and self.logged[cells].any():
+            entries, positions = self._matches(cells, self._wrote[: self.count])
+            if len(entries):
+                foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
+                entries, positions = entries[foreign], positions[foreign]
+                self._demand(positions, self._stamp[entries], cells, judge, wrote=True)
+        if remember:
+            self._remember(cells, stamps, judge)
+
+    def _remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
+        if len(stamps) and strength_of(stamps[0]):
+            self.push(cells, stamps, wrote=False)
+            return
+        before = self.reader[cells]
+        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        if len(other):
+            ordered, _ = judge(other, before[other])
+            lost = other[~ordered]
+            if len(lost):
+                self.push(cells[lost], before[lost], wrote=False)
+        self.reader[cells] = stamps
+        if len(cells) > 1:
+            lost = np.nonzero(self.reader[cells] != stamps)[0]
+            if len(lost):  # several lanes of this instruction read one cell
+                self.push(cells[lost], stamps[lost], wrote=False)
+
+    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None) -> None:
+        """A write of cells, as :meth:`read`.
+
+        Args:
+            cells: where.
+            stamps: of this write.
+            judge: of earlier accesses.
+            equal: where a write may meet another thread's that nothing orders, since it writes what is there already.
+
+        Raises:
+            Conflict: it races with an earlier access, or with another lane of the same instruction.
+        """
+        strong = len(stamps) > 0 and bool(strength_of(stamps[0]))
+        before = self.writer[cells]
+        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        if len(other):
+            exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
+            if exempt.any():
+                kept = other[exempt]
+                self.push(cells[kept], before[kept], wrote=True)
+        if strong:
+            self._keep_weak(cells, before, wrote=True)
+        before = self.reader[cells]
+        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        if len(other):
+            self._demand(other, before[other], cells, judge, wrote=False)
+        if strong:
+            self._keep_weak(cells, before, wrote=False)
+        if self.count and self.logged[cells].any():
+            entries, positions = self._matches(cells, None)
+            foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
+            exempt = np.zeros(len(entries), bool)
+            chosen = np.nonzero(foreign)[0]
+            for wrote in (True, False):
+                part = chosen[self._wrote[entries[chosen]] == wrote]
+                allowed = equal if wrote else None
+                exempt[part] = self._demand(
+                    positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote, equal=allowed
+                )
+            if strong:
+                exempt |= strength_of(self._stamp[entries]) == 0
+            self._drop(cells, entries[~exempt], entries[exempt])
+        self.writer[cells] = stamps
+        self.reader[cells] = 0
+        if len(cells) > 1:
+            lost = np.nonzero(self.writer[cells] != stamps)[0]
+            if len(lost):
+                if not strong:
+                    if equal is not None:
+                        self.push(cells[lost], stamps[lost], wrote=True)
+                    at = int(lost[0])
+                    same = actor_of(self.writer[cells[lost]]) == actor_of(stamps[lost])
+                    if not same.all():
+                        at = int(lost[~same][0])
+                        raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
+                else:
+                    _, exempt = judge(lost, self.writer[cells[lost]])
+                    if not exempt.all():
+                        at = int(lost[np.argmin(exempt)])
+                        raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
+                    self.push(cells[lost], stamps[lost], wrote=True)
+
+    def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
+        """Of the lanes that have just written one cell together, a pair of two warps where there is one."""
+        last = self.writer[cells]
+        apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
+        if not len(apart):
+            return conflict
+        at = int(apart[0])
+        return Conflict(at, int(cells[at]), int(last[at]), wrote=True, together=True)
+
+    def _keep_weak(self, cells: Any, before: Any, *, wrote: bool) -> None:
+        """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
+        weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < BARRIER_ACTOR))[0]
+        if len(weak):
+            self.push(cells[weak], before[weak], wrote=wrote)
+
+    def _demand(self, positions: Any, before: Any, cells: Any, judge: Judge, *, wrote: bool, equal: Any = None) -> Any:
+        ordered, exempt = judge(positions, before)
+        if equal is not None:
+            exempt = exempt | (equal[positions] & (actor_of(before) < BARRIER_ACTOR))
+        bad = ~(ordered | exempt)
+        if bad.any():
+            at = int(np.argmax(bad))
+            position = int(positions[at])
+            raise Conflict(position, int(cells[position]), int(before[at]), wrote=wrote)
+        return exempt & ~ordered
+
+    # ------------------------------------------------------------------------------------------- the log
+
+    def push(self, cells: Any, stamps: Any, *, wrote: bool) -> None:
+        """Remember accesses one by one."""
+        if self.logged is None:
+            self.logged = np.zeros(len(self.writer), bool)
+        cells = np.asarray(cells, np.int64)
+        stamps = np.broadcast_to(np.asarray(stamps, np.int64), cells.shape)
+        size = self.count + len(cells)
+        if size > len(self._cell):
+            if size > self._compact_at:
+                self._compact()
+                size = self.count + len(cells)
+                self._compact_at = max(COMPACT, 2 * size)
+            grown = max(256, 2 * size)
+            self._cell, self._stamp = _grown(self._cell, grown), _grown(self._stamp, grown)
+            self._wrote = _grown(self._wrote, grown)
+        part = slice(self.count, size)
+        self._cell[part], self._stamp[part], self._wrote[part] = cells, stamps, wrote
+        self.count = size
+        self.logged[cells] = True
+
+    def _compact(self) -> None:
+        """Of the accesses of one actor to one cell in one way, the last is enough."""
+        cell, stamps, wrote = self._cell[: self.count], self._stamp[: self.count], self._wrote[: self.count]
+        order = np.lexsort((stamps, wrote, (stamps & ((np.int64(1) << TIME_SHIFT) - 1)), cell))
+        who = stamps[order] & ((np.int64(1) << TIME_SHIFT) - 1)
+        last = np.ones(len(order), bool)
+        last[:-1] = (np.diff(cell[order]) != 0) | (np.diff(who) != 0) | (wrote[order][:-1] != wrote[order][1:])
+        kept = order[last]
+        self.count = len(kept)
+        self._cell, self._stamp, self._wrote = cell[kept], stamps[kept], wrote[kept]
+
+    def _matches(self, cells: Any, chosen: Any) -> tuple[Any, Any]:
+        """Log entries on these cells, each with every position of its cell."""
+        mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
+        if mark is not None:
+            mark[cells] = True
+            found = mark[self._cell[: self.count]]
+        else:
+            found = np.isin(self._cell[: self.count], cells)
+        if chosen is not None:
+            found = found & chosen
+        entries = np.nonzero(found)[0]
+        if not len(entries):
+            return entries, entries
+        order = np.argsort(cells, kind="stable")
+        inside = cells[order]
+        low = np.searchsorted(inside, self._cell[entries], "left")
+        high = np.searchsorted(inside, self._cell[entries], "right")
+        times = high - low
+        repeated = np.repeat(entries, times)
+        starts = np.repeat(low - np.concatenate([[0], np.cumsum(times)[:-1]]), times)
+        return repeated, order[starts + np.arange(len(repeated))]
+
+    def _drop(self, cells: Any, gone: Any, kept: Any) -> None:
+        keep = np.ones(self.count, bool)
+        keep[gone] = False
+        if len(kept):
+            keep[kept] = True
+        self._cell, self._stamp, self._wrote = (x[: self.count][keep] for x in (self._cell, self._stamp, self._wrote))
+        self.count = len(self._cell)
+        self.logged[cells] = False
+        if len(kept):
+            self.logged[self._cell] = True
+
+    # ------------------------------------------------------------------------------------------- engines
+
+    def begin(self, actor: int, reads: Any, writes: Any) -> None:
+        """An operation in flight touches cells (already checked)."""
+        flying = in_flight(actor)
+        if writes is not None:
+            self.writer[writes] = flying
+            self.reader[writes] = 0
+        if reads is not None and len(reads):
+            self.push(reads, flying, wrote=False)
+
+    def land(self, actor: int, writes: Any, stamps: Any) -> None:
+        """It has completed: its accesses are those of somebody now."""
+        flying = in_flight(actor)
+        if writes is not None:
+            here = self.writer[writes] == flying
+            self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
+        mine = self._stamp[: self.count] == flying
+        if mine.any():  # what reads here lands for one actor
+            self._stamp[: self.count][mine] = stamps
+
+    def forget(self, cells: Any) -> None:
+        """As if nobody had ever touched these cells."""
+        self.writer[cells] = 0
+        self.reader[cells] = 0
+        if self.count and self.logged[cells].any():
+            entries, _ = self._matches(cells, None)
+            self._drop(cells, entries, entries[:0])
+
+
+def _grown(array: Any, size: int) -> Any:
+    new = np.zeros(size, array.dtype)
+    new[: len(array)] = array
+    return new
+
+
+def _shifted(stamps: Any, copies: int, shifts: tuple[int, int, int]) -> Any:
+    """Stamps once a copy, one row after the other, with their actors moved."""
+    found = np.tile(stamps, (copies, 1))
+    actor = actor_of(stamps)
+    step = np.select([stamps == 0, actor < BARRIER_ACTOR, actor < FLIGHT_ACTOR], [0, *shifts[:2]], shifts[2])
+    found += np.arange(copies, dtype=np.int64)[:, None] * step
+    return found.ravel()

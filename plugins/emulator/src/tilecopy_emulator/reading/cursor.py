@@ -1,0 +1,106 @@
+"""A position among the tokens of a text, and what the parsers expect there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..program import UnsupportedPtxError
+from .lexer import Token
+
+MOST_BRACES = 200
+"""How deep scopes and initial values may be nested."""
+
+
+class Cursor:
+    """A position among tokens; every fault raises :class:`UnsupportedPtxError` with its line."""
+
+    def __init__(self, found: Sequence[Token], text: str) -> None:
+        self.tokens, self.text, self.at = found, text, 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self.tokens[self.at]
+
+    def fail(self, message: str, line: int | None = None) -> NoReturn:
+        """Raise :class:`UnsupportedPtxError` at a line, by default that of the next token."""
+        raise UnsupportedPtxError(message, self.token.line if line is None else line)
+
+    def advance(self) -> Token:
+        """Take the next token."""
+        token = self.tokens[self.at]
+        if token.kind == "end":
+            self.fail("the text ends in the middle of a statement")
+        self.at += 1
+        return token
+
+    def accept(self, kind: str) -> bool:
+        """Take the next token if it is of a kind; whether it was."""
+        if self.token.kind == kind:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, kind: str, what: str = "") -> Token:
+        """Take the next token, which must be of a kind."""
+        if self.token.kind != kind:
+            self.fail(f"'{self.token.text}' stands where {what or repr(kind)} should")
+        return self.advance()
+
+    def word(self, what: str) -> str:
+        """Take a word."""
+        return self.expect("word", what).text
+
+    def integer(self, what: str) -> int:
+        """Take a whole number with its sign."""
+        negative = self.accept("-")
+        token = self.expect("number", what)
+        if not re.fullmatch(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?", token.text):
+            self.fail(f"{token.text} is not a whole number ({what})", token.line)
+        value = whole_number(token.text)
+        if value is None:
+            self.fail(f"{token.text} is not a number of PTX", token.line)
+        return -value if negative else value
+
+    def skip_line(self) -> None:
+        """Pass over the rest of the line."""
+        line = self.token.line
+        while self.token.line == line and self.token.kind != "end":
+            self.at += 1
+
+    def skip_past(self, kind: str) -> None:
+        """Pass over everything up to a token of a kind, and that token."""
+        while self.advance().kind != kind:
+            pass
+
+    def skip_braces(self) -> None:
+        """Pass over a block in braces; those of operands must close inside their statement."""
+        operands: set[int] = set()
+        opened = [self.expect("{")]
+        while opened:
+            before, token = self.tokens[self.at - 1], self.token
+            if token.kind == "end":
+                self.fail("this '{' is never closed", opened[0].line)
+            if token.kind == ";" and opened[-1].start in operands:
+                self.fail("this '{' is not closed before ';'", opened[-1].line)
+            if token.kind == "{":
+                opened.append(token)
+                if len(opened) > MOST_BRACES:
+                    self.fail("the braces are nested too deep")
+                if before.kind in ("word", ",", "="):
+                    operands.add(token.start)
+            elif token.kind == "}":
+                opened.pop()
+            self.at += 1
+
+
+def whole_number(text: str) -> int | None:
+    """The value of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
+    digits = text.removesuffix("U")
+    try:
+        value = int(digits, 8) if re.fullmatch(r"0\d+", digits) else int(digits, 0)
+    except ValueError:
+        return None
+    return value if value < 1 << 64 else None

@@ -1,0 +1,524 @@
+"""The body of an entry, with the functions that it calls expanded in place.
+
+Names are resolved scope by scope: inner declarations get names of their own. Calls are replaced by the bodies of their
+functions, so that the machine knows neither calls nor parameters of functions. Source: PTX ISA, sections 4, 5 and 7.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+
+from ..program import (
+    CARRY,
+    REGISTER_BITS,
+    Instruction,
+    Memory,
+    Negated,
+    Offset,
+    Operand,
+    Pair,
+    UnsupportedPtxError,
+    Variable,
+    Vector,
+)
+from ..threads.special import SPECIAL_REGISTERS
+from .cursor import Cursor, whole_number
+from .lexer import Token
+from .variables import variable_declarations
+
+_Found = TypeVar("_Found")
+
+MAX_INSTRUCTIONS = 1 << 18
+"""Instructions after the expansion of calls."""
+
+LINKAGE = (".visible", ".extern", ".weak", ".common")
+LINE_DIRECTIVES = (".loc", ".file")
+_PARTED_FROM_COPIES = ("bar", "barrier", "membar", "fence", "exit", "ret")
+"""Instructions that no copy holds: the comment above a copy does not reach past them."""
+
+
+@attrs.frozen
+class Formal:
+    """A parameter or a result of a function: a register, or a variable in parameter space."""
+
+    name: str
+    space: str
+    type: str
+    bytes: int
+    align: int
+    is_array: bool
+
+
+@attrs.frozen
+class Function:
+    """An entry or a function, and where its body lies among the tokens."""
+
+    name: str
+    line: int
+    results: tuple[Formal, ...]
+    parameters: tuple[Formal, ...]
+    body: int
+    attributes: dict[str, tuple[int, ...]]
+
+
+@attrs.define
+class _Scope:
+    """What names mean between two braces."""
+
+    parent: _Scope | None
+    suffix: str
+    names: dict[str, str] = attrs.Factory(dict)
+    labels: dict[str, str] = attrs.Factory(dict)
+    targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
+
+    def find(self, name: str) -> str | None:
+        """The unique name of a register or variable."""
+        return self._look(lambda scope: scope.names.get(name))
+
+    def label(self, name: str) -> str | None:
+        """The unique name of a label."""
+        return self._look(lambda scope: scope.labels.get(name))
+
+    def branch_targets(self, name: str) -> tuple[str, ...] | None:
+        """The labels of a ``.branchtargets`` list."""
+        return self._look(lambda scope: scope.targets.get(name))
+
+    def _look(self, find: Callable[[_Scope], _Found | None]) -> _Found | None:
+        """What this scope or the nearest around it finds."""
+        scope: _Scope | None = self
+        while scope is not None:
+            found = find(scope)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+
+@attrs.define
+class _Draft:
+    """An instruction whose labels are not resolved yet."""
+
+    instruction: Instruction
+    scope: _Scope
+    unresolved: bool = False
+
+
+class Definitions:
+    """What a module defines, by name."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.functions: dict[str, Function] = {}
+        self.entries: dict[str, Function] = {}
+
+
+class Expansion:
+    """The instructions of one entry with the functions it calls."""
+
+    def __init__(self, module: Definitions, cursor: Cursor) -> None:
+        self.module, self.c = module, cursor
+        self.drafts: list[_Draft] = []
+        self.labels: dict[str, int] = {}
+        self.registers: dict[str, int] = {CARRY: 1}
+        self.variables: list[Variable] = []
+        self.numbers = 0
+        self.calls: list[str] = []
+        self.source = ""
+        self.locals: set[str] = set()
+        self.ends: list[str] = []
+
+    def expand_entry(self, entry: Function) -> None:
+        """Expand the body of an entry into :attr:`drafts`."""
+        names = {name: name for name in self.module.variables}
+        names |= {formal.name: formal.name for formal in entry.parameters}
+        self.root = _Scope(None, "", {name: name for name in self.module.variables})
+        self.c.at = entry.body
+        self._block(_Scope(None, "", names))
+        self.drafts = [self._resolved(draft) for draft in self.drafts]
+
+    def _resolved(self, draft: _Draft) -> _Draft:
+        if not draft.unresolved:
+            return draft
+        instruction = draft.instruction
+        operands = list(instruction.operands)
+        if instruction.opcode[0] == "bra":
+            operands[0] = self._label(str(operands[0]), draft)
+        else:
+            name = str(operands[1])
+            targets = draft.scope.branch_targets(name)
+            if targets is None:
+                raise UnsupportedPtxError(f"'{name}' is not a list of .branchtargets", instruction.line)
+            operands[1] = Vector(tuple(self._label(target, draft) for target in targets))
+        return _Draft(attrs.evolve(instruction, operands=tuple(operands)), draft.scope)
+
+    def _label(self, name: str, draft: _Draft) -> str:
+        if name in self.labels and "@" in name:
+            return name  # the end of an expanded call
+        label = draft.scope.label(name)
+        if label is None:
+            raise UnsupportedPtxError(f"'{draft.instruction.text}': there is no label '{name}'", draft.instruction.line)
+        return label
+
+    def _scope(self, parent: _Scope) -> _Scope:
+        self.numbers += 1
+        return _Scope(parent, f"@{self.numbers}")
+
+    def _block(self, scope: _Scope) -> None:
+        """Statements between braces."""
+        c = self.c
+        opening = c.expect("{")
+        outer_source = self.source
+        while not c.accept("}"):
+            token = c.token
+            if token.comment is not None:
+                self.source = token.comment
+            if token.kind == "end":
+                c.fail("this '{' is never closed", opening.line)
+            elif token.kind == ";":
+                c.at += 1
+            elif token.kind == "{":
+                self._block(self._scope(scope))
+            elif token.kind == "@":
+                self._guarded(scope)
+            elif token.kind == "word" and c.tokens[c.at + 1].kind == ":":
+                self._label_here(scope)
+            elif token.kind == "word" and token.text.startswith("."):
+                self._directive(scope)
+            elif token.kind == "word":
+                self._instruction(scope, "", unless=False, start=token)
+            else:
+                c.fail(f"'{token.text}' stands where a statement should")
+            if len(self.drafts) > MAX_INSTRUCTIONS:
+                c.fail(f"the kernel has more than {MAX_INSTRUCTIONS} instructions with its calls expanded")
+        self.source = outer_source
+
+    def _label_here(self, scope: _Scope) -> None:
+        c = self.c
+        token = c.advance()
+        c.expect(":")
+        if c.token.text == ".branchtargets":
+            c.at += 1
+            targets = [c.word("a label")]
+            while c.accept(","):
+                targets.append(c.word("a label"))
+            c.expect(";")
+            scope.targets[token.text] = tuple(targets)
+        elif c.token.text in (".callprototype", ".calltargets"):
+            c.skip_past(";")
+        else:
+            if token.text in scope.labels:
+                c.fail(f"the label '{token.text}' is there twice", token.line)
+            scope.labels[token.text] = token.text + scope.suffix
+            self.labels[token.text + scope.suffix] = len(self.drafts)
+
+    def _directive(self, scope: _Scope) -> None:
+        c = self.c
+        token = c.advance()
+        word = token.text
+        linkage = []
+        while word in LINKAGE:
+            linkage.append(word)
+            word = c.word("what is declared")
+        if word == ".reg":
+            self._declare_registers(scope)
+        elif word in (".shared", ".local", ".global", ".const", ".param"):
+            space = "local" if word == ".param" else word[1:]
+            for variable in variable_declarations(c, space, extern=".extern" in linkage):
+                self._declare(scope, attrs.evolve(variable, name=variable.name + scope.suffix), variable.name, token)
+                if word == ".param":
+                    self.locals.add(variable.name + scope.suffix)
+        elif word in LINE_DIRECTIVES:
+            c.at -= 1
+            c.skip_line()
+        elif word == ".pragma":
+            c.skip_past(";")
+        else:
+            c.fail(f"the directive '{word}' is not known", token.line)
+
+    def _declare(self, scope: _Scope, variable: Variable, name: str, token: Token) -> None:
+        if name in scope.names and not (scope.parent is None and name in self.module.variables):
+            self.c.fail(f"'{name}' is declared twice", token.line)
+        scope.names[name] = variable.name
+        self.variables.append(variable)
+
+    def _declare_registers(self, scope: _Scope) -> None:
+        c = self.c
+        type = c.expect("word", "a type")
+        if type.text[1:] not in REGISTER_BITS:
+            c.fail(f"registers of the type '{type.text}' are not known", type.line)
+        bits = REGISTER_BITS[type.text[1:]]
+        while True:
+            name = c.word("a register's name")
+            names = [name]
+            if c.accept("<"):
+                count = c.integer("a count of registers")
+                if not 0 <= count <= MAX_INSTRUCTIONS:
+                    c.fail(f"{count} registers are too many", type.line)
+                c.expect(">")
+                names = [f"{name}{number}" for number in range(count)]
+            for each in names:
+                if scope.names.get(each, each + scope.suffix) != each + scope.suffix or each in scope.names:
+                    c.fail(f"'{each}' is declared twice", type.line)
+                scope.names[each] = each + scope.suffix
+                self.registers[each + scope.suffix] = bits
+            if not c.accept(","):
+                break
+        c.expect(";", "';' after the registers")
+
+    # ----------------------------------------------------------------------------------------- instructions
+
+    def _guarded(self, scope: _Scope) -> None:
+        c = self.c
+        start = c.advance()
+        unless = c.accept("!")
+        name = c.word("a predicate")
+        guard = self._register(scope, name, start.line)
+        if self.registers[guard] != 1:
+            c.fail(f"the guard {name} is not a predicate", start.line)
+        if c.token.kind != "word" or c.token.text.startswith("."):
+            c.fail(f"'{c.token.text}' stands where an instruction should")
+        self._instruction(scope, guard, unless=unless, start=start)
+
+    def _register(self, scope: _Scope, name: str, line: int) -> str:
+        found = scope.find(name)
+        if found is None or found not in self.registers:
+            self.c.fail(f"the register '{name}' is not declared", line)
+        return found
+
+    def _instruction(self, scope: _Scope, guard: str, *, unless: bool, start: Token) -> None:
+        c = self.c
+        spelled = c.advance().text
+        opcode = tuple(spelled.split("."))
+        if opcode[0] == "call":
+            self._call(scope, opcode, guard, unless=unless, start=start)
+            return
+        operands: list[Operand] = []
+        is_branch = opcode[0] in ("bra", "brx")
+        while not c.accept(";"):
+            if operands:
+                c.expect(",", "',' or ';'")
+            operands.append(self._operand(scope, is_label=is_branch))
+        text = " ".join(c.text[start.start : c.tokens[c.at - 1].start].split())
+        if "" in opcode:
+            c.fail(f"'{text}' has an empty modifier", start.line)
+        if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
+            c.fail(f"'{text}': bra takes one label", start.line)
+        if opcode[0] == "brx":
+            if len(operands) != 2 or not all(isinstance(operand, str) for operand in operands):
+                c.fail(f"'{text}': brx.idx takes a register and a list of targets", start.line)
+            operands[0] = self._register(scope, str(operands[0]), start.line)
+        if opcode[0] in _PARTED_FROM_COPIES or opcode[:3] == ("cp", "async", "wait_group"):
+            self.source = ""
+        if opcode[0] == "ret" and self.ends:
+            opcode, operands, is_branch = ("bra", *opcode[1:]), [self.ends[-1]], True
+        opcode = self._in_local_memory(opcode, operands)
+        instruction = Instruction(start.line, text, opcode, tuple(operands), guard, unless, self.source, spelled)
+        self.drafts.append(_Draft(instruction, scope, is_branch))
+
+    def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
+        """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
+        spaces = ("param", "param::func", "param::entry")
+        if opcode[0] not in ("ld", "st", "ldu") or not any(part in spaces for part in opcode):
+            return opcode
+        address = next((operand for operand in operands if isinstance(operand, Memory)), None)
+        if address is None:
+            return opcode
+        inside = address.base in self.locals or (bool(self.ends) and address.base in self.registers)
+        return tuple(("local" if inside else "param") if part in spaces else part for part in opcode)
+
+    def _operand(self, scope: _Scope, *, is_label: bool) -> Operand:
+        c = self.c
+        token = c.token
+        if token.kind == "[":
+            return self._address(scope)
+        if token.kind == "{":
+            c.at += 1
+            items = [self._item(scope)]
+            while c.accept(","):
+                items.append(self._item(scope))
+            c.expect("}", "'}' or ','")
+            return Vector(tuple(items))
+        if c.accept("!"):
+            return Negated(self._register(scope, c.word("a predicate"), token.line))
+        if token.kind == "word" and is_label:
+            return c.advance().text
+        first = self._item(scope)
+        if c.accept("|"):
+            return Pair(first, self._item(scope))
+        if c.token.kind in ("+", "-") and token.kind == "word":
+            sign = -1 if c.advance().kind == "-" else 1
+            return Offset(first, sign * c.integer("an offset"))
+        return first
+
+    def _item(self, scope: _Scope) -> str:
+        """A register, a variable, a special register, a constant, or ``_``."""
+        c = self.c
+        token = c.token
+        if token.kind in ("-", "number", "+"):
+            return self._constant()
+        name = c.word("an operand")
+        if name == "_":
+            return name
+        if name == "WARP_SZ":
+            return "32"
+        found = scope.find(name)
+        if found is not None:
+            variable = self.module.variables.get(found)
+            if variable is not None and variable.extern and variable.space != "shared":
+                c.fail(f"the variable '{name}' is .extern, and no text here defines it", token.line)
+            return found
+        if name in SPECIAL_REGISTERS:
+            return name
+        if name.startswith("."):
+            c.fail(f"'{name}' stands where an operand should", token.line)
+        if name in self.module.functions or name in self.module.entries:
+            c.fail(f"the address of the function '{name}' is not known here", token.line)
+        kind = "register" if name.startswith("%") else "register or variable"
+        return c.fail(f"the {kind} '{name}' is not declared", token.line)
+
+    def _constant(self) -> str:
+        c = self.c
+        negative = c.accept("-")
+        if not negative:
+            c.accept("+")
+        token = c.expect("number", "a constant")
+        text = token.text
+        if text[:2] in ("0f", "0F", "0d", "0D") and len(text) in (10, 18):
+            bits = int(text[2:], 16)
+            if negative:
+                bits ^= 1 << (31 if len(text) == 10 else 63)
+            return f"0f{bits:08X}" if len(text) == 10 else f"0d{bits:016X}"
+        if re.fullmatch(r"\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", text):
+            (bits,) = struct.unpack("<Q", struct.pack("<d", -float(text) if negative else float(text)))
+            return f"0d{bits:016X}"
+        value = whole_number(text)
+        if value is None:
+            c.fail(f"{text} is not a number of PTX", token.line)
+        return str(-value if negative else value)
+
+    def _address(self, scope: _Scope) -> Memory:
+        c = self.c
+        c.expect("[")
+        if c.token.kind in ("number", "-"):
+            address = Memory("", c.integer("an address"))
+        else:
+            base = self._item(scope)
+            if base == "_" or base in SPECIAL_REGISTERS:
+                c.fail(f"'{base}' is not an address")
+            offset = 0
+            if c.token.kind in ("+", "-"):
+                sign = -1 if c.advance().kind == "-" else 1
+                offset = sign * c.integer("an offset")
+            address = Memory(base, offset)
+        if c.token.kind == ",":
+            c.fail("addresses with coordinates (tensor copies, textures) are not known")
+        c.expect("]", "']'")
+        return address
+
+    # ----------------------------------------------------------------------------------------- calls
+
+    def _call(self, scope: _Scope, opcode: tuple[str, ...], guard: str, *, unless: bool, start: Token) -> None:
+        c = self.c
+        results = self._arguments(scope)
+        if results:
+            c.expect(",", "','")
+        callee = c.expect("word", "a function")
+        arguments: list[str] = []
+        if c.accept(","):
+            if c.token.kind != "(":
+                c.fail("calls through a register are not known", start.line)
+            arguments = self._arguments(scope)
+            if c.accept(","):
+                c.fail("calls through a prototype are not known", start.line)
+        c.expect(";", "';' after a call")
+        after = c.at
+        text = " ".join(c.text[start.start : c.tokens[after - 1].start].split())
+        name = callee.text
+        if set(opcode[1:]) - {"uni"}:
+            c.fail(f"'{text}' is not known", start.line)
+        function = self.module.functions.get(name)
+        if function is None and name == "__assertfail":  # what `assert` of CUDA C++ calls, the driver's own
+            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source)
+            self.drafts.append(_Draft(draft, scope, False))
+            return
+        if function is None:
+            why = (
+                "calls through a register are not known"
+                if scope.find(name)
+                else f"there is no function '{name}' in the text"
+            )
+            c.fail(f"'{text}': {why}", start.line)
+        if name in self.calls:
+            c.fail(f"'{text}': recursive calls are not known", start.line)
+        if len(arguments) != len(function.parameters) or len(results) != len(function.results):
+            c.fail(
+                f"'{text}': {name} takes {len(function.parameters)} arguments and gives {len(function.results)} results",
+                start.line,
+            )
+        inner = self._scope(self.root)
+        end = f"end of call{inner.suffix}"
+
+        def emit(opcode: tuple[str, ...], *operands: Operand, guard: str = "", unless: bool = False) -> None:
+            draft = Instruction(start.line, text, opcode, operands, guard, unless, self.source)
+            self.drafts.append(_Draft(draft, inner, opcode[0] == "bra"))
+
+        if guard:
+            emit(("bra",), end, guard=guard, unless=not unless)
+        returned = [self._bind(inner, *pair, emit, text) for pair in zip(function.results, results, strict=True)]
+        for formal, actual in zip(function.parameters, arguments, strict=True):
+            if self._bind(inner, formal, actual, emit, text):
+                width = f"b{REGISTER_BITS[formal.type]}"
+                name_here = inner.names[formal.name]
+                if formal.space == "reg":
+                    emit(("mov", width if formal.type != "pred" else "pred"), name_here, actual)
+                else:
+                    emit(("st", "local", width), Memory(name_here, 0), actual)
+        self.calls.append(name)
+        self.ends.append(end)
+        source = self.source
+        c.at = function.body
+        self._block(inner)
+        c.at, self.source = after, source
+        self.calls.pop()
+        self.ends.pop()
+        self.labels[end] = len(self.drafts)
+        for needed, formal, actual in zip(returned, function.results, results, strict=True):
+            if needed:
+                width = f"b{REGISTER_BITS[formal.type]}"
+                if formal.space == "reg":
+                    emit(("mov", width if formal.type != "pred" else "pred"), actual, inner.names[formal.name])
+                else:
+                    emit(("ld", "local", width), actual, Memory(inner.names[formal.name], 0))
+
+    def _arguments(self, scope: _Scope) -> list[str]:
+        c = self.c
+        found: list[str] = []
+        if c.accept("("):
+            while not c.accept(")"):
+                if found:
+                    c.expect(",", "',' or ')'")
+                found.append(self._item(scope))
+        return found
+
+    def _bind(self, inner: _Scope, formal: Formal, actual: str, emit: Callable[..., None], text: str) -> bool:
+        """Give a formal its meaning; whether its value has to be moved."""
+        unique = formal.name + inner.suffix
+        if formal.space == "reg":
+            inner.names[formal.name] = unique
+            self.registers[unique] = REGISTER_BITS[formal.type]
+            return True
+        if actual in self.locals:
+            held = next(variable for variable in self.variables if variable.name == actual)
+            if held.bytes < formal.bytes:
+                self.c.fail(f"'{text}': {formal.name} takes {formal.bytes} bytes, {actual} holds {held.bytes}")
+            inner.names[formal.name] = actual
+            return False
+        inner.names[formal.name] = unique
+        self.locals.add(unique)
+        self.variables.append(Variable(unique, "local", formal.align, formal.bytes))
+        return True

@@ -1,0 +1,168 @@
+"""Declarations of variables in memory, with their initial values. Source: PTX ISA, section 5.4."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+import attrs
+import numpy as np
+
+from ..program import REGISTER_BITS, Relocation, Variable
+from .cursor import MOST_BRACES, Cursor, whole_number
+
+MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "global": 1 << 34}
+"""What a state space holds: of a CTA, a thread, a module; global memory here, the others as in hardware."""
+
+
+def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variable]:
+    """Variables from after the state space to the semicolon, under their own names."""
+    line, align, elements, type = c.token.line, 0, 1, ""
+    while c.token.kind == "word" and c.token.text.startswith("."):
+        word = c.advance().text[1:]
+        if word == "align":
+            align = c.integer("an alignment")
+        elif word == "attribute":
+            c.skip_past(")")
+        elif word in ("v2", "v4"):
+            elements = int(word[1])
+        elif word in REGISTER_BITS and word != "pred":
+            type = word
+        elif word == "ptr":
+            continue
+        else:
+            c.fail(f"the type '.{word}' of a variable is not known")
+    if not type:
+        c.fail("the variable has no type")
+    if align & (align - 1):
+        c.fail(f"the alignment {align} is not a power of two", line)
+    found = [_variable(c, space, type, elements, align, extern=extern)]
+    while c.accept(","):
+        found.append(_variable(c, space, type, elements, align, extern=extern))
+    c.expect(";", "';' after a variable")
+    return found
+
+
+def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, extern: bool) -> Variable:
+    line, name = c.token.line, c.word("a variable's name")
+    sizes: list[int] = []
+    while c.accept("["):
+        sizes.append(-1 if c.token.kind == "]" else _count(c))
+        c.expect("]")
+    if elements > 1:
+        sizes.append(elements)
+    size = REGISTER_BITS[type] // 8
+    align = max(align, size * elements)
+    data: bytes | None = None
+    relocations: list[Relocation] = []
+    if c.accept("="):
+        if space not in ("global", "const"):
+            c.fail(f"a variable in .{space} has no initial value", line)
+        if -1 in sizes[1:]:
+            c.fail("only the first size of an array may be left out", line)
+        items = initial_value(c)
+        if sizes and sizes[0] == -1:
+            sizes[0] = len(items) if isinstance(items, list) else 1
+        _demand_room(c, space, name, prod(sizes) * size, line)
+        raw = bytearray(prod(sizes) * size)
+        place(c, raw, relocations, items, sizes, 0, type, line)
+        data = bytes(raw)
+    if any(count == -1 for count in sizes) and not (extern and space == "shared"):
+        c.fail(f"the variable {name} has no size", line)
+    count = 0 if -1 in sizes else prod(sizes)
+    _demand_room(c, space, name, count * size, line)
+    return Variable(name, space, align, count * size, data, extern, tuple(relocations))
+
+
+def _count(c: Cursor) -> int:
+    count = c.integer("a count of elements")
+    if count < 0:
+        c.fail(f"{count} elements")
+    return count
+
+
+def _demand_room(c: Cursor, space: str, name: str, size: int, line: int) -> None:
+    if size > MOST_BYTES[space]:
+        c.fail(f"{name} has {size} bytes; .{space} memory holds at most {MOST_BYTES[space]}", line)
+
+
+def _offset(c: Cursor) -> int:
+    if c.token.kind not in ("+", "-"):
+        return 0
+    sign = -1 if c.advance().kind == "-" else 1
+    return sign * c.integer("an offset")
+
+
+def initial_value(c: Cursor, depth: int = 0) -> object:
+    """A constant, an address, or a list of them in braces."""
+    if c.accept("{"):
+        if depth > MOST_BRACES:
+            c.fail("the braces are nested too deep")
+        items: list[object] = []
+        while not c.accept("}"):
+            if items:
+                c.expect(",", "',' or '}'")
+                if c.accept("}"):
+                    break
+            items.append(initial_value(c, depth + 1))
+        return items
+    if c.token.kind == "word":
+        name = c.advance().text
+        generic = name == "generic"
+        if generic:
+            c.expect("(")
+            name = c.word("a variable")
+        offset = _offset(c)
+        if generic:
+            c.expect(")")
+            offset += _offset(c)
+        return Relocation(0, name, offset, generic)
+    negative = c.accept("-")
+    token = c.expect("number", "an initial value")
+    text = token.text
+    if text[:2] in ("0f", "0F") and len(text) == 10:
+        found: float | int = float(np.array(int(text[2:], 16), np.uint32).view(np.float32))
+    elif text[:2] in ("0d", "0D") and len(text) == 18:
+        found = float(np.array(int(text[2:], 16), np.uint64).view(np.float64))
+    elif re.search(r"[.eE]", text) and not text.lower().startswith("0x"):
+        found = float(text)
+    else:
+        value = whole_number(text)
+        if value is None:
+            c.fail(f"{text} is not a number of PTX", token.line)
+        found = value
+    return -found if negative else found
+
+
+def place(
+    c: Cursor,
+    raw: bytearray,
+    relocations: list[Relocation],
+    item: object,
+    sizes: list[int],
+    at: int,
+    type: str,
+    line: int,
+) -> None:
+    """Write an initial value into bytes; what is not given is zero."""
+    size = REGISTER_BITS[type] // 8
+    if isinstance(item, list):
+        if not sizes or len(item) > sizes[0]:
+            c.fail(f"{len(item)} initial values for {sizes[0] if sizes else 1} elements", line)
+        for index, part in enumerate(item):
+            place(c, raw, relocations, part, sizes[1:], at + index * prod(sizes[1:]) * size, type, line)
+        return
+    if sizes:
+        c.fail("an array needs its initial values in braces", line)
+    if isinstance(item, Relocation):
+        if size != 8:
+            c.fail(f"an address does not fit into .{type}", line)
+        relocations.append(attrs.evolve(item, at=at))
+        return
+    assert isinstance(item, (int, float))
+    if type[0] == "f" or type == "bf16":
+        if type not in ("f32", "f64"):
+            c.fail(f"initial values of .{type} are not known", line)
+        raw[at : at + size] = np.array(item, "f4" if type == "f32" else "f8").tobytes()
+    else:
+        raw[at : at + size] = (int(item) & ((1 << size * 8) - 1)).to_bytes(size, "little")

@@ -1,0 +1,99 @@
+"""The arrays of a launch and the variables of its module: their bytes and their addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..order.access import WINDOW_BITS, WORDS, bytes_of
+from ..order.shadow import Shadow
+
+PAGE_BITS = 12
+"""Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
+
+
+class GlobalArray:
+    """One array of global memory."""
+
+    def __init__(self, name: str, data: Any, base: int, *, writable: bool, space: str) -> None:
+        self.name, self.data, self.base, self.writable, self.space = name, data, base, writable, space
+        self.skew = base & 255
+        self.shadow: Shadow | None = None
+        self.log: list[tuple[Any, int, Any, Any]] = []
+        self.log_bytes = 0
+        self.written: Any = None
+        self.flying: dict[int, Any] = {}
+        self.constant: list[tuple[Any, int]] = []
+        self.constant_cells: Any = None
+        self.journal: list[tuple[Any, Any]] | None = None
+
+    def remember(self, journal: list[tuple[Any, Any]]) -> None:
+        """From now on note pages in a journal before they are written: each as it is there, and as it was."""
+        self.journal = journal
+        self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
+
+    def note(self, offsets: Any, size: int) -> None:
+        """Some bytes are about to be written."""
+        if self.journal is None:
+            return
+        first = offsets.ravel()
+        pages = np.concatenate([first >> PAGE_BITS, (first + (size - 1)) >> PAGE_BITS])
+        for page in np.unique(pages[~self._noted[pages]]).tolist():
+            there = self.data[page << PAGE_BITS : (page + 1) << PAGE_BITS]
+            self.journal.append((there, there.copy()))
+        self._noted[pages] = True
+
+    def where(self, first: int, size: int = 1) -> str:
+        """Bytes in words."""
+        return bytes_of(self.name, first, size)
+
+
+class GlobalMemory:
+    """Arrays and module variables, each in a window of its own.
+
+    An array's base is a multiple of its declared alignment and of nothing larger, so that a wider access than was
+    declared possible is found misaligned here.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[GlobalArray] = []
+        self.cell = 16
+
+    def add(self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global") -> int:
+        """Map a flat uint8 array; returns its base address."""
+        base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes
+        self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
+        return base
+
+    def unskewed(self, addresses: Any) -> Any:
+        """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
+        window = (addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1
+        skew = np.array([a.base & ((1 << WINDOW_BITS) - 1) for a in self.arrays], np.uint64)
+        return addresses - skew[window]
+
+
+def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
+    """Bytes of an array, shape (\\*offsets.shape, size)."""
+    if size > 16:
+        return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
+    data, word = array.data, WORDS[size]
+    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+        found = data.view(word)[offsets // size if size > 1 else offsets]
+        return found.view(np.uint8).reshape(*offsets.shape, size)
+    return data[offsets[..., None] + np.arange(size)]
+
+
+def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
+    """Write bytes of an array, as :func:`fetch` reads them."""
+    size = raw.shape[-1]
+    if size > 16:
+        for part in range(0, size, 16):
+            put(array, offsets + part, raw[..., part : part + 16])
+        return
+    array.note(offsets, size)
+    data, word = array.data, WORDS[size]
+    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+        data.view(word)[offsets // size if size > 1 else offsets] = np.ascontiguousarray(raw).view(word)[..., 0]
+    else:
+        data[offsets[..., None] + np.arange(size)] = raw

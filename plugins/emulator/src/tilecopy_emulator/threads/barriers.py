@@ -1,0 +1,440 @@
+"""Barriers of the CTA, of named groups, of a warp, of the cluster (PTX ISA 9.7.13.1 to .4)."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+
+from ..order.clocks import NOTHING, Clock, join
+from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
+
+
+@attrs.define(eq=False)
+class _Named:
+    """One barrier of one CTA.
+
+    Attributes:
+        expected: threads, or None for all of the CTA.
+        arrived: lane -> (place of the instruction, whether it waits).
+        clock: what those that only arrive have released.
+        last_time: when it last completed.
+        last_waited: who waited then.
+        last_all: whether all the CTA took part.
+    """
+
+    expected: int | None = None
+    arrived: dict[int, tuple[int, bool]] = attrs.Factory(dict)
+    clock: Clock = NOTHING
+    last_time: int = 0
+    last_waited: Any = None
+    votes: dict[int, Any] = attrs.Factory(dict)
+
+
+@attrs.define(eq=False)
+class _Cluster:
+    """The barrier of one cluster."""
+
+    phase: int = 0
+    clock: Clock = NOTHING
+    done: Clock = NOTHING
+
+
+class Barriers:
+    """The barriers of a machine's CTAs and clusters."""
+
+    def __init__(self, machine: Threads) -> None:
+        self.machine = machine
+        self.named: dict[tuple[int, int], _Named] = {}
+        self.clusters: dict[int, _Cluster] = {}
+        self.arrived = np.full(machine.units, -1, np.int64)
+        self.passed = np.zeros(machine.units, np.int64)
+        self.resized: dict[int, list[int]] = {}
+
+    def expand(self, copies: int, ctas: int, unit: int) -> None:
+        """See :meth:`Machine.expand`."""
+        order, first = self.machine.order, self.machine.first
+        named, clusters = self.named, self.clusters
+        self.named, self.clusters = {}, {}
+        warps = ctas * self.machine.warps_per_cta
+        self.resized = {w + copy * warps: list(x) for w, x in self.resized.items() for copy in range(copies)}
+        self.arrived, self.passed = np.tile(self.arrived, copies), np.tile(self.passed, copies)
+        for copy in range(copies):
+            shift = first + copy * ctas
+            for (cta, number), old in named.items():
+                self.named[cta + copy * ctas, number] = attrs.evolve(
+                    old,
+                    arrived={lane + copy * unit: x for lane, x in old.arrived.items()},
+                    clock=order.moved(old.clock, shift),
+                    last_waited=None if old.last_waited is None else old.last_waited + copy * unit,
+                    votes={lane + copy * unit: x[copy : copy + 1] for lane, x in old.votes.items()},
+                )
+            for cluster, state in clusters.items():
+                self.clusters[cluster + copy] = _Cluster(
+                    state.phase, order.moved(state.clock, shift), order.moved(state.done, shift)
+                )
+
+    # --------------------------------------------------------------------------------------- CTA and named
+
+    def reach(
+        self,
+        lanes: Lanes,
+        numbers: Any,
+        counts: Any,
+        *,
+        waits: bool,
+        aligned: bool,
+        votes: Any = None,
+        done: Any = None,
+    ) -> None:
+        """Lanes come to a barrier.
+
+        Args:
+            lanes: who.
+            numbers: which barrier, one a lane.
+            counts: threads that it expects, one a lane, or None for all of the CTA.
+            waits: whether they wait (``bar.sync``) or go on (``bar.arrive``).
+            aligned: whether whole warps must come.
+            votes: a value of each lane (``bar.red``), rows (n, C).
+            done: called with the lanes that were waiting and their votes.
+        """
+        machine = self.machine
+        index = machine.index(lanes)
+        if waits and votes is None and (numbers == numbers[0]).all():
+            rest = self._whole(lanes, index, int(numbers[0]), counts)
+            if rest is not None:
+                if not len(rest):
+                    return
+                numbers, counts = numbers[rest], None if counts is None else counts[rest]
+                lanes = index = index[rest]
+        self._check(lanes, numbers, counts)
+        if waits:
+            machine.park(index, AT_BARRIER)
+        warps = machine.warp_of[index]
+        for warp in np.unique(warps):
+            at = np.nonzero(warps == warp)[0]
+            for number in np.unique(numbers[at]):
+                chosen = at[numbers[at] == number]
+                self._reach(index[chosen], int(number), None if counts is None else int(counts[chosen[0]]), waits, aligned,
+                            None if votes is None else votes[chosen], done)  # fmt: skip
+
+    def _whole(self, lanes: Lanes, index: Any, number: int, counts: Any) -> Any:
+        """Let CTAs pass whose threads all come now; returns where the lanes of the others are, None for all."""
+        machine = self.machine
+        if counts is not None and not (counts == machine.threads).all():
+            return None
+        come = np.bincount(machine.cta_of[index], minlength=machine.unit_ctas)
+        whole = come == machine.threads
+        if self.named:
+            for cta in np.nonzero(whole)[0].tolist():
+                state = self.named.get((cta, number))
+                whole[cta] = state is None or not state.arrived
+        if not whole.any():
+            return None
+        self._check(lanes, np.full(1, number), None if counts is None else counts[:1])
+        ctas = np.nonzero(whole)[0]
+        machine.order.barriers(ctas)
+        if self.named:
+            for cta in ctas.tolist():
+                self.named.pop((cta, number), None)
+        return np.nonzero(~whole[machine.cta_of[index]])[0]
+
+    def _check(self, lanes: Lanes, numbers: Any, counts: Any) -> None:
+        machine = self.machine
+        bad = (numbers < 0) | (numbers > 15)
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard("barrier", f"barrier {int(numbers[at])}: there are 0 to 15", lanes, at)
+        if counts is None:
+            return
+        bad = (counts % 32 != 0) | (counts <= 0)
+        if bad.any():
+            at = int(np.argmax(bad))
+            machine.hazard("barrier", f"a barrier of {int(counts[at])} threads: a multiple of 32 is needed", lanes, at)
+
+    def _reach(
+        self, lanes: Any, number: int, expected: int | None, waits: bool, aligned: bool, votes: Any, done: Any
+    ) -> None:
+        machine = self.machine
+        cta = int(lanes[0]) // machine.threads
+        state = self.named.setdefault((cta, number), _Named())
+        if state.arrived and state.expected != expected:
+            machine.hazard(
+                "barrier",
+                f"barrier {number} is expected by {_count(expected)} here, and by {_count(state.expected)} where "
+                f"{machine.name_of(next(iter(state.arrived)))} came to it",
+                lanes,
+            )
+        again = [lane for lane in lanes.tolist() if lane in state.arrived]
+        if again:
+            machine.hazard("barrier", f"arrives twice on barrier {number} in one phase", np.array(again))
+        self._know_last(state, lanes, number, expected)
+        state.expected = expected
+        for position, lane in enumerate(lanes.tolist()):
+            state.arrived[lane] = (machine.at, waits)
+            if votes is not None:
+                state.votes[lane] = votes[position]
+        if not waits:
+            state.clock = join([state.clock, machine.order.release(lanes)])
+        state_done = self._complete(cta, number, state, aligned, done)
+        if state_done and not waits:
+            machine.launch.version += 1
+
+    def _know_last(self, state: _Named, lanes: Any, number: int, expected: int | None) -> None:
+        """Who comes must know that the barrier's last phase is over, or it could be taken for one of it."""
+        if not state.last_time:
+            return
+        machine = self.machine
+        waited = state.last_waited
+        if np.isin(lanes[:1], waited).all():
+            return
+        cta = int(lanes[0]) // machine.threads
+        row = machine.order.row(lanes[:1])
+        inside = waited - cta * machine.threads
+        if not len(inside) or int(row[inside].max()) <= state.last_time:
+            who = machine.name_of(int(waited[0])) if len(waited) else "others"
+            machine.hazard(
+                "barrier",
+                f"barrier {number} is shared with other threads ({who}): nothing orders this after its last phase "
+                f"({len(lanes)} of {machine.threads if expected is None else expected} threads have come)",
+                lanes,
+                threads=(who,),
+            )
+
+    def _complete(self, cta: int, number: int, state: _Named, aligned: bool, done: Any = None) -> bool:
+        machine = self.machine
+        living = machine.living(cta)
+        if state.expected is None:
+            if len(state.arrived) < len(living):
+                return False
+        else:
+            counts: dict[int, int] = {}
+            for lane in state.arrived:
+                warp = int(machine.warp_of[lane])
+                counts[warp] = counts.get(warp, 0) + 1
+            alive = np.bincount(machine.warp_of[living], minlength=machine.unit_ctas * machine.warps_per_cta)
+            came = sum(32 if count >= alive[warp] else count for warp, count in counts.items())
+            if came < state.expected:
+                return False
+        arrived = np.array(sorted(state.arrived))
+        waiting = np.array(sorted(lane for lane, (_, waits) in state.arrived.items() if waits), np.int64)
+        if aligned:
+            self._demand_warps(arrived, state)
+        time = machine.launch.time.now
+        if len(waiting) == len(living):
+            machine.order.barrier(cta, waiting)
+        else:
+            clock = machine.order.release(waiting) if len(waiting) else NOTHING
+            machine.order.acquire(waiting, join([state.clock, clock])) if len(waiting) else None
+        state.last_time, state.last_waited = time, waiting
+        votes = state.votes
+        state.arrived, state.clock, state.votes, state.expected = {}, NOTHING, {}, None
+        if len(waiting):
+            machine.wake(waiting)
+        if done is not None:
+            done(waiting, votes)
+        return True
+
+    def _demand_warps(self, arrived: Any, state: _Named) -> None:
+        machine = self.machine
+        warps = machine.warp_of[arrived]
+        alive = machine.warp_bits(machine.ids[machine.status != DONE])
+        here = machine.warp_bits(arrived)
+        for warp in np.unique(warps):
+            members = arrived[warps == warp]
+            places = {state.arrived[lane][0] for lane in members.tolist()}
+            if len(places) > 1 or here[warp] != alive[warp]:
+                machine.hazard(
+                    "barrier",
+                    f"the lanes of one warp do not reach this barrier together ({len(members)} of the "
+                    f"{int(alive[warp]).bit_count()} threads, {len(places)} instructions)",
+                    members,
+                )
+
+    def leaving(self, ending: Any) -> None:
+        """Lanes are about to exit: not while others of their warp wait at a barrier for all of it."""
+        machine = self.machine
+        if not self.named:
+            return
+        going = np.zeros(machine.unit_ctas * machine.warps_per_cta, bool)
+        going[machine.warp_of[ending]] = True
+        for state in self.named.values():
+            if not state.arrived:
+                continue
+            members = np.array(sorted(state.arrived))
+            bad = going[machine.warp_of[members]] & np.array([state.arrived[lane][1] for lane in members.tolist()])
+            if bad.any():
+                at = int(np.argmax(bad))
+                place = state.arrived[int(members[at])][0]
+                machine.hazard(
+                    "barrier",
+                    f"{len(members)} of the {machine.threads} threads of the CTA wait at this barrier; "
+                    f"{machine.name_of(int(ending[0]))} of their warp exits and does not reach it",
+                    members, at, at=place,
+                )  # fmt: skip
+
+    def left(self, ending: Any) -> None:
+        """Lanes have exited: barriers of all threads no longer wait for them."""
+        machine = self.machine
+        ctas = set(machine.cta_of[ending].tolist())
+        for (cta, number), state in list(self.named.items()):
+            if cta in ctas and state.arrived and state.expected is None:
+                self._complete(cta, number, state, aligned=True)
+        for cluster in {cta // machine.cluster_size for cta in ctas}:
+            self._cluster_complete(cluster)
+        if self.resized:
+            self._compare_warpgroups(np.unique(machine.warp_of[ending]))
+
+    def set_registers(self, lanes: Lanes) -> None:
+        """``setmaxnreg`` by whole warps."""
+        for warp in np.unique(self.machine.warp_of[self.machine.index(lanes)]).tolist():
+            self.resized.setdefault(warp, []).append(self.machine.at)
+
+    def _compare_warpgroups(self, ended: Any) -> None:
+        """Of a warpgroup that has ended, every warp must have executed the same ``setmaxnreg``."""
+        machine, per_cta = self.machine, self.machine.warps_per_cta
+        text = [instruction.text for instruction in machine.program.instructions]
+        for first in {int(w) - int(w) % per_cta % 4 for w in ended}:
+            warps = [w for w in range(first, first + 4) if w // per_cta == first // per_cta]
+            if (machine.status[np.isin(machine.warp_of, warps)] != DONE).any():
+                continue
+            most = max(warps, key=lambda w: len(self.resized.get(w, [])))
+            wanted = self.resized.get(most, [])
+            for warp in warps:
+                found = [text[at] for at in self.resized.get(warp, [])]
+                for number, at in enumerate(wanted):
+                    if found[number : number + 1] != [text[at]]:
+                        other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
+                        machine.hazard(
+                            "aligned",
+                            f"all warps of a warpgroup must execute this; the warp of {other} does not",
+                            machine.ids[machine.warp_of == most], at=at, threads=(other,),
+                        )  # fmt: skip
+
+    def accuse(self, waiting: Any) -> NoReturn:
+        """A barrier that nobody completes."""
+        machine = self.machine
+        lane = int(waiting[0])
+        for (cta, number), state in self.named.items():
+            if lane not in state.arrived:
+                continue
+            living = machine.living(cta)
+            missing = [x for x in living.tolist() if x not in state.arrived]
+            whole = machine.threads if state.expected is None else state.expected
+            who = f"; {machine.name_of(missing[0])} has not" if missing else ""
+            machine.hazard(
+                "barrier",
+                f"{len(state.arrived)} of the {whole} threads of the CTA wait at barrier {number} that the others do not "
+                f"reach ({len(state.arrived)} of {whole} threads have come{who})",
+                waiting[:1], at=state.arrived[lane][0],
+            )  # fmt: skip
+        raise AssertionError("not waiting")
+
+    # --------------------------------------------------------------------------------------- cluster
+
+    def cluster_arrive(self, lanes: Lanes, *, relaxed: bool) -> None:
+        """``barrier.cluster.arrive``."""
+        machine = self.machine
+        index = machine.index(lanes)
+        twice = self.arrived[index] >= 0
+        if twice.any():
+            machine.hazard(
+                "barrier", "arrives twice on the cluster barrier with no wait between", lanes, int(np.argmax(twice))
+            )
+        clusters = machine.cta_of[index] // machine.cluster_size
+        for cluster in np.unique(clusters).tolist():
+            members = index[clusters == cluster]
+            state = self.clusters.setdefault(cluster, _Cluster())
+            self.arrived[members] = state.phase
+            if not relaxed:
+                state.clock = join([state.clock, machine.order.release(members)])
+            self._cluster_complete(cluster)
+
+    def _cluster_complete(self, cluster: int) -> None:
+        state = self.clusters.get(cluster)
+        if state is None:
+            return
+        machine = self.machine
+        size = machine.cluster_size * machine.threads
+        members = machine.ids[cluster * size : (cluster + 1) * size]
+        living = members[machine.status[members] != DONE]
+        if len(living) and (self.arrived[living] != state.phase).any():
+            return
+        state.phase += 1
+        state.done, state.clock = state.clock, NOTHING
+        waiting = living[machine.status[living] == AT_CLUSTER]
+        if len(waiting):
+            self._pass(waiting, state)
+            machine.wake(waiting)
+
+    def _pass(self, lanes: Any, state: _Cluster) -> None:
+        self.arrived[lanes] = -1
+        self.passed[lanes] = state.phase
+        if state.done.rows:
+            self.machine.order.acquire(lanes, state.done)
+
+    def cluster_wait(self, lanes: Lanes) -> None:
+        """``barrier.cluster.wait``."""
+        machine = self.machine
+        index = machine.index(lanes)
+        bad = self.arrived[index] < 0
+        if bad.any():
+            machine.hazard("barrier", "waits on the cluster barrier and has not arrived", lanes, int(np.argmax(bad)))
+        clusters = machine.cta_of[index] // machine.cluster_size
+        for cluster in np.unique(clusters).tolist():
+            members = index[clusters == cluster]
+            state = self.clusters[cluster]
+            over = self.arrived[members] < state.phase
+            if over.any():
+                self._pass(members[over], state)
+            if not over.all():
+                machine.park(members[~over], AT_CLUSTER)
+
+    def accuse_cluster(self, waiting: Any) -> NoReturn:
+        """A cluster barrier that nobody completes."""
+        machine = self.machine
+        lane = int(waiting[0])
+        cluster = int(machine.cta_of[lane]) // machine.cluster_size
+        size = machine.cluster_size * machine.threads
+        members = machine.ids[cluster * size : (cluster + 1) * size]
+        living = members[machine.status[members] != DONE]
+        state = self.clusters[cluster]
+        missing = living[self.arrived[living] != state.phase]
+        who = f"; {machine.name_of(int(missing[0]))} has not" if len(missing) else ""
+        machine.hazard(
+            "barrier",
+            f"{len(living) - len(missing)} of {len(living)} threads have come to the barrier of the cluster{who}",
+            waiting[:1], at=int(machine.pc[lane]) - 1,
+        )  # fmt: skip
+
+    def cluster_phase(self, cta: int) -> int:
+        """How often the barrier of a CTA's cluster has completed."""
+        state = self.clusters.get(cta // self.machine.cluster_size)
+        return 0 if state is None else state.phase
+
+    # --------------------------------------------------------------------------------------- warp
+
+    def warp_sync(self, lanes: Lanes, mask: Any) -> None:
+        """``bar.warp.sync``."""
+        machine = self.machine
+        found = machine.converge(lanes, mask, anywhere=True)
+        if machine.size(found):
+            self.warp_joined(machine.index(found), machine.joined)
+
+    def warp_joined(self, lanes: Any, mask: Any) -> None:
+        """Lanes that have synchronised, by warp (and by mask, where they differ)."""
+        machine = self.machine
+        warps = machine.warp_of[lanes]
+        for warp in np.unique(warps):
+            members = lanes[warps == warp]
+            masks = mask[warps == warp]
+            if (masks == masks[0]).all():
+                machine.order.warp_barrier(members)
+            else:
+                for each in np.unique(masks):
+                    machine.order.warp_barrier(members[masks == each])
+
+
+def _count(expected: int | None) -> str:
+    return "all threads" if expected is None else f"{expected} threads"

@@ -1,0 +1,346 @@
+"""Flags: order that goes through the value of a strong access (PTX ISA 8.8: release and acquire patterns, fences)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..order.access import Access
+from ..order.clocks import Clock, join
+from ..order.shadow import CLUSTER, CTA, GPU
+from .launch import Location, Lock, Section, Written
+from .threads import Lanes, Threads
+
+MOST_HISTORIES = 1 << 16
+"""Places whose older values are remembered."""
+
+
+class Flags:
+    """What the threads of a machine have fenced, and what strong writes to its shared memory carry."""
+
+    def __init__(self, machine: Threads) -> None:
+        self.machine = machine
+        self.shared: dict[int, Location] = {}
+        self.fenced = np.zeros(machine.units, np.int64)
+        self.strength = np.zeros(machine.units, np.int64)
+        self.any_fenced = False
+        self.heard: dict[int, list[Location]] = {}
+        self.narrow: dict[int, str] = {}
+        self.locks: dict[int, Lock] = {}
+        self.locked = False
+        self.taken: dict[int, list[tuple[Lock, int]]] = {}
+        self.histories: dict[int, list[Written]] = {}
+        self.looked: dict[tuple[int, int, bool], Written] = {}
+        self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
+        self.touched: Any = None
+
+    def expand(self, copies: int, unit: int, unit_bytes: int) -> None:
+        """See :meth:`Machine.expand`."""
+        self.fenced, self.strength = np.tile(self.fenced, copies), np.tile(self.strength, copies)
+        first, ctas = self.machine.first, self.machine.unit_ctas // copies
+        shared, heard = self.shared, self.heard
+        self.shared, self.heard, self.locks, self.histories, self.looked, self.taken = {}, {}, {}, {}, {}, {}
+        for copy in range(copies):
+            for place, location in shared.items():
+                self.shared[place + copy * unit_bytes] = _moved(location, first + copy * ctas, copy * unit)
+            for lane, locations in heard.items():
+                self.heard[lane + copy * unit] = [_moved(x, first + copy * ctas, copy * unit) for x in locations]
+
+    def prepare(self, access: Access) -> None:
+        """Before a strong access to global memory: threads of several clusters may learn of one another.
+
+        Raises:
+            Diverged: so they must be kept apart.
+        """
+        if access.acquires or access.releases or self.any_fenced or self.machine.launch.locations:
+            self.machine.demand_single()
+
+    def fence(self, lanes: Lanes, strength: int, *, acquires: bool = True, releases: bool = True) -> None:
+        """A fence: strong reads before it acquire, strong writes after it release."""
+        machine = self.machine
+        index = machine.index(lanes)
+        if acquires and self.heard:
+            for lane in index.tolist():
+                locations = self.heard.pop(lane, [])
+                clocks = [x.clock for x in locations if self._reaches(x, strength, lane, machine.grid_thread[lane, 0])]
+                if clocks:
+                    machine.order.acquire(np.array([lane]), join(clocks))
+        if acquires and self.taken:
+            for lane in index.tolist():
+                for lock, reach in self.taken.pop(lane, []):
+                    lock.reach = min(reach, strength)
+        if releases:
+            self.fenced[index] = machine.launch.time.now
+            self.strength[index] = strength
+            self.any_fenced = True
+        machine.launch.time.now += 1
+
+    def _reaches(self, location: Location, strength: int, lane: int, thread: int) -> bool:
+        threads, cluster = self.machine.threads, self.machine.cluster_size
+        if location.shared:
+            thread = lane
+        mine, other = int(thread) // threads, location.writer // threads
+        least = min(strength, location.strength)
+        if least >= GPU or mine == other or (least == CLUSTER and mine // cluster == other // cluster):
+            return True
+        name = "cta" if least == CTA else "cluster"
+        who = self.machine.name_of(location.writer) if location.shared else self.machine.launch.name_of(location.writer)
+        self.narrow[lane] = f"what {who} released does not reach it: the scope .{name} does not hold both threads"
+        return False
+
+    def acquire(self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, chosen: Any = None) -> None:
+        """A strong read of some places (of the ``chosen`` lanes) has taken what their last strong writes carry."""
+        table: Any = self.shared if shared else self.machine.launch.locations
+        if not table:
+            return
+        machine = self.machine
+        index = machine.index(lanes)
+        keys = places if places.ndim == 1 else places[:, 0]
+        taken: dict[int, tuple[Location, list[int]]] = {}
+        for position, (lane, key) in enumerate(zip(index.tolist(), keys.tolist(), strict=True)):
+            location = table.get(key)
+            if location is None or (chosen is not None and not chosen[position]):
+                continue
+            if not self._reaches(location, access.reach, lane, machine.grid_thread[lane, 0]):
+                continue
+            if access.acquires:
+                taken.setdefault(id(location), (location, []))[1].append(lane)
+            else:
+                known = self.heard.setdefault(lane, [])
+                if not known or known[-1] is not location:
+                    known.append(location)
+        for location, members in taken.values():
+            machine.order.acquire(np.array(members), location.clock)
+
+    def release(
+        self,
+        lanes: Lanes,
+        access: Access,
+        places: Any,
+        *,
+        shared: bool = False,
+        modify: bool = False,
+        old: Any = None,
+        new: Any = None,
+    ) -> None:
+        """A strong write to some places carries what its thread has released.
+
+        Args:
+            lanes: who writes.
+            access: how.
+            places: where.
+            shared: in shared memory.
+            modify: by an atomic operation, which goes on with what was there.
+            old: the bytes before (of an atomic), a row a lane.
+            new: the bytes after.
+        """
+        machine = self.machine
+        table: Any = self.shared if shared else machine.launch.locations
+        locks: Any = self.locks if shared else machine.launch.locks
+        plain = not access.releases and not self.any_fenced
+        if plain and not access.exchange and not locks and (modify or not table):
+            return
+        index = machine.index(lanes)
+        keys = places if places.ndim == 1 else places[:, 0]
+        released = False
+        for position, (lane, key) in enumerate(zip(index.tolist(), keys.tolist(), strict=True)):
+            clock = None
+            if access.releases:
+                clock = machine.order.snapshot(np.array([lane]))
+            elif self.fenced[lane]:
+                clock = self._as_of_fence(lane)
+            reach = access.reach if access.releases else min(access.reach, int(self.strength[lane]))
+            if machine.copies == 1 or shared:
+                given = self._lock(locks, key, lane, access, old, new, position, clock, reach)
+                if given:
+                    table.pop(key, None)
+                    released = True
+                    continue
+            writer = lane if shared else int(machine.grid_thread[lane, 0])
+            before = table.get(key)
+            if clock is None:
+                if before is not None and not modify and before.writer != writer:
+                    del table[key]
+                continue
+            released = True
+            if modify and before is not None:
+                clock = join([before.clock, clock])
+                reach = min(reach, before.strength) if before.writer != writer else reach
+            table[key] = Location(clock, reach, writer, shared)
+        if released:
+            machine.launch.time.now += 1
+
+    # --------------------------------------------------------------------------------------- locks
+
+    def _lock(
+        self, locks: Any, key: Any, lane: int, access: Access, old: Any, new: Any, position: int, clock: Any, reach: int
+    ) -> bool:
+        """Follow a lock that is taken or given back; whether this gives it back."""
+        machine = self.machine
+        found: Lock | None = locks.get(key)
+        if new is None or (found is None and not access.exchange):
+            return False
+        after = new[position if len(new) > 1 else 0].tobytes()
+        who = (lane // machine.threads + machine.order.first, lane % machine.threads)
+        if found is not None and found.holder == who and after == found.free:
+            found.holder = None
+            for reader, candidates in list(self.candidates.items()):
+                for lock, _, learned in candidates:
+                    if lock is found:
+                        machine.order.acquire(np.array([reader]), learned)
+                self.candidates[reader] = [x for x in candidates if x[0] is not found]
+            if clock is not None:
+                found.sections = [*found.sections[-255:], Section(found.start, clock, reach, who[0])]
+            return True
+        before = None if old is None else old[position].tobytes()
+        if before is None or before == after:
+            return False
+        if not access.exchange or (found is not None and (found.holder is not None or found.free != before)):
+            locks.pop(key, None)  # it is used otherwise
+            return False
+        machine.launch.time.now += 1
+        now = machine.launch.time.now
+        if found is None:
+            found = locks[key] = Lock(before, None, now, 0)
+        found.holder, found.start = who, now
+        found.reach = access.reach if access.acquires else 0
+        self.locked = True
+        if not access.acquires:
+            self.taken.setdefault(lane, []).append((found, access.reach))
+        return False
+
+    def locks_order(self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any) -> None:
+        """Mark earlier accesses (those of ``where``) as ordered that were made under a lock which is held now."""
+        bad = np.nonzero(~ordered & where)[0]
+        if not len(bad):
+            return
+        machine, order = self.machine, self.machine.order
+        held = [
+            lock
+            for table in (self.locks, machine.launch.locks)
+            for lock in table.values()
+            if lock.holder and lock.reach
+        ]
+        for lane in np.unique(lanes[bad]).tolist():
+            mine = bad[lanes[bad] == lane]
+            for lock in held:
+                assert lock.holder is not None
+                key, column = lock.holder
+                if order.known(np.array([lane]), np.array([key]), np.array([column]))[0] >= lock.start:
+                    self._under(lock, lane, mine, ordered, keys, columns, times)
+            left = mine[~ordered[mine]]
+            if len(left) and self.candidates.get(lane):
+                for _, _, clock in self.candidates.pop(lane):
+                    order.acquire(np.array([lane]), clock)
+                ordered[left] = order.ordered(lanes[left], keys[left], columns[left], times[left])
+
+    def _under(self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any) -> None:
+        """Mark those accesses before which were made in earlier critical sections of a lock that a lane is under."""
+        machine, cluster = self.machine, self.machine.cluster_size
+        mine = lane // machine.threads + machine.order.first
+        left = positions[~ordered[positions]]
+        for section in reversed(lock.sections):
+            if not len(left):
+                return
+            inside = left[times[left] >= section.start]
+            for key in np.unique(keys[inside]).tolist() if len(inside) else ():
+                row = section.clock.rows.get(key)
+                here = inside[keys[inside] == key]
+                here = here[row[columns[here]] >= times[here]] if row is not None else here[:0]
+                if not len(here):
+                    continue
+                least = min(section.reach, lock.reach)
+                if (
+                    least >= GPU
+                    or section.key == mine
+                    or (least == CLUSTER and section.key // cluster == mine // cluster)
+                ):
+                    ordered[here] = True
+                    for position in here.tolist():
+                        self._seen(lane, lock, section, position)
+                else:
+                    name = "cta" if least == CTA else "cluster"
+                    self.narrow[lane] = f"the lock between them is given back or taken with the scope .{name}"
+            left = left[~ordered[left]]
+
+    def _seen(self, lane: int, lock: Lock, section: Section, position: int) -> None:
+        """A lane that holds a lock touches what was touched under it before.
+
+        What it reads and does not write again may tell it of all that came before; an update of its own does not.
+        """
+        space, cells, writes = self.touched
+        cell = (space, int(cells[position]))
+        candidates = self.candidates.setdefault(lane, [])
+        if writes:
+            self.candidates[lane] = [x for x in candidates if x[1] != cell]
+        elif all(x[1] != cell for x in candidates):
+            candidates.append((lock, cell, section.clock))
+
+    # --------------------------------------------------------------------------------------- values
+
+    def record(self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False) -> None:
+        """A strong write leaves a value."""
+        machine = self.machine
+        table: Any = self.histories if shared else machine.launch.histories
+        first, now = machine.order.first, machine.launch.time.now
+        for position, (lane, key) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
+            history = table.get(key)
+            if history is None:
+                if len(table) >= MOST_HISTORIES:
+                    continue
+                history = table[key] = [Written(old[position if len(old) > 1 else 0].copy(), -1, 0, 0)]
+            raw = new[position if len(new) > 1 else 0].copy()
+            history.append(Written(raw, lane // machine.threads + first, lane % machine.threads, now))
+            if len(history) > 32:
+                del history[:16]
+
+    def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Any:
+        """A strong read may find an older value than the last, as long as it does not know of a later one.
+
+        A loop that polls does so once, which only a program notices that relies on who runs first. Changes ``raw``; returns which
+        lanes read the last value, or None for all.
+        """
+        machine = self.machine
+        table: Any = self.histories if shared else machine.launch.histories
+        if not table or not machine.launch.in_loop[machine.at]:
+            return None
+        order = machine.order
+        fresh = np.ones(len(raw), bool)
+        if len(raw) != len(places):
+            return None
+        for position, (lane, key) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
+            history = table.get(key)
+            if history is None or len(history) < 2 or len(history[-1].raw[0]) != raw.shape[2]:
+                continue
+            last = history[-1]
+            seen = self.looked.get((lane, key, shared))
+            if seen is last:
+                continue
+            self.looked[lane, key, shared] = last
+            mine = lane // machine.threads + order.first, lane % machine.threads // 32
+            for written in reversed(history):
+                if written is seen or written.key < 0 or (written.key, written.column // 32) == mine:
+                    break
+                known = order.ordered(
+                    np.array([lane]), np.array([written.key]), np.array([written.column]), np.array([written.time])
+                )
+                if known[0]:
+                    break
+            if written is not last:
+                raw[position] = written.raw
+                fresh[position] = False
+        return fresh
+
+    def _as_of_fence(self, lane: int) -> Clock:
+        machine = self.machine
+        clock = machine.order.snapshot(np.array([lane]))
+        key = lane // machine.threads + machine.order.first
+        row = clock.rows[key].copy()
+        row[lane % machine.threads] = self.fenced[lane]
+        return Clock({**clock.rows, key: row})
+
+
+def _moved(location: Location, ctas: int, lanes: int) -> Location:
+    rows = {key + ctas: row for key, row in location.clock.rows.items()}
+    return Location(Clock(rows), location.strength, location.writer + lanes, location.shared)

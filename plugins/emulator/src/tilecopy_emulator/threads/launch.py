@@ -1,0 +1,175 @@
+"""What all machines of one launch share: the program, its geometry, global memory, time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..order.clocks import Clock, Time
+from ..program import Program
+from .arrays import GlobalMemory
+
+Dim3 = tuple[int, int, int]
+
+
+@attrs.frozen
+class SharedVariable:
+    """A shared variable: its name in the text, where it starts in the CTA's shared memory, how long it is."""
+
+    name: str
+    offset: int
+    size_bytes: int
+
+
+@attrs.frozen(eq=False)
+class Location:
+    """What a strong write to some bytes carries: the clock that an acquire of it joins.
+
+    Attributes:
+        clock: of the writers.
+        strength: the scope of the release, as in shadow.py.
+        writer: number of the last writing thread: in the grid, or in the unit for shared memory.
+        shared: whether the bytes are in shared memory.
+    """
+
+    clock: Clock
+    strength: int
+    writer: int
+    shared: bool = False
+
+
+@attrs.frozen(eq=False)
+class Section:
+    """A critical section that is over.
+
+    Attributes:
+        start: when its lock was taken.
+        clock: what giving it back released, of ``reach`` (a scope as in shadow.py), by a thread of CTA ``key``.
+    """
+
+    start: int
+    clock: Clock
+    reach: int
+    key: int
+
+
+@attrs.define(eq=False)
+class Lock:
+    """Bytes that a thread changed by an exchange and that it will change back.
+
+    Who comes next is chance, so giving a lock back orders nothing by itself: only two accesses that are both made while
+    it is held are kept apart (and once one has seen the other's, all that came before it is known).
+
+    Attributes:
+        free: the bytes where nobody holds it.
+        holder: CTA and thread in it, or None; start: since when.
+        reach: the scope by which the holder has acquired it, 0 where it has not.
+        sections: those before.
+    """
+
+    free: bytes
+    holder: tuple[int, int] | None
+    start: int
+    reach: int
+    sections: list[Section] = attrs.Factory(list)
+
+
+@attrs.frozen(eq=False)
+class Written:
+    """A value that a strong write has left: the bytes (a row a copy), by whom, and when."""
+
+    raw: Any
+    key: int
+    column: int
+    time: int
+
+
+@attrs.define(eq=False)
+class Launch:
+    """One launch.
+
+    Attributes:
+        program: the parsed kernel.
+        steps: what each instruction does, and lengths: how many instructions a step covers.
+        grid, block, cluster: CTAs of the grid, threads of a CTA, CTAs of a cluster.
+        blocks: ``(n, 3)`` ids of all CTAs, whole clusters in order of rank.
+        memory: global memory.
+        symbols: variable or parameter -> state space and address (shared: offset in the CTA).
+        shared: the shared variables, in order of their offsets.
+        shared_bytes: of one CTA.
+        shared_cell, global_cell: bytes that no access of the program splits.
+        sections: proxies whose fences order something here.
+        local_owner: for each byte of a thread's local memory, which variable it is of, or -1.
+        profile: count memory transactions.
+        origin_of: PTX line -> the statement of the builder, or "".
+        version: goes up with every change that another thread could see.
+        operations: asynchronous operations begun.
+        locations: address -> what its last strong write carries; locks: those that have been used as locks;
+            histories: the values that strong writes have left there.
+        targets: where each branch goes; in_loop: whether an instruction is in a loop.
+        executed: thread instructions by place in the program.
+        allows_same_value: threads may write the same value to the same place though nothing orders them.
+        allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
+    """
+
+    program: Program
+    steps: list[Callable[[Any, Any], None]]
+    lengths: list[int]
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
+    blocks: Any
+    memory: GlobalMemory
+    symbols: Mapping[str, tuple[str, int]]
+    shared: tuple[SharedVariable, ...]
+    shared_bytes: int
+    shared_cell: int
+    global_cell: int
+    sections: tuple[str, ...]
+    local_owner: Any = None
+    profile: bool = False
+    origin_of: Callable[[int], str] = lambda line: ""
+    shared_base: int = 0
+    time: Time = attrs.Factory(Time)
+    version: int = 0
+    operations: int = 0
+    locations: dict[Any, Location] = attrs.Factory(dict)
+    locks: dict[Any, Lock] = attrs.Factory(dict)
+    histories: dict[Any, list[Written]] = attrs.Factory(dict)
+    counters: Counter[str] = attrs.Factory(Counter)
+    executed: Any = None
+    targets: list[int] = attrs.Factory(list)
+    in_loop: Any = None
+    dynamic_shared_bytes: int = 0
+    total_shared_bytes: int = 0
+    explicit_cluster: bool = False
+    allows_same_value: bool = False
+    allows_unfenced_init: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        labels = self.program.labels
+        self.targets = [labels[str(i.operands[0])] if i.opcode[0] == "bra" else -1 for i in self.program.instructions]
+        self.in_loop = np.zeros(len(self.targets) + 1, bool)
+        for at, target in enumerate(self.targets):
+            if 0 <= target <= at:
+                self.in_loop[target : at + 1] = True
+        self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def cluster_size(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    def name_of(self, thread: int) -> str:
+        """A thread of the grid in words."""
+        block = ",".join(map(str, self.blocks[thread // self.threads]))
+        return f"thread {thread % self.threads} of CTA ({block})"

@@ -1,0 +1,278 @@
+"""The registers of the threads of a machine, and of each the bits that hold nothing.
+
+A register is an array of shape ``(U or 1, C or 1)``, never spread out where all lanes or all copies hold the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilecopy_core import HazardError
+
+from ..order.access import REGISTER
+from ..order.shadow import BARRIER_ACTOR
+from ..program import UnsupportedPtxError
+from .barriers import Barriers
+from .flags import Flags
+from .launch import Launch
+from .operations import Operation
+from .threads import FULL, Lanes, Threads
+
+REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+ALL_BITS = np.uint64(2**64 - 1)
+
+
+class Registers(Threads):
+    """The threads of a batch, their registers, and what orders them among themselves (see :class:`Threads`).
+
+    Attributes:
+        flags: what strong accesses carry.
+        barriers: those of CTAs, warps and clusters.
+        flying: asynchronous operations in flight, by their numbers.
+        place_names: a byte of shared or local memory in words.
+        barrier_name: an actor that stands for an mbarrier, in words.
+    """
+
+    place_names: dict[int, Callable[[int], str]]
+    barrier_name: Callable[[int], str]
+
+    def __init__(self, launch: Launch, first: int, ctas: int) -> None:
+        super().__init__(launch, first, ctas)
+        self.flags, self.barriers = Flags(self), Barriers(self)
+        self.flying: dict[int, Operation] = {}
+        self.place_names = {}
+        self.registers: dict[str, Any] = {}
+        self.defined: dict[str, Any] = {}
+        self.owned: dict[str, bool] = {}
+        self.recent: dict[str, Any] = {}
+        self.changed: set[str] = set()
+        self.loading: set[str] = set()
+        self.origins: dict[str, Any] = {}
+        self.holes: dict[str, Any] = {}
+        self.missing: Any = None
+        self.whence: Any = None
+        self.trial = -1
+        self.unwritten: list[tuple[Lanes, Any]] = []
+
+    def actor_name(self, actor: int, copy: int = 0) -> str:
+        """Who a stamp of shared or tensor memory names, in words."""
+        if actor < BARRIER_ACTOR:
+            return self.name_of(actor, copy)
+        return f"an asynchronous copy that {self.barrier_name(actor)} counts"
+
+    def read(self, name: str, lanes: Lanes) -> Any:
+        """A register as unsigned bits, shape ``(n or 1, C or 1)``.
+
+        Raises:
+            HazardError: it was never written in one of the lanes.
+        """
+        group = lanes is self.lanes and lanes is not FULL
+        if group:
+            values = self.recent.get(name)
+            if values is not None:
+                return values
+        elif name in self.changed:
+            self.spill(name)
+        values = self.registers.get(name)
+        if values is None:
+            if name not in self.program.register_bits:
+                line = self.program.instructions[self.at].line
+                raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
+            return self._nothing_there(name, lanes, np.zeros(self.size(lanes), bool))
+        defined = self.defined[name]
+        if defined is not None:
+            known = defined[lanes]
+            if not known.all():
+                at = int(np.argmin(known))
+                if name in self.loading and not self.origins[name][self.index(lanes)[at]]:
+                    self.hazard(
+                        "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
+                        "(tcgen05.wait::ld is missing)", lanes, at,
+                    )  # fmt: skip
+                return self._nothing_there(name, lanes, known)
+        if lanes is FULL or values.shape[0] == 1:
+            self.owned[name] = False  # who got it may keep it, under another register's name too
+            return values
+        values = values[lanes]
+        if group:
+            self.recent[name] = values
+        return values
+
+    def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
+        """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
+        whence = self.origins[name][lanes] if name in self.origins else np.zeros(len(known), np.int64)
+        fresh = REGISTER << 60 | self.at << 32 | list(self.program.register_bits).index(name)
+        whence = np.where(known, 0, np.where(whence == 0, fresh, whence))
+        if self.trial < 0:
+            self.tell(lanes, whence[:, None])
+        type = REGISTER_TYPES[self.program.register_bits[name]]
+        bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
+        guess = (np.uint64(0), ALL_BITS, bits & np.uint64(1) if type is np.bool_ else bits)[min(self.trial, 2)]
+        values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+        holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)
+        self.missing |= holes
+        self.whence = np.where(self.whence == 0, whence, self.whence)
+        return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
+
+    def tell(self, lanes: Lanes, origins: Any) -> NoReturn:
+        """The hazard of who uses what holds nothing: it names where that came from, see :data:`..order.access.REGISTER`."""
+        position = int(np.argmax(origins.any(axis=1)))
+        origin = int(origins[position].max())
+        kind, at, place = origin >> 60, origin >> 32 & 0xFFFFFFF, origin & 0xFFFFFFFF
+        if kind == REGISTER:
+            what = f"register {_bare(list(self.program.register_bits)[place])}"
+        else:
+            what = self.place_names[kind](place)
+        self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
+
+    def glimpse(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
+        """A source with zeros for what it lacks, and of each lane the bits that hold nothing and where that came from."""
+        index = np.array(self.index(lanes))
+        self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
+        try:
+            return self.rows(read(self, index), index), self.missing, self.whence
+        finally:
+            self.trial = -1
+
+    def sources(self, readers: Sequence[Any], lanes: Lanes) -> tuple[list[Any], Any]:
+        """Sources of an instruction that passes on what holds nothing.
+
+        Returns:
+            Their values, and None or (where some hold nothing) for each of them the bits and origins of :meth:`glimpse`.
+        """
+        try:
+            return [read(self, lanes) for read in readers], None
+        except HazardError as nothing:
+            if nothing.kind != "poison":
+                raise
+            found = [self.glimpse(read, lanes) for read in readers]
+            return [values for values, _, _ in found], [(missing, whence) for _, missing, whence in found]
+
+    def is_fresh(self, whence: Any) -> bool:
+        """Whether a register that was never written is read right here."""
+        return bool((whence >> 32 == (REGISTER << 28 | self.at)).any())
+
+    def _restore(self, name: str, values: Any, defined: Any) -> None:
+        """Put a register back as it was."""
+        if values is None:
+            self.registers.pop(name, None)
+            self.defined.pop(name, None)
+            return
+        self.registers[name], self.owned[name] = values, False
+        self.defined[name] = None if defined is None else defined.copy()
+
+    def spill(self, name: str) -> None:
+        """Put what the running group holds of a register where the other lanes' values are."""
+        values = self.recent.pop(name)
+        self.changed.discard(name)
+        self._merge(name, self.lanes, values)
+
+    def _let_go(self, name: str) -> None:
+        """Have the running group hold a register no more; what it changed is kept with the other lanes' values."""
+        if name in self.changed:
+            self.spill(name)
+        else:
+            self.recent.pop(name, None)
+
+    def spill_all(self) -> None:
+        """As :meth:`spill`, for every register."""
+        for name in list(self.changed):
+            self.spill(name)
+        self.recent.clear()
+
+    def write(self, name: str, lanes: Lanes, values: Any) -> None:
+        """Set a register; values are cut to its width. Arrays that were given or got are never changed."""
+        if name == "_":
+            return
+        type = REGISTER_TYPES[self.program.register_bits[name]]
+        values = np.asarray(values)
+        if values.dtype != type:
+            values = values.astype(type)
+        if values.ndim == 0:
+            values = values.reshape(1, 1)
+        if lanes is FULL:
+            self.registers[name], self.defined[name], self.owned[name] = values, None, False
+            return
+        if lanes is self.lanes:
+            self.recent[name] = values
+            self.changed.add(name)
+            return
+        self._let_go(name)
+        self._merge(name, lanes, values)
+
+    def _merge(self, name: str, lanes: Any, values: Any) -> None:
+        type = values.dtype
+        old = self.registers.get(name)
+        if old is None:
+            old = np.zeros((1, 1), type)
+            self.defined[name] = np.zeros(self.units, bool)
+            self.owned[name] = False
+        copies = max(old.shape[1], values.shape[1])
+        if not self.owned[name] or old.shape != (self.units, copies):
+            old = np.broadcast_to(old, (self.units, copies)).copy()
+            self.registers[name], self.owned[name] = old, True
+        old[lanes] = values
+        defined = self.defined[name]
+        if defined is not None:
+            defined[lanes] = True
+
+    def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
+        """Set registers if the running group as a whole executes; whether it did.
+
+        Args:
+            names: registers, as wide as the elements.
+            lanes: who executes.
+            elements: of shape (accesses, lanes, copies, length of the vector).
+        """
+        if lanes is not self.lanes or lanes is FULL:
+            return False
+        self.recent.update(zip(names, elements.transpose(0, 3, 1, 2).reshape(-1, *elements.shape[1:3]), strict=True))
+        self.changed.update(names)
+        return True
+
+    def read_many(self, names: list[str], lanes: Lanes) -> Any:
+        """Registers that the running group has at hand, one after another; None where that is not so."""
+        if lanes is not self.lanes or lanes is FULL:
+            return None
+        shape = (len(lanes), self.copies)
+        found: list[Any] = [self.recent.get(name) for name in names]
+        if any(values is None or values.shape != shape for values in found):
+            return None
+        return np.stack(found)
+
+    def undefine(self, name: str, lanes: Lanes, whence: Any = 0, bits: Any = ALL_BITS) -> None:
+        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``whence``."""
+        if name == "_" or not self.size(lanes):
+            return
+        self._let_go(name)
+        if name not in self.registers:
+            type = REGISTER_TYPES[self.program.register_bits[name]]
+            self.registers[name], self.owned[name] = np.zeros((1, 1), type), False
+        defined = self.defined.get(name)
+        if defined is None:
+            defined = self.defined[name] = np.full(self.units, name in self.defined)
+        defined[lanes] = False
+        self.holes.setdefault(name, np.full(self.units, ALL_BITS))[lanes] = bits
+        self.origins.setdefault(name, np.zeros(self.units, np.int64))[lanes] = whence
+
+    def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
+        """A load has found bytes that hold nothing: an error when what was loaded is used.
+
+        Args:
+            kind: :data:`..order.access.SHARED` or ``LOCAL``.
+            lanes: those of the load.
+            places: where each lane's bytes start.
+            unwritten: of each lane's bytes, which were never written, shape (n, bytes).
+            blank: the origins of those that somebody wrote with nothing; None where nobody did.
+        """
+        at = self.at + (np.arange(len(places)) // self.each if lanes is self.many else np.zeros(len(places), np.int64))
+        origins = (kind << 60 | at << 32 | places)[:, None] + np.arange(unwritten.shape[1])
+        self.unwritten.append((lanes, np.where(unwritten, origins, 0 if blank is None else blank)))
+
+
+def _bare(name: str) -> str:
+    """A register as the text has it."""
+    return name.partition("@")[0]

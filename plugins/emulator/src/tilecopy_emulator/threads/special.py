@@ -1,0 +1,98 @@
+"""Special registers (PTX ISA, section 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .threads import Lanes, Threads
+
+Read = Callable[[Threads, Lanes], Any]
+"""From the machine and its lanes to unsigned values of shape ``(n or 1, copies or 1)``."""
+
+
+def _of(values: Any, lanes: Lanes) -> Any:
+    """The rows of some lanes."""
+    return values[lanes] if values.shape[0] > 1 else values
+
+
+def _constant(value: int, dtype: Any = np.uint32) -> Any:
+    return np.full((1, 1), value, dtype)
+
+
+def _vector(name: str, read: Callable[[Threads, Lanes, int], Any]) -> dict[str, Read]:
+    found: dict[str, Read] = {}
+    for axis, letter in enumerate("xyz"):
+        found[f"{name}.{letter}"] = lambda machine, lanes, axis=axis: read(machine, lanes, axis)  # type: ignore[misc]
+    found[f"{name}.w"] = lambda machine, lanes: _constant(0)
+    return found
+
+
+def _mask(function: Callable[[Any], Any]) -> Read:
+    """A lane mask from lane numbers (uint64, so that bit 32 exists)."""
+
+    def read(machine: Threads, lanes: Lanes) -> Any:
+        return function(_of(machine.lane, lanes).astype(np.uint64)).astype(np.uint32)
+
+    return read
+
+
+_ONE = np.uint64(1)
+RESERVED, RESERVED_BYTES = "%reserved_smem_offset_1", 288
+"""Where cooperative groups keep what groups of several warps share, in shared memory that is there from the start, and its size."""
+
+
+WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
+"""Where cooperative groups find the barrier of a whole grid: memory that a cooperative launch provides, all zeros, and its size."""
+
+
+def _workspace(machine: Threads) -> int:
+    """Its address; 0 where no instruction asks for it."""
+    return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
+
+
+def _cluster_extent(machine: Threads, axis: int) -> int:
+    return int(machine.ncluster[axis])
+
+
+SPECIAL_REGISTERS: dict[str, Read] = {
+    **_vector("%tid", lambda m, lanes, axis: _of(m.tid[axis], lanes)),
+    **_vector("%ntid", lambda m, lanes, axis: _constant(m.ntid[axis])),
+    **_vector("%ctaid", lambda m, lanes, axis: _of(m.block[axis], lanes)),
+    **_vector("%nctaid", lambda m, lanes, axis: _constant(m.nctaid[axis])),
+    **_vector("%cluster_ctaid", lambda m, lanes, axis: _of(m.cluster_ctaid[axis], lanes)),
+    **_vector("%cluster_nctaid", lambda m, lanes, axis: _constant(_cluster_extent(m, axis))),
+    **_vector("%clusterid", lambda m, lanes, axis: _of(m.block[axis], lanes) // np.uint32(_cluster_extent(m, axis))),
+    **_vector("%nclusterid", lambda m, lanes, axis: _constant(m.nctaid[axis] // _cluster_extent(m, axis))),
+    "%laneid": lambda m, lanes: _of(m.lane, lanes).astype(np.uint32),
+    "%warpid": lambda m, lanes: _of(m.warp, lanes).astype(np.uint32),
+    "%nwarpid": lambda m, lanes: _constant(-(-int(m.ntid[0] * m.ntid[1] * m.ntid[2]) // 32)),
+    "%cluster_ctarank": lambda m, lanes: _of(m.rank, lanes).astype(np.uint32),
+    "%cluster_nctarank": lambda m, lanes: _constant(
+        _cluster_extent(m, 0) * _cluster_extent(m, 1) * _cluster_extent(m, 2)
+    ),
+    "%is_explicit_cluster": lambda m, lanes: _constant(m.explicit_cluster, np.bool_),
+    "%lanemask_eq": _mask(lambda lane: _ONE << lane),
+    "%lanemask_lt": _mask(lambda lane: (_ONE << lane) - _ONE),
+    "%lanemask_le": _mask(lambda lane: (_ONE << (lane + _ONE)) - _ONE),
+    "%lanemask_gt": _mask(lambda lane: ~((_ONE << (lane + _ONE)) - _ONE)),
+    "%lanemask_ge": _mask(lambda lane: ~((_ONE << lane) - _ONE)),
+    **{f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)},
+    "%envreg1": lambda m, lanes: _constant(_workspace(m) >> 32),
+    "%envreg2": lambda m, lanes: _constant(_workspace(m) & 0xFFFFFFFF),
+    "%gridid": lambda m, lanes: _constant(1, np.uint64),
+    "%smid": lambda m, lanes: _constant(0),
+    "%nsmid": lambda m, lanes: _constant(1),
+    "%clock": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
+    "%clock_hi": lambda m, lanes: _constant(m.clock() >> 32),
+    "%clock64": lambda m, lanes: _constant(m.clock(), np.uint64),
+    "%globaltimer": lambda m, lanes: _constant(m.clock(), np.uint64),
+    "%globaltimer_lo": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
+    "%globaltimer_hi": lambda m, lanes: _constant(m.clock() >> 32),
+    "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
+    RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
+    "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),
+}
+"""What can be read of where a thread runs; the clock counts the machine's steps."""

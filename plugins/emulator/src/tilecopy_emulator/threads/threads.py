@@ -1,0 +1,359 @@
+"""The threads of a batch of clusters: who is who, who waits, and who is told of a hazard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+
+from tilecopy_core import HazardError
+
+from ..order.access import RANK_BITS
+from ..order.clocks import Order
+from ..program import UnsupportedPtxError
+from .launch import Launch
+
+RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
+"""What a thread does: it runs, waits for somebody, or has exited."""
+FULL = slice(None)
+Lanes = Any
+TURNS = 64
+"""Backward branches after which a thread that loops lets others go first."""
+
+
+class Diverged(Exception):  # noqa: N818 (never leaves the machine)
+    """Copies differ in what must be the same in all."""
+
+
+@attrs.frozen(eq=False)
+class Stuck:
+    """Why a machine cannot go on by itself: raises the hazard when called."""
+
+    accuse: Callable[[], NoReturn]
+
+
+class Threads:
+    """The threads of a batch of clusters.
+
+    Args:
+        launch: what all batches share.
+        first: number of the first CTA.
+        ctas: how many, whole clusters.
+    """
+
+    def __init__(self, launch: Launch, first: int, ctas: int) -> None:
+        self.launch, self.program, self.first = launch, launch.program, first
+        self.threads, self.cluster_size = launch.threads, launch.cluster_size
+        self.copies = ctas // self.cluster_size
+        self.unit_ctas = self.cluster_size
+        unit = self.unit_ctas * self.threads
+        self.pc = np.zeros(unit, np.int64)
+        self.status = np.zeros(unit, np.int8)
+        self.turn = np.zeros(unit, np.int64)
+        self.lanes: Lanes = FULL
+        self.at = 0
+        self.next_at = 0
+        self.stale = self.settled = False
+        self.others: list[int] = []
+        self.suspicious = False
+        self._lay_out()
+        key = 0 if self.copies > 1 else first
+        self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
+        self.many: Any = None
+        self.each = 1
+        self.converging: dict[Any, dict[int, int]] = {}
+        self.joined: Any = None
+
+    # ------------------------------------------------------------------------------------------- who is who
+
+    def _lay_out(self) -> None:
+        launch, unit = self.launch, self.unit_ctas * self.threads
+        self.units = unit
+        self.ids = np.arange(unit)
+        self.cta_of = self.ids // self.threads
+        inside = self.ids % self.threads
+        self.thread = inside[:, None].astype(np.uint32)
+        x, y, _ = launch.block
+        self.tid = (self.thread % x, self.thread // x % y, self.thread // (x * y))
+        self.lane, self.warp = self.thread % np.uint32(32), self.thread // np.uint32(32)
+        self.warps_per_cta = -(-self.threads // 32)
+        self.warp_of = self.cta_of * self.warps_per_cta + inside // 32
+        rank = self.cta_of % self.cluster_size
+        self.rank = rank[:, None].astype(np.uint32)
+        if self.cluster_size == 1:
+            self.rank = self.rank[:1]
+        chosen = launch.blocks[self.first : self.first + self.unit_ctas * self.copies]
+        chosen = chosen.reshape(self.copies, self.unit_ctas, 3)
+        spread = chosen[:, self.cta_of] if self.unit_ctas > 1 else chosen
+        axes = (np.ascontiguousarray(spread[:, :, d].T).astype(np.uint32) for d in range(3))
+        bx, by, bz = (b[:1, :1] if (b == b[0, 0]).all() else b for b in axes)
+        self.block = (bx, by, bz)
+        cx, cy, _ = launch.cluster
+        self.cluster_ctaid = (self.rank % cx, self.rank // cx % cy, self.rank // (cx * cy))
+        self.ntid, self.nctaid, self.ncluster = launch.block, launch.grid, launch.cluster
+        self.explicit_cluster = launch.explicit_cluster
+        self.dynamic_shared_bytes, self.total_shared_bytes = launch.dynamic_shared_bytes, launch.total_shared_bytes
+        # grid-wide number of each thread
+        cta = self.first + np.arange(self.copies) * self.unit_ctas
+        self.grid_thread = (cta * self.threads)[None, :] + self.ids[:, None]
+
+    def clock(self) -> int:
+        """Instructions executed so far, by however many threads at once."""
+        return int(self.launch.executed.sum())
+
+    def size(self, lanes: Lanes) -> int:
+        """How many lanes."""
+        return self.units if lanes is FULL else len(lanes)
+
+    def index(self, lanes: Lanes) -> Any:
+        """Their numbers in the unit."""
+        return self.ids if lanes is FULL else lanes
+
+    def rows(self, values: Any, lanes: Lanes) -> Any:
+        """Values with one row a lane."""
+        values = np.asarray(values)
+        if values.ndim == 0:
+            values = values.reshape(1, 1)
+        return (
+            values
+            if values.shape[0] == self.size(lanes)
+            else np.broadcast_to(values, (self.size(lanes), values.shape[1]))
+        )
+
+    def uniform(self, values: Any, lanes: Lanes) -> Any:
+        """One value a lane, which must be the same in every copy.
+
+        Raises:
+            Diverged: it is not; call this before any side effect.
+        """
+        values = np.asarray(values)
+        if values.ndim == 0:
+            return np.broadcast_to(values, (self.size(lanes),))
+        first = values[:, 0]
+        if values.shape[1] > 1 and not (values == values[:, :1]).all():
+            raise Diverged
+        return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
+
+    def demand_single(self) -> None:
+        """What follows orders threads of different clusters: keep them apart from here on."""
+        if self.copies > 1:
+            raise Diverged
+
+    def name_of(self, lane: int, copy: int = 0) -> str:
+        """A thread in words."""
+        return self.launch.name_of(int(self.grid_thread[lane, copy]))
+
+    def symbol(self, name: str, lanes: Lanes) -> Any:
+        """The address of a variable or parameter, in its own state space.
+
+        Raises:
+            UnsupportedPtxError: nothing of that name is declared.
+        """
+        found = self.launch.symbols.get(name)
+        if found is None:
+            line = self.program.instructions[self.at].line
+            raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
+        space, address = found
+        if space == "shared":
+            rank = self.rank if len(self.rank) == 1 or lanes is FULL else self.rank[lanes]
+            return (rank.astype(np.uint64) << np.uint64(RANK_BITS)) + np.uint64(address)
+        return np.full((1, 1), address, np.uint64)
+
+    def living(self, cta: int) -> Any:
+        """Lanes of a CTA that have not exited."""
+        lanes = self.ids[cta * self.threads : (cta + 1) * self.threads]
+        return lanes[self.status[lanes] != DONE]
+
+    # ------------------------------------------------------------------------------------------- hazards
+
+    def hazard(self, kind: str, message: str, lanes: Lanes = None, position: int = 0, **more: Any) -> NoReturn:
+        """Raise :class:`HazardError` for a lane of the instruction that is being executed.
+
+        Args:
+            kind: see the kinds in the README.
+            message: what is wrong, without the thread and the line.
+            lanes: those that execute it; None where no thread is meant.
+            position: which of them.
+            more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``address``, ``cause``, ``threads``.
+        """
+        at = more.pop("at", self.at)
+        if lanes is not None and lanes is self.many:
+            at += position // self.each
+        instructions = self.program.instructions
+        copy = int(more.pop("copy", 0))
+        who, threads = "", tuple(more.pop("threads", ()))
+        if lanes is not None and self.size(lanes):
+            name = self.name_of(int(self.index(lanes)[position]), copy)
+            who, threads = f"{name}: ", (name, *threads)
+        if not instructions:
+            raise HazardError(f"{kind}: {who}{message}", kind=kind)
+        instruction = instructions[min(at, len(instructions) - 1)]
+        origin = self.launch.origin_of(instruction.line)
+        text = f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}"
+        if origin:
+            text += f"\n  in: {origin}"
+        raise HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
+
+    # ------------------------------------------------------------------------------------------- waiting
+
+    def settle(self) -> None:
+        """Write the places of the running group down, since its lanes part."""
+        if not self.settled:
+            self.pc[self.index(self.lanes)] = self.at + 1
+            self.settled = self.stale = True
+
+    def park(self, lanes: Lanes, status: int, *, again: bool = False) -> None:
+        """Let lanes wait, past the current instruction or (``again``) at it."""
+        self.settle()
+        lanes = self.index(lanes)
+        self.status[lanes] = status
+        self.pc[lanes] = self.at if again else self.at + 1
+
+    def wake(self, lanes: Any, at: int | None = None) -> None:
+        """Let waiting lanes run again."""
+        self.status[lanes] = RUN
+        if at is not None:
+            self.pc[lanes] = at
+        self.turn[lanes] = self.turn[lanes].max()
+        self.stale = True
+        self.launch.version += 1
+
+    def yields(self, lanes: Any) -> None:
+        """Lanes have nothing to do but look again: others go first."""
+        self.turn[lanes] = (self.turn[lanes] | (TURNS - 1)) + 1
+        if self.others:
+            self.stale = True
+
+    # ------------------------------------------------------------------------------------------- warps
+
+    def warp_bits(self, lanes: Any) -> Any:
+        """For each warp of the unit, which of its lanes are among some."""
+        bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
+        np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
+        return bits
+
+    def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
+        """Lanes whose whole mask has reached this instruction; the rest wait.
+
+        Args:
+            lanes: who comes now.
+            mask: the lanes of its warp that each names (1-D, the same in every copy).
+            anywhere: whether the same kind of instruction with the same mask elsewhere counts too.
+        """
+        index = self.index(lanes)
+        mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
+        own = (mask >> self.lane[index, 0]) & np.uint32(1)
+        if not own.all():
+            at = int(np.argmin(own))
+            self.hazard(
+                "barrier" if anywhere else "aligned",
+                f"the mask 0x{int(mask[at]):08x} does not name the lane itself",
+                lanes,
+                at,
+            )
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        warps = self.warp_of[index]
+        here = self.warp_bits(index)
+        if (
+            not self.converging
+            and ((mask & alive[warps]) == here[warps]).all()
+            and (mask == mask[np.searchsorted(warps, warps)]).all()
+        ):
+            self.joined = mask
+            return lanes
+        key = " ".join(self.program.instructions[self.at].opcode[:3]) if anywhere else self.at
+        waiting = self.converging.setdefault(key, {})
+        for lane, wanted in zip(index.tolist(), mask.tolist(), strict=True):
+            waiting[lane] = wanted
+        self.park(index, AT_WARP, again=not anywhere)
+        ready = self._converged(key, alive)
+        if not ready:
+            return self.ids[:0]
+        found = np.array(sorted(ready))
+        self.joined = np.array([waiting.pop(lane) for lane in found.tolist()])
+        if not waiting:
+            del self.converging[key]
+        self.wake(found)
+        if not anywhere:
+            self.pc[found] = self.at + 1
+        return found
+
+    def _converged(self, key: Any, alive: Any) -> set[int]:
+        waiting = self.converging[key]
+        ready: set[int] = set()
+        for lane, wanted in waiting.items():
+            if lane in ready:
+                continue
+            first = lane - int(self.lane[lane, 0])
+            needed = wanted & int(alive[self.warp_of[lane]])
+            group = [first + bit for bit in range(32) if needed >> bit & 1]
+            if all(waiting.get(other) == wanted for other in group):
+                ready |= set(group)
+        return ready
+
+    def _left_convergence(self, ending: Any) -> None:
+        """Lanes have exited: whoever waits for them in a warp waits for ever."""
+        for waiting in self.converging.values():
+            for gone in ending.tolist():
+                first = gone - int(self.lane[gone, 0])
+                for lane, mask in waiting.items():
+                    if lane - int(self.lane[lane, 0]) == first and mask >> (gone - first) & 1:
+                        self._accuse_warp(np.array([lane]), gone)
+
+    def _accuse_warp(self, waiting: Any, gone: int = -1) -> NoReturn:
+        lane = int(waiting[0])
+        for key, members in self.converging.items():
+            if lane in members:
+                at = int(self.pc[lane]) - (1 if isinstance(key, str) else 0)
+                wanted = members[lane]
+                first = lane - int(self.lane[lane, 0])
+                here = sum(1 << (other - first) for other in members if 0 <= other - first < 32)
+                missing = wanted & ~here
+                bit = (missing & -missing).bit_length() - 1
+                more = f"; {self.name_of(first + bit)} has not" if bit >= 0 and first + bit < self.units else ""
+                if gone >= 0:
+                    more = f"; {self.name_of(gone)} exits and does not come"
+                instruction = self.program.instructions[at]
+                kind = "barrier" if instruction.opcode[0] == "bar" else "aligned"
+                self.hazard(
+                    kind,
+                    f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
+                    f"have come{more}",
+                    waiting[:1],
+                    at=at,
+                )
+        raise AssertionError("not waiting")
+
+    def whole_warps(self, lanes: Lanes) -> Lanes:
+        """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""
+        if lanes is FULL:
+            return lanes
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        return self.converge(lanes, alive[self.warp_of[lanes]])
+
+    def demand_whole_warps(self, lanes: Lanes, what: str = "") -> Any:
+        """For an instruction with .aligned: every living lane of each warp is here.
+
+        Returns the first lane of each warp.
+        """
+        if lanes is FULL:
+            return self.ids[self.thread[:, 0] % 32 == 0]
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        here = self.warp_bits(lanes)
+        warps = np.unique(self.warp_of[lanes])
+        bad = here[warps] != alive[warps]
+        if bad.any():
+            warp = int(warps[np.argmax(bad)])
+            at = int(np.argmax(self.warp_of[lanes] == warp))
+            count = int(here[warp]).bit_count()
+            self.hazard(
+                "aligned",
+                f"an instruction with .aligned is executed by {count} of the {int(alive[warp]).bit_count()} threads "
+                f"of the warp{what}",
+                lanes,
+                at,
+            )
+        _, firsts = np.unique(self.warp_of[lanes], return_index=True)
+        return lanes[firsts]

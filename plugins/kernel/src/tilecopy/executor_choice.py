@@ -1,0 +1,143 @@
+"""Finding what runs a built kernel: executors by name, and the one that is taken when none is named.
+
+The executors themselves (:mod:`tilecopy.executors`) stand above built kernels, which ask here when they are called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from tilecopy_core.errors import LaunchError, PluginError, TilecopyError, did_you_mean, shown
+from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_only, shown_error
+
+from .known import KNOWN_EXECUTORS, install_line
+
+EXECUTORS_GROUP = "tilecopy.executors.v1"
+
+
+class Kernel(Protocol):
+    """What is asked of a kernel here: a :class:`~tilecopy.BuiltKernel` is one."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+
+class Executor(Protocol):
+    """What an entry point of the group gives when called: something that runs kernels.
+
+    It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
+    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. An executor with a
+    method ``devices`` has GPUs, and these methods take the ``device=`` of a call. A method ``extensions`` gives ``tilecopy doctor``
+    what extends it: for each what it is, whose, and why it cannot be used or "".
+    """
+
+    name: str
+
+    def why_unavailable(self, kernel: Any = None) -> str | None:
+        """Why it cannot run (that kernel) here, or None."""
+
+    def launch(
+        self,
+        kernel: Any,
+        arguments: Sequence[Any],
+        *,
+        grid: Sequence[int] | int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        """Check the arguments and run."""
+
+
+_made: dict[str, Executor] = {}
+
+
+def _claimants() -> Mapping[str, list[Source]]:
+    """The installed executors that this core can load, by name; of a first-party name only the first party."""
+    return _found_on(tuple(map(str, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
+    """What is installed on a path, which is read once."""
+    found = by_name(EXECUTORS_GROUP)
+    for name, sources in found.items():
+        found[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
+    return found
+
+
+def executors() -> dict[str, str]:
+    """Installed executors: name -> distribution and version."""
+    return {name: " and ".join(source.owner for source in sources) for name, sources in _claimants().items()}
+
+
+def executor_named(name: str) -> Executor:
+    """An installed executor, made once.
+
+    Raises:
+        LaunchError: none has that name; the message says what to install.
+        PluginError: it fails to load, is no executor, or two packages claim its name.
+    """
+    if not isinstance(name, str):
+        raise LaunchError(f"executor is the name of one, such as 'cuda', not {shown(name)}")
+    if name not in _made:
+        found = _claimants()
+        if name not in found:
+            known = f"; {install_line(KNOWN_EXECUTORS[name])}" if name in KNOWN_EXECUTORS else ""
+            there = ", ".join(found) or "none"
+            raise LaunchError(
+                f"executor {shown(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
+            )
+        with LOCK:  # made once, whichever thread is first
+            if name not in _made:
+                try:
+                    _made[name] = load_only(found[name], _made_by)
+                except PluginError as error:
+                    raise PluginError(f"executor {name}: {error}") from error
+    return _made[name]
+
+
+def why_unavailable(name: str) -> str | None:
+    """Why an executor cannot run here (it may not be installed), or None.
+
+    Raises:
+        PluginError: it is broken.
+    """
+    try:
+        return executor_named(name).why_unavailable()
+    except LaunchError as error:
+        return str(error)
+
+
+def _made_by(plugin: Any) -> Executor:
+    made: Executor = plugin()
+    if missing := [each for each in ("why_unavailable", "launch") if not callable(getattr(made, each, None))]:
+        raise PluginError(f"it has no {' and no '.join(missing)}")
+    return made
+
+
+def choose_executor(name: str | None, kernel: Kernel) -> Executor:
+    """The executor of that name; by default the GPU where there is one, else any other that is installed.
+
+    Raises:
+        LaunchError: there is none, with the reason for each.
+    """
+    if name is not None:
+        return executor_named(name)
+    reasons = []
+    for candidate in ["cuda", *(other for other in executors() if other != "cuda")]:
+        try:
+            executor = executor_named(candidate)
+            why = executor.why_unavailable()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
+        if why is None:
+            return executor
+        reasons.append(f"{candidate}: {why}")
+    if "emulator" not in executors():
+        reasons.append(f"emulator: {install_line(KNOWN_EXECUTORS['emulator'])}")
+    raise LaunchError(f"nothing can run kernel {kernel.name}: {'; '.join(reasons)}")

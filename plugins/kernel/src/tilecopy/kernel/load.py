@@ -1,0 +1,157 @@
+"""Kernels out of the folders that :mod:`.saving` wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import convert
+
+from tilecopy_core.description import target_of
+from tilecopy_core.errors import PATH, LaunchError, checked, shown
+from tilecopy_core.integers import Int, Symbol, of_atom
+from tilecopy_core.layout import dtype_of
+
+from ..integer_text import read
+from . import save as saving
+from .bounds import Bound
+from .built import BuiltKernel, SharedAllocation, ValueCheck
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+
+
+@checked(LaunchError, folder=PATH)
+def load_kernel(folder: str | Path) -> BuiltKernel:
+    """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
+
+    Its ``plans`` are what the saved ones told (:class:`SavedPlan`); nothing is lowered again, and no variant need be
+    installed.
+
+    Args:
+        folder: where it was saved.
+
+    Raises:
+        LaunchError: the folder holds no such kernel, one of another format, or one that was changed since it was saved.
+    """
+    where = Path(folder)
+    try:
+        record = json.loads(_text_of(where / saving.RECORD_FILE))
+        text = _text_of(where / saving.PTX_FILE)
+    except OSError as error:
+        raise LaunchError(
+            f"folder {shown(str(where))} holds no kernel of kernel.save: {shown(error.filename)}: {error.strerror}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise LaunchError(f"folder {shown(str(where))} holds no kernel of kernel.save: {error}") from error
+    return kernel_of(record, text, shown(str(where / saving.RECORD_FILE)))
+
+
+def _text_of(path: Path) -> str:
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), encoding="utf-8") as file:  # noqa: PTH123 - a FIFO would block
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path.name} is no regular file")
+        return file.read()
+
+
+def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
+    """The kernel of a record, which may be anything.
+
+    Raises:
+        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message says where it is.
+    """
+    if not isinstance(record, dict) or record.get("format") != saving.FORMAT:
+        raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {saving.FORMAT!r})")
+    if record.get("format_version") != saving.FORMAT_VERSION:
+        raise LaunchError(
+            f"{where} has format version {shown(record.get('format_version'))}, and this package reads {saving.FORMAT_VERSION}: "
+            "build the kernel and save it again"
+        )
+    try:
+        if record.get("sha256") != saving.digest(record, text):
+            raise LaunchError(
+                f"{where} or {saving.PTX_FILE} was changed since kernel.save wrote them: the digest is another; "
+                "build the kernel and save it again"
+            )
+        return _kernel(convert(record, saving.Launch), text)
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever somebody wrote, and made a digest of
+        raise LaunchError(f"{where} is not as kernel.save writes it: {type(error).__name__}: {error}") from error
+
+
+def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
+    symbols = {
+        s.name: Symbol(s.called, s.lower, s.upper, s.multiple_of, s.varies, (), s.register) for s in record.symbols
+    }
+    names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
+    parameters = tuple(_read_parameter(each, names) for each in record.parameters)
+    _check_fit(record, parameters)
+    return BuiltKernel(
+        name=record.name,
+        ptx=text,
+        plans=record.plans,  # type: ignore[arg-type]  # they tell the same
+        target=target_of(record.target),
+        threads=record.block[0],
+        parameters=parameters,
+        written=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
+        grid=None if record.grid is None else _all(record.grid, names),
+        cluster=record.cluster,
+        shared_bytes=record.shared_bytes,
+        dynamic_shared=bool(record.dynamic_shared_bytes),
+        allocations=tuple(SharedAllocation(s.name, s.offset_bytes, s.size_bytes) for s in record.shared),
+        bounds=tuple(_read_bound(each, names) for each in record.checks.bounds),
+        scalars={symbols[each.name]: each.name for each in record.symbols if each.parameter},
+        value_checks=tuple(
+            ValueCheck(v.line, v.register, read(v.lower, names), read(v.upper, names), v.clamped)
+            for v in record.checks.values
+        ),
+        origins=record.origins,
+        statements=record.statements,
+    )
+
+
+def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
+    """Raise ValueError where parts of a record, each of which is right by itself, do not fit each other."""
+    ranks = {each.name: len(each.shape) for each in parameters if isinstance(each, ArrayParameter)}
+    names = [each.name for each in parameters]
+    if len({*names}) != len(names):
+        raise ValueError("two parameters have one name")
+    for each in parameters:
+        if isinstance(each, ArrayParameter):
+            if len(each.strides) != len(each.shape) or each.align_bytes not in (1 << bit for bit in range(32)):
+                raise ValueError(f"array {each.name}: shape, strides and alignment are of no array")
+        elif isinstance(each, SizeParameter):
+            known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in each.sources)
+            if not known or not each.sources:
+                raise ValueError(f"size {each.name} is read from no dimension of an array")
+    for symbol in record.symbols:
+        if symbol.parameter and symbol.name not in names:
+            raise ValueError(f"the symbol {symbol.name} is no parameter")
+    if any(number >= len(record.origins) for number in record.statements):
+        raise ValueError("a line of the PTX comes from no statement")
+
+
+def _all(told: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
+    """Integers out of their texts, and None as it is."""
+    return tuple(None if each is None else read(each, names) for each in told)
+
+
+def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
+    kind = told.__struct_config__.tag
+    if kind == "array":
+        shape, strides = _all(told.shape, names), _all(told.strides_elems, names)
+        return ArrayParameter(told.name, shape, strides, dtype_of(told.dtype), told.align_bytes, told.written)
+    type = {"int32": "b32", "int64": "b64"}[told.type]
+    if kind == "size":
+        return SizeParameter(told.name, type, told.read_from, told.multiple_of, told.lower, told.upper)
+    within = None if told.within is None else _all(told.within, names)
+    return ScalarParameter(told.name, type, told.multiple_of, told.lower, told.upper, within)
+
+
+def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:
+    value, most, extent = _all((told.value, told.most, told.extent), names)
+    known = tuple(_all(facts, names) for facts in told.known)
+    return Bound(value, told.least, most, known, told.what, told.where, extent)

@@ -1,0 +1,111 @@
+"""Several GPUs: which one launches, and what waits for what where array and result lie on two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+from tilecopy.executors import executor_named
+
+from tilecopy_core import RequestError
+
+from .arrays import Array
+from .asking import shown
+
+
+@attrs.frozen
+class Gpus:
+    """The numbers of the GPUs of a relayout.
+
+    Attributes:
+        launching: runs the kernel.
+        source: has the array.
+        destination: has the result.
+    """
+
+    launching: int
+    source: int
+    destination: int
+
+    @classmethod
+    def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> Gpus:
+        """Those of two arrays, of which the first one's launches, unless ``device`` or, where they are two, a stream says another.
+
+        Raises:
+            RequestError: ``device`` is neither's.
+            LaunchError: there is no driver, or the stream is none.
+        """
+        if device is not None:
+            if type(device) is not int or device not in (source, destination):
+                raise RequestError(f"device={shown(device)}: the array is on GPU {source}, out on GPU {destination}")
+            return cls(device, source, destination)
+        said = None if stream is None or source == destination else driver().device_of_stream(stream)
+        return cls(source if said is None else said, source, destination)
+
+
+@attrs.frozen(eq=False)
+class Across:
+    """The current streams of the frameworks of two arrays on two GPUs.
+
+    Attributes:
+        device: the GPU that launches.
+        current: reads its stream.
+        other: the other GPU.
+        other_current: reads its stream.
+        why_not: why they cannot wait for one another, or "".
+    """
+
+    device: int
+    current: Callable[[], int]
+    other: int
+    other_current: Callable[[], int]
+    why_not: str
+
+    @classmethod
+    def of(cls, source: Array, destination: Array, launching: int) -> Across | None:
+        """Of two arrays, the GPU of one of which launches; None where they lie on one GPU."""
+        if source.device == destination.device:
+            return None
+        why_not = ""
+        for name, side in (("array", source), ("out", destination)):
+            if not side.framework.has_streams:
+                why_not = (
+                    f"the array is {source.place}, out {destination.place}, and {name} is a {type(side.owner).__name__}, "
+                    "which has no current stream that the other GPU's could wait for; pass stream=, and order the work on both GPUs"
+                )
+        here, there = (source, destination) if launching == source.device else (destination, source)
+        assert here.device is not None
+        assert there.device is not None
+        return cls(here.device, here.stream, there.device, there.stream, why_not)
+
+    @contextmanager
+    def ordered(self) -> Iterator[int]:
+        """The stream to launch on. What is launched waits for the other GPU's stream, and that one's later work for it.
+
+        So does torch's ``copy_``. While the launch is captured into a graph and the other stream is not, no graph could hold
+        the waits: then nothing waits, and the caller orders the other GPU's work before and after the graph.
+
+        Raises:
+            RequestError: one is of a framework that has no current streams.
+            LaunchError: the driver refuses.
+        """
+        if self.why_not:
+            raise RequestError(self.why_not)
+        here, there = (self.device, self.current()), (self.other, self.other_current())
+        waits = driver().is_capturing(*there) or not driver().is_capturing(*here)
+        if waits:
+            driver().wait_for(there, here)
+        yield here[1]
+        if waits:
+            driver().wait_for(here, there)
+
+
+def driver() -> Any:
+    """The executor's driver.
+
+    Raises:
+        LaunchError: the executor is not installed.
+    """
+    return executor_named("cuda").driver  # type: ignore[attr-defined]

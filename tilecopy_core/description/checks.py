@@ -1,0 +1,190 @@
+"""Checks that predicates are made of: each looks at a request and gives a reason to decline, or None.
+
+A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. What the record
+declares (op, spaces, architecture, threads, options) dispatch has checked already, by the first functions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..errors import did_you_mean, shown
+from ..memory.buffers import Buffer, Region
+from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
+from .target import MBARRIER_TX_LIMIT
+
+Check = Callable[[CopyRequest], str | None]
+
+
+def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
+    """Accept when every check passes, else decline with the reason of the first that fails."""
+    for check in table:
+        reason = check(request)
+        if reason is not None:
+            return Decline(reason)
+    return Accept()
+
+
+def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a record's op, spaces and architecture do not fit a request, or None."""
+    if variant.op != request.op:
+        return f"it lowers {variant.op}, this is a {request.op}"
+    if request.spaces not in variant.spaces:
+        found, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
+        return f"memory pair {found} is not one of {taken}"
+    plain = variant.specific and not request.target.suffix
+    if request.target.arch < variant.min_arch or plain:
+        lacks = (
+            f"has no {variant.instructions}" if variant.instructions else "lacks a suffix" if plain else "is too old"
+        )
+        later = "a, or a later one with suffix a or f" if variant.specific else " or newer"
+        return f"target {request.target} {lacks}: {variant.name} needs sm_{variant.min_arch}{later}"
+    return None
+
+
+def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None] | None = None) -> str | None:
+    """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
+
+    Args:
+        variant: the record.
+        request: the copy.
+        looked: what was found of its threads for other records, by what those declare of them.
+    """
+    looked = {} if looked is None else looked
+    if variant.threads not in looked:
+        check = {"all": all_threads_active, "one": single_thread}.get(variant.threads)
+        looked[variant.threads] = check(request) if check else None
+    if why := looked[variant.threads] or edges_declined(variant, request):
+        return why
+    if not request.options:
+        return None
+    names = [option.name for option in variant.options]
+    if unknown := sorted(set(request.options) - set(names)):  # it would be lost in silence
+        near = did_you_mean(unknown[0], names)
+        return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
+    for option in variant.options:
+        value = request.options.get(option.name)
+        if value is not None and not option.fits(value):
+            return f"option {option.name} is {option.meaning}, not {shown(value)}"
+    return None
+
+
+def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
+    """Why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
+    missing = [option for option in variant.options if option.missing_in(request)]
+    if not missing:
+        return None, ()
+    first = missing[0]
+    where = f" {IN_A_KERNEL}" if first.required == IN_A_KERNEL else ""
+    why = f"option {first.name} is {first.meaning}; it is required{where} and was not given"
+    return why, tuple(option.name for option in missing)
+
+
+def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
+    return (
+        of_another_kind(variant, request) or not_as_declared(variant, request) or options_missing(variant, request)[0]
+    )
+
+
+def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
+    """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
+    if variant.edges or not request.overhangs:
+        return None
+    region, dim = next(
+        (region, dim)
+        for region in (request.src, request.dst)
+        for dim in range(len(region.starts))
+        if any(region.overhang(dim))
+    )
+    return (
+        f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside}), and {variant.name} "
+        "copies whole boxes alone; let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge "
+        "with a variant that lowers edges"
+    )
+
+
+def scope_in(*kinds: str) -> Check:
+    """The scope is one of these kinds."""
+
+    def check(request: CopyRequest) -> str | None:
+        if request.scope.kind not in kinds:
+            return f"scope {request.scope.kind} is not one of {', '.join(kinds)}"
+        return None
+
+    return check
+
+
+def all_threads_active(request: CopyRequest) -> str | None:
+    """Every thread of the scope reaches the copy; the reason names the axis that was narrowed."""
+    return request.active.why_not_all(request.scope) or why_not_shared(request)
+
+
+def single_thread(request: CopyRequest) -> str | None:
+    """One thread alone reaches the copy: each active thread would issue it again."""
+    if request.scope.kind != "thread":
+        return f"scope {request.scope.kind}: a single thread issues this copy"
+    active = request.active
+    count = active.count()
+    if count is None and active.cta_threads is not None:
+        around = active.undecided or active.deciding[0][0]
+        return f"the enclosing condition '{around}' cannot be shown to leave a single thread"
+    if count is not None and count != 1:
+        return f"{count} threads reach the copy and each would issue it; put it inside if_(thread_id() == 0)"
+    return None
+
+
+valid_copy: Check = why_invalid
+"""Equal dtypes and equal extents once those of 1 are dropped."""
+
+
+def whole_byte_elements(request: CopyRequest) -> str | None:
+    """Elements are whole bytes: two elements to a byte have no address of their own."""
+    dtype = request.src.buffer.dtype
+    if dtype.bits < 8:
+        return f"elements of {dtype.bits} bits ({dtype}) are not addressable; view two as one uint8"
+    return None
+
+
+def no_replica(request: CopyRequest) -> str | None:
+    """Neither layout has replica iters."""
+    for operand, region in (("destination", request.dst), ("source", request.src)):
+        if region.buffer.layout.replica:
+            return f"{operand} {region.buffer.name} has replicas {list(region.buffer.layout.replica)}"
+    return None
+
+
+def relaxed_to_global(request: CopyRequest) -> str | None:
+    """Option ``relaxed`` is given for stores to global memory alone."""
+    if request.relaxed and request.dst.buffer.space != "global":
+        return f"option relaxed is about stores to global memory; the destination {request.dst} is in {request.dst.buffer.space}"
+    return None
+
+
+def mbarrier_of(request: CopyRequest) -> Region | None:
+    """The mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
+    mbar = request.options.get("mbar")
+    return mbar[0] if isinstance(mbar, Buffer) else mbar
+
+
+def one_mbarrier(request: CopyRequest) -> str | None:
+    """Option ``mbar`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
+    mbar = mbarrier_of(request)
+    if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
+        return f"option mbar is one mbarrier in shared memory, such as mbar[0], not {mbar!r}"
+    return None
+
+
+def fits_one_phase(request: CopyRequest) -> str | None:
+    """All bytes of the copy complete on one phase of an mbarrier."""
+    if request.src.nbytes > MBARRIER_TX_LIMIT:
+        return f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
+    return None
+
+
+def divides_threads(request: CopyRequest) -> str | None:
+    """The element count is a multiple of the scope's thread count."""
+    count, threads = request.dst.size, request.scope.threads
+    if count % threads:
+        return f"{count} elements are not divisible by the {threads} threads of the {request.scope.kind}"
+    return None

@@ -1,0 +1,497 @@
+"""One copy to be lowered, what a variant answers, and what a variant says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..errors import (
+    FLAG,
+    TEXT,
+    Kind,
+    LayoutError,
+    PluginError,
+    RequestError,
+    attribute,
+    checked,
+    did_you_mean,
+    instance_of,
+    one_of,
+    shown,
+    tuple_of,
+)
+from ..integers.expr import Symbol, evaluate, of_atom
+from ..layout import TileLayout
+from ..memory.buffers import SPACES, Region, symbolic
+from ..memory.outside import Outside, outside_of
+from .scope import ActiveThreads, Scope, differs_within
+from .target import Target, target_of
+
+OPS = ("copy", "copy_async")
+SCOPES = ("thread", "warp", "warpgroup", "cta")
+RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside"})
+"""Parameters of ``plan`` and of the builder's copies: no option can have these names."""
+_ENUMERATE_LIMIT = 1 << 24
+
+
+COMPLETIONS: dict[str, tuple[str, ...]] = {
+    "barrier": ("the threads that copied go on with it; other threads after a barrier (cta_sync)",),
+    "cp_async_group": (
+        "cp_async_commit() by the threads that copied",
+        "cp_async_wait(n) by the same threads; n newer groups may be left",
+        "a barrier (cta_sync) before other threads read",
+    ),
+    "mbarrier": (
+        "arrive_expect_tx(bytes) on the mbarrier, by one thread of the CTA that receives",
+        "wait(phase) on it, by every thread that reads",
+    ),
+    "bulk_group": (
+        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "bulk_commit() by the thread that copied",
+        "bulk_wait(n) by the same thread; n newer groups may be left; read=True where only the source is to be free again",
+    ),
+    "tcgen05_commit": (
+        "tcgen05_commit(mbar) by the thread that copied",
+        "wait(phase) on that mbarrier, by every thread that reads or overwrites the source",
+    ),
+    "wgmma_group": (
+        "wgmma.commit_group.sync.aligned by the warpgroup",
+        "wgmma.wait_group.sync.aligned n by the warpgroup; n newer groups may be left",
+    ),
+}
+"""How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
+order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own, and then gives the steps."""
+UNDECLARED = "undeclared"
+THREADS = ("all", "one", "any")
+IN_A_KERNEL = "in a kernel"
+_REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
+_INTEGER, _OP = instance_of("an integer", int), one_of(*OPS)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+_TEXTS = tuple_of(Kind("a text", _is_text))
+_PAIRS = tuple_of(Kind("a pair of texts", lambda value: _TEXTS.fits(value) and len(value) == 2))
+
+
+def _some(rule: str, each: Kind) -> Kind:
+    """A tuple, not an empty one, in which each is that."""
+    return Kind(rule, lambda value: each.fits(value) and value != ())
+
+
+def _tuple(value: Any) -> Any:
+    """A list as a tuple; anything else as it is, for the record to judge."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _field(kind: Kind, **more: Any) -> Any:
+    """A field of a record of the contract, and what it may be."""
+
+    def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not kind.fits(value):
+            named = f" {shown(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
+            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {kind.rule}, not {shown(value)}")
+
+    return attrs.field(validator=check, **more)
+
+
+def _text(rule: str, **more: Any) -> Any:
+    return _field(Kind(rule, _is_text), **more)
+
+
+def _default_completion(variant: Variant) -> str:
+    return "barrier" if one_of("copy").fits(variant.op) else UNDECLARED
+
+
+def _default_steps(variant: Variant) -> tuple[str, ...]:
+    if one_of(UNDECLARED).fits(variant.completion):
+        return ("its record does not say; see the documentation of the package",)
+    return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
+
+
+@attrs.frozen
+class Accept:
+    """The variant can do this copy."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@attrs.frozen
+class Decline:
+    """The variant does not do this copy.
+
+    Attributes:
+        reason: operand, value and rule, for a person to read.
+
+    Raises:
+        PluginError: the reason is not a text.
+    """
+
+    reason: str = _text("a text: operand, value and rule")
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Verdict = Accept | Decline
+
+
+def _types(value: type | tuple[type, ...]) -> tuple[type, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+@attrs.frozen
+class Option:
+    """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
+
+    Attributes:
+        name: the keyword of ``copy``/``copy_async``/``plan``.
+        types: what its value is an instance of (a bool is no int). A kernel's integers are ``(int, tilecopy_core.Expr)``.
+        meaning: what it is, such as ``"the rank of the destination CTA"``; messages say ``option NAME is MEANING``.
+        required: whether the copy cannot do without it. ``"in a kernel"``: a plan with no kernel around it, where
+            ``request.active.cta_threads`` is None, may leave it out; a copy in a kernel may not.
+        default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str = _field(Kind("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier()))
+    types: tuple[type, ...] = _field(
+        _some("a type or a tuple of types", tuple_of(instance_of("a type", type))), converter=_types
+    )
+    meaning: str = _text("a text that says what the value is")
+    required: bool | str = _field(
+        Kind(f"True, False or {IN_A_KERNEL!r}", lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value)),
+        default=False,
+    )
+    default: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.default is not None and (self.required or not self.fits(self.default)):
+            rule = "an option that is required has none" if self.required else "it is of one of the option's types"
+            raise PluginError(
+                f"Option {self.name}: default is {shown(self.default)}, required {self.required}, types {shown(self.types)}: {rule}"
+            )
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is of one of the types; an integer has at most 64 bits."""
+        if isinstance(value, int) and value.bit_length() > 64:
+            return False
+        return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
+
+    def missing_in(self, request: CopyRequest) -> bool:
+        """Whether a request leaves out what it must give; ``None`` counts as left out."""
+        if not self.required or request.options.get(self.name) is not None:
+            return False
+        return self.required is True or request.active.cta_threads is not None
+
+
+RELAXED = Option(
+    "relaxed",
+    (bool,),
+    "True where other CTAs may write the same elements of global memory with the same values, so that stores are st.relaxed.gpu",
+    default=False,
+)
+"""For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
+those (PTX ISA, memory consistency model: morally strong operations)."""
+
+
+@attrs.frozen
+class Variant:
+    """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
+
+    Dispatch holds every request against it before it calls a hook: op, spaces, architecture, threads and options. What
+    is declared here need not be checked by a hook.
+
+    Attributes:
+        name: the same as its entry point.
+        op: ``copy`` or ``copy_async``.
+        priority: an integer; higher is asked first, equal priorities go by name.
+        summary: one line.
+        spaces: the ``(source, destination)`` pairs that it takes.
+        min_arch: the oldest architecture that has its instructions, such as 90.
+        specific: whether only targets with suffix a or f have them, such as ``sm_100a``.
+        options: the options that it takes; any other is declined.
+        completion: how the caller learns that a copy is done: a key of :data:`COMPLETIONS` or a word of its own. By default
+            ``barrier`` for ``copy``, and ``undeclared`` for ``copy_async``.
+        completion_steps: what the caller does, in order; by default the steps that :data:`COMPLETIONS` has for the word.
+        threads: which threads must reach a copy: ``all`` of its scope, exactly ``one`` of the CTA, or ``any``.
+        edges: whether it lowers a copy whose regions may overhang (``request.outside``); the others are never asked for one.
+        instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
+
+    Raises:
+        PluginError: a field is malformed; the message names the field, the value and the rule.
+    """
+
+    name: str = _text("the name of the entry point")
+    op: str = _text(f"one of {', '.join(OPS)}")
+    priority: int = _field(_INTEGER)
+    summary: str = _text("one line that says what it does")
+    spaces: tuple[tuple[str, str], ...] = _field(
+        _some("pairs of names, (source, destination)", _PAIRS),
+        converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
+    )
+    min_arch: int = _field(
+        Kind("the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1), default=75
+    )
+    options: tuple[Option, ...] = _field(
+        Kind("a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits), default=(), converter=_tuple
+    )
+    completion: str = _text("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
+    completion_steps: tuple[str, ...] = _field(
+        _some("what the caller does after the copy (for a completion of the variant's own), as texts in order", _TEXTS),
+        default=attrs.Factory(_default_steps, takes_self=True),
+        converter=_tuple,
+    )
+    specific: bool = _field(FLAG, default=False)
+    threads: str = _field(Kind(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits), default="all")
+    instructions: str = _field(TEXT, default="")
+    edges: bool = _field(FLAG, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
+            if value.bit_length() > 64:
+                raise PluginError(f"Variant {self.name!r}: {field} is an integer of 64 bits, not {shown(value)}")
+        names = [option.name for option in self.options]
+        if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
+            raise PluginError(
+                f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
+            )
+
+    def why_unusable(self) -> str | None:
+        """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        if self.op not in OPS:
+            return f"its record has op {self.op!r}; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+        for space in (space for pair in self.spaces for space in pair):
+            if space not in SPACES:
+                near = did_you_mean(space, SPACES)
+                return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
+        return None
+
+    @checked(request=_REQUEST)
+    def option(self, request: CopyRequest, name: str) -> Any:
+        """The value that a request gives an option, or the option's default.
+
+        Raises:
+            PluginError: the variant declares no such option.
+        """
+        for option in self.options:
+            if isinstance(name, str) and option.name == name:
+                value = request.options.get(name)
+                return option.default if value is None else value
+        raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
+
+
+class Options(Mapping[str, Any]):
+    """The options of a request, by name; nobody can change them."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _options(value: Any) -> Options:
+    if isinstance(value, Options):
+        return value
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise RequestError(f"options are values by name, not {shown(value)}")
+    return Options({name: _as_region(each) for name, each in value.items()})
+
+
+def _as_region(value: Any) -> Any:
+    """What stands for a region as that region; anything else as it is."""
+    as_region = attribute(value, "as_region")
+    try:
+        return value if as_region is None else as_region()
+    except Exception as error:  # an object's own
+        raise RequestError(f"options: {shown(value)} has an as_region that gives no region") from error
+
+
+@attrs.frozen(kw_only=True)
+class CopyRequest:
+    """One copy to be lowered.
+
+    Attributes:
+        op: ``copy`` (done when the instruction stream goes on) or ``copy_async`` (the caller waits).
+        dst: destination region.
+        src: source region.
+        scope: the threads that do it together.
+        target: the architecture.
+        active: which threads of the CTA reach it.
+        options: further options of ``copy``/``copy_async``, by name and read-only; a variant is asked only when it
+            declares all of them.
+        outside: what stands for source elements outside their array, given as ``"zero"``, a number or ``"keep"``; None:
+            both regions lie inside.
+        overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
+
+    Raises:
+        RequestError: unknown op or scope, an operand that is no region, or a fill that the dtype does not hold.
+        TargetError: unknown target.
+    """
+
+    op: str
+    dst: Region
+    src: Region
+    scope: Scope
+    target: Target = attrs.field(converter=target_of)
+    active: ActiveThreads = attrs.field(factory=ActiveThreads)
+    options: Mapping[str, Any] = attrs.field(factory=Options, converter=_options, hash=False)
+    outside: Outside | None = None
+    overhangs: bool = attrs.field(default=False, init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not _OP.fits(self.op):
+            raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
+        if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
+            raise RequestError(f"scope {shown(self.scope)} does not copy; the scopes are {', '.join(SCOPES)}")
+        for operand, region in (("destination", self.dst), ("source", self.src)):
+            if not isinstance(region, Region):
+                raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+        if not isinstance(self.active, ActiveThreads):
+            raise RequestError(
+                f"{self.op}: active says which threads reach the copy (ActiveThreads), not {shown(self.active)}"
+            )
+        if self.outside is not None:
+            object.__setattr__(self, "outside", outside_of(self.outside, self.dst.buffer.dtype))
+            sides = ((region, dim) for region in (self.dst, self.src) for dim in range(len(region.starts)))
+            object.__setattr__(self, "overhangs", any(any(region.overhang(dim)) for region, dim in sides))
+
+    def __str__(self) -> str:
+        outside = "" if self.outside is None else f", outside {self.outside}"
+        return f"{self.op} {_shown_region(self.src)} -> {_shown_region(self.dst)}, scope {self.scope}, {self.target}{outside}"
+
+    @property
+    def spaces(self) -> tuple[str, str]:
+        """Source and destination space."""
+        return self.src.buffer.space, self.dst.buffer.space
+
+    @property
+    def fill(self) -> tuple[int, ...] | None:
+        """The repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
+        return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether stores may meet those of other CTAs: option :data:`RELAXED`."""
+        return self.options.get(RELAXED.name) is True
+
+    @checked(space=one_of(*SPACES))
+    def side_in(self, space: str) -> Region:
+        """The operand that lies in a space (the destination when both do)."""
+        return self.dst if self.dst.buffer.space == space else self.src
+
+
+def _shown_region(region: Region) -> str:
+    extents = "x".join(map(str, region.extents))
+    return f"{region.buffer.dtype} {region.buffer.space} {region.buffer.name}[{extents}]"
+
+
+def non_unit(extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Extents without those of 1."""
+    return tuple(extent for extent in extents if extent != 1)
+
+
+def check_request(request: CopyRequest) -> None:
+    """Refuse what no variant could give a meaning.
+
+    Raises:
+        RequestError: dtypes or extents that differ.
+        LayoutError: the destination's layout puts two elements in one place, or a region leaves its buffer without
+            ``outside=``.
+    """
+    operands = (request.dst, request.src) if request.outside is None else ()
+    for region in (*operands, *request.options.values()):
+        if isinstance(region, Region):
+            region.check_inside()
+    check_operands(request)
+
+
+def check_operands(request: CopyRequest) -> None:
+    """As :func:`check_request`, of regions that are known to lie inside."""
+    reason = why_invalid(request)
+    if reason is not None:
+        raise RequestError(f"{request}: {reason}")
+    if request.overhangs and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
+        return  # coordinates outside have no place of their own, and nothing is written there
+    if why := why_aliasing(request.dst):
+        raise LayoutError(f"{request}: destination {why}")
+
+
+def why_invalid(request: CopyRequest) -> str | None:
+    """Why source and destination do not match (dtype, extents, layouts), or None."""
+    dst, src = request.dst.buffer.dtype, request.src.buffer.dtype
+    if dst != src:
+        return f"destination {request.dst} is {dst}, source {request.src} is {src}; a copy does not convert"
+    if non_unit(request.dst.extents) != non_unit(request.src.extents):
+        return (
+            f"destination extents {request.dst.extents} and source extents {request.src.extents} differ "
+            "(extents of 1 aside)"
+        )
+    return None
+
+
+def why_aliasing(region: Region) -> str | None:
+    """Why two coordinates of a region share a place, or None; symbolic strides are taken to be past all others."""
+    layout = region.sliced_layout() or region.buffer.layout
+    if not isinstance(layout, TileLayout):
+        return None  # the box of an array whose extents are not known is always a layout
+    tile = layout.unswizzled
+    steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
+    for it in steps:
+        if it.stride == 0:
+            return f"{region} has an iter of extent {it.extent} and stride 0: its elements share one address"
+    reached: dict[str, int] = {}
+    for it in steps:
+        if it.stride <= reached.get(it.axis.name, 0):
+            break
+        reached[it.axis.name] = reached.get(it.axis.name, 0) + (it.extent - 1) * it.stride
+    else:
+        return None  # every stride is past all that the smaller ones reach: one place each
+    tile = TileLayout.of(steps)
+    if tile.size > _ENUMERATE_LIMIT:
+        return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
+    places = np.zeros(tile.size, np.int64)
+    scale, flat = 1, Symbol("flat", 0, tile.size - 1)
+    for axis in tile.axes:
+        values = np.asarray(evaluate(tile.apply(of_atom(flat))[axis.name], {flat: np.arange(tile.size)}))
+        places += values * scale
+        scale *= int(values.max(initial=0)) + 1
+    if len(np.unique(places)) != tile.size:
+        return f"{region} puts {tile.size} elements in {len(np.unique(places))} places of {tile}"
+    return None
+
+
+def why_not_shared(request: CopyRequest) -> str | None:
+    """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
+    for region in (request.dst, request.src):
+        for what, values in (("layout", region.buffer.placed_by()), ("start", region.starts)):
+            for value in values:
+                if differs_within(value, request.scope):
+                    where, other = f"{value} in the layout {region.buffer.layout}", "other elements"
+                    if what == "start":
+                        where, other = f"the start {value}", "another box"
+                    return (
+                        f"{where} of {region} differs between the threads of a {request.scope.kind}: each would copy "
+                        f"{other}; copy at scope thread, or let the {what} depend on nothing finer than the scope"
+                    )
+    return None

@@ -1,0 +1,343 @@
+"""Who takes part in a copy: scopes, the place of a thread in them, and which threads are active."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..integers.conditions import CONDITION, Condition
+from ..integers.expr import (
+    INT,
+    Atom,
+    Expr,
+    Int,
+    Symbol,
+    add,
+    bounds_of,
+    evaluate,
+    floordiv,
+    is_int,
+    key_of,
+    mul,
+    of_atom,
+    only_symbol,
+    sub,
+    substitute,
+    sum_of,
+    symbols_of,
+    terms_of,
+)
+from ..layout import Axis
+
+WARP_THREADS = 32
+WARPGROUP_THREADS = 128
+MAX_CTA_THREADS = 1024
+_SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
+"""Threads of each scope but the CTA, whose size the kernel decides."""
+
+
+@attrs.frozen(repr=False)
+class Scope:
+    """The group of threads that does one copy together.
+
+    Attributes:
+        kind: ``thread``, ``warp``, ``warpgroup``, ``cta`` or ``cluster``.
+        threads: how many threads that is.
+    """
+
+    kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
+    threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.threads})" if self.kind == "cta" else self.kind
+
+    @property
+    def tid(self) -> Int:
+        """The thread's index in the scope, as a symbol bounded by its size."""
+        return tid_symbol(self.threads)
+
+    @checked(tid=INT)
+    def thread_index(self, tid: Int) -> Int:
+        """Index within the scope of the thread whose index in the CTA is ``tid``."""
+        return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
+
+
+def thread() -> Scope:
+    """Each active thread on its own."""
+    return Scope("thread", 1)
+
+
+def warp() -> Scope:
+    """The 32 threads of each warp."""
+    return Scope("warp", WARP_THREADS)
+
+
+def warpgroup() -> Scope:
+    """The 128 threads of each four consecutive warps."""
+    return Scope("warpgroup", WARPGROUP_THREADS)
+
+
+def cta(threads: int) -> Scope:
+    """All threads of the CTA.
+
+    Raises:
+        RequestError: not between 1 and 1024 threads.
+    """
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
+        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
+    return Scope("cta", int(threads))
+
+
+@lru_cache(maxsize=64)
+def tid_symbol(cta_threads: int | None) -> Int:
+    """The thread's index in its CTA, bounded by the CTA's size where it is known."""
+    last = (cta_threads or MAX_CTA_THREADS) - 1
+    return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
+
+
+@checked(axis=instance_of("an Axis such as laneid", Axis), tid=INT)
+def axis_index(axis: Axis, tid: Int) -> Int:
+    """Where a thread lies along a thread axis.
+
+    Raises:
+        RequestError: the axis does not count threads or warps of a CTA.
+    """
+    if axis.kind != "thread" or axis.finer not in _SIZES:
+        raise RequestError(f"axis {axis} does not count the threads of a CTA")
+    threads = _SIZES[axis.finer]
+    place = tid // threads
+    return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
+
+
+@checked(
+    value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
+    cta_threads=integer_in(1, MAX_CTA_THREADS),
+)
+def by_thread(value: Int | Condition, cta_threads: int) -> Any:
+    """The value of an integer (or the truth of a condition) in each thread of a CTA.
+
+    Raises:
+        RequestError: it depends on more than the thread's index.
+    """
+    tids = np.arange(cta_threads)
+
+    def number(operand: Int) -> Any:
+        if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
+            raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), tids))
+
+    found = value.evaluate(number) if isinstance(value, Condition) else number(value)
+    return np.broadcast_to(np.asarray(found), (cta_threads,))
+
+
+def is_thread_id(found: Symbol) -> bool:
+    """Whether a symbol is the thread's index in its CTA."""
+    return found.register == "%tid.x"
+
+
+@cache
+def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
+    """The group of a thread, its lane among the ``size`` threads of that, and its index in a CTA by the two."""
+    group, lane = Symbol("group", 0, (threads - 1) // size), Symbol("lane", 0, size - 1, varies="thread")
+    return group, lane, of_atom(group) * size + of_atom(lane)
+
+
+def differs_within(value: Int, scope: Scope) -> bool:
+    """Whether two threads of one instance of a scope can see different values of an integer."""
+    if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
+        return False
+    found = symbols_of(value)
+    threads = max((1 + (s.upper or 0) for s in found if is_thread_id(s)), default=MAX_CTA_THREADS)
+    group, lane, place = _lane_of(_SIZES.get(scope.kind, threads), threads)
+    split = substitute(value, {s: place for s in found if is_thread_id(s)})
+    left = symbols_of(split)
+    if any(s.varies == "thread" and not s.source for s in left - {lane}) or _depends_on(split, lane, group):
+        return True
+    return any(differs_within(source, scope) for s in left for source in s.source)
+
+
+def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
+    """Whether the lane can change a value: terms of lane and group alone are evaluated for every thread."""
+    terms = [term for term in terms_of(value) if lane in term[0].symbols]
+    if not terms:
+        return False
+    own = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
+    lanes = {found: np.arange((found.upper or 0) + 1) for found in (lane, group)}
+    values = np.asarray(evaluate(own, {lane: lanes[lane], group: lanes[group][:, None]}))
+    if values.ndim and bool((values != values[..., :1]).any()):
+        return True
+    mixed = (atom for atom, _ in terms if not atom.symbols <= {lane, group})
+    return any(_depends_on(part, lane, group) for atom in mixed for part in _made_of(atom))
+
+
+def _made_of(atom: Atom) -> tuple[Any, ...]:
+    """What decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
+    if atom.op == "//":
+        dividend, by = atom.operands
+        for least, factor in terms_of(dividend):
+            if least.op == "min":
+                rest = sub(dividend, mul(of_atom(least), factor))
+                return tuple(floordiv(add(rest, mul(side, factor)), by) for side in least.operands)
+    return atom.operands
+
+
+def _is_deciding(pair: Any) -> bool:
+    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
+
+
+_SCOPE = instance_of("a Scope such as warp()", Scope)
+
+
+@attrs.frozen
+class ActiveThreads:
+    """Which threads of the CTA reach a copy.
+
+    Attributes:
+        cta_threads: threads in the CTA, or None where the copy stands outside a kernel.
+        mask: one bool a thread when the enclosing conditions on thread ids could be decided, None when there are none.
+        undecided: text of an enclosing condition that could not be decided at lowering, or "".
+        deciding: integers that enclosing loops and conditions depend on, with their text: where one of them differs
+            between the threads of a scope, these do not come to the copy together.
+    """
+
+    cta_threads: int | None = attrs.field(default=None, validator=optional(integer_in(1, MAX_CTA_THREADS)))
+    mask: tuple[bool, ...] | None = attrs.field(default=None)
+    undecided: str = attrs.field(default="", validator=TEXT)
+    deciding: tuple[tuple[str, Int], ...] = attrs.field(
+        default=(), eq=key_of, validator=tuple_of(Kind("a text and the integer that it is of", _is_deciding))
+    )
+
+    @mask.validator
+    def _is_one_a_thread(self, attribute: Any, mask: Any) -> None:
+        threads = self.cta_threads
+        if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
+            raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {shown(mask)}")
+
+    def why_not_all(self, scope: Scope) -> str | None:
+        """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
+        _SCOPE.check(scope, "why_not_all", "scope")
+        if scope.kind == "thread":
+            return None
+        size = _SIZES.get(scope.kind)
+        if self.cta_threads is not None:
+            if size is not None and self.cta_threads % size:
+                return f"a CTA of {self.cta_threads} threads has no full last {scope.kind} ({size} threads)"
+            if scope.kind == "cta" and scope.threads != self.cta_threads:
+                return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
+        unsure = self.undecided or next((text for text, value in self.deciding if differs_within(value, scope)), "")
+        if unsure:
+            return (
+                f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition "
+                f"'{unsure}' may narrow laneid"
+            )
+        if self.mask is None or all(self.mask):
+            return None
+        active = np.array(self.mask)
+        groups = active.reshape(-1, size) if size is not None else active.reshape(1, -1)
+        partial = [group for group in groups if group.any() and not group.all()]
+        if not partial:
+            return None
+        lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
+        axis = ("wid_in_wg" if scope.kind == "warpgroup" else "warpid") if lanes_whole else "laneid"
+        return (
+            f"an enclosing condition leaves {int(partial[0].sum())} of the {len(partial[0])} threads of the "
+            f"{scope.kind} active (narrowed axis: {axis})"
+        )
+
+    def count(self) -> int | None:
+        """How many threads of the CTA are active; None where that is not known."""
+        if self.cta_threads is None or self.undecided:
+            return None
+        if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):
+            return None
+        return self.cta_threads if self.mask is None else sum(self.mask)
+
+    @checked(condition=CONDITION)
+    def narrowed_by(self, condition: Condition) -> ActiveThreads:
+        """The threads that are left inside ``if condition``."""
+        active = self
+        for part in condition.conjuncts():
+            active = active._narrowed(part)
+        return active
+
+    def _narrowed(self, condition: Condition) -> ActiveThreads:
+        if condition.op == "elect" and self.count() is not None:
+            mask = self.mask or (True,) * (self.cta_threads or 0)  # which lane does not matter here: the first
+            first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
+            return attrs.evolve(self, mask=tuple(first))
+        deciding: list[Int] = []
+        for leaf in condition.leaves():
+            sources = _deciding(leaf)
+            if sources is None:
+                return attrs.evolve(self, undecided=self.undecided or repr(condition))
+            deciding += sources
+        operands = list(condition.operands())
+        found = set().union(*map(symbols_of, operands)) if all(map(is_int, operands)) else set()
+        if found and self.cta_threads is not None and all(map(is_thread_id, found)):
+            truth = by_thread(condition, self.cta_threads)
+            before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
+            return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
+        return self.decided_by(repr(condition), deciding)
+
+    @checked(text=TEXT, values=tuple_of(INT))
+    def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
+        """The threads inside a loop or condition that depends on some integers."""
+        added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
+        return attrs.evolve(self, deciding=self.deciding + added) if added else self
+
+
+def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
+    """The integers that threads agree on where they agree on a comparison; None where those are not known.
+
+    Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
+    what the lane adds to multiples is dropped.
+    """
+    left, right, op = leaf.left, leaf.right, leaf.op
+    if op == "elect":
+        return None
+    if not (is_int(left) and is_int(right)):
+        sides: list[Any] = [
+            (side,) if is_int(side) else getattr(side, "sources", lambda: None)() for side in (left, right)
+        ]
+        return None if None in sides else (*sides[0], *sides[1])
+    if op in ("==", "!="):
+        low, high = bounds_of(sub(left, right))
+        return () if (low or 0) > 0 or (high or 0) < 0 else (sub(left, right),)
+    return (floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62),)
+
+
+def _may_differ(value: Expr) -> bool:
+    return any(
+        s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
+    )
+
+
+GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
+
+
+def block_index(dim: str, count: int | None = None) -> Int:
+    """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
+    most = GRID_LIMIT[dim] if count is None else count
+    return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
+
+
+def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
+    """The symbols of block ids, and the same as a grid of so many CTAs bounds them."""
+    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
+
+
+def cluster_rank(count: int = 16) -> Int:
+    """The CTA's rank in its cluster of at most ``count`` CTAs."""
+    return special_register("cluster_ctarank", count - 1) if count > 1 else 0
+
+
+@lru_cache(maxsize=64)
+def special_register(name: str, upper: int) -> Expr:
+    """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
+    return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -1,0 +1,110 @@
+"""GPU architectures: names, PTX ISA versions, shared-memory limits."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from ..errors import TargetError, checked, did_you_mean, integer_in, shown
+
+Version = tuple[int, int]
+
+_SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+_VERSIONS: dict[str, Version] = {
+    "75": (6, 3),
+    "80": (7, 0),
+    "86": (7, 1),
+    "87": (7, 4),
+    "89": (7, 8),
+    "90": (7, 8),
+    "90a": (8, 0),
+    "100": (8, 6),
+    "100a": (8, 6),
+    "100f": (8, 8),
+    "103": (8, 8),
+    "103a": (8, 8),
+    "103f": (8, 8),
+    "110": (9, 0),
+    "110a": (9, 0),
+    "110f": (9, 0),
+    "120": (8, 7),
+    "120a": (8, 7),
+    "120f": (8, 8),
+    "121": (8, 8),
+    "121a": (8, 8),
+    "121f": (8, 8),
+}
+MBARRIER_TX_LIMIT = 2**20 - 1
+"""The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
+STATIC_SHARED_LIMIT_BYTES = 48 * 1024
+"""The most shared memory that a module may declare statically (PTX ISA; larger needs ``.extern`` and an opt-in)."""
+
+
+@attrs.frozen(repr=False)
+class Target:
+    """An architecture to lower for.
+
+    Attributes:
+        arch: the number in its name, ``90`` for ``sm_90a``.
+        suffix: ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
+    """
+
+    arch: int
+    suffix: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if (
+            type(self.arch) is not int
+            or not 0 < self.arch < 2**16
+            or type(self.suffix) is not str
+            or f"{self.arch}{self.suffix}" not in _VERSIONS
+        ):
+            raise TargetError(
+                f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
+            )
+
+    def __str__(self) -> str:
+        return f"sm_{self.arch}{self.suffix}"
+
+    def __repr__(self) -> str:
+        return f"Target('{self}')"
+
+    @property
+    def ptx_version(self) -> Version:
+        """The lowest PTX ISA version that knows this target."""
+        return _VERSIONS[f"{self.arch}{self.suffix}"]
+
+    @property
+    def shared_limit_bytes(self) -> int:
+        """The most shared memory that one block can opt in to (CUDA programming guide, compute capabilities)."""
+        return _SHARED_LIMIT_KIB[self.arch] * 1024
+
+    @checked(TargetError, major=integer_in(0, 99), minor=integer_in(0, 9))
+    def runs_on(self, major: int, minor: int) -> bool:
+        """Whether a module for this target runs on a GPU of that compute capability."""
+        found = major * 10 + minor
+        if self.suffix == "a":
+            return found == self.arch
+        if self.suffix == "f":
+            return found // 10 == self.arch // 10 and found >= self.arch
+        return found >= self.arch
+
+
+def target_of(value: Target | str) -> Target:
+    """The target of a name such as ``"sm_90a"``.
+
+    Raises:
+        TargetError: the name is not one of :data:`TARGETS`.
+    """
+    if isinstance(value, Target):
+        return value
+    match = re.match(r"sm_(\d+)([af]?)\Z", value) if isinstance(value, str) else None
+    if match is None or match[1] + match[2] not in _VERSIONS:
+        near = did_you_mean(value, TARGETS)
+        raise TargetError(f"target {shown(value)} is unknown{near}; the targets are {', '.join(TARGETS)}")
+    return Target(int(match[1]), match[2])
+
+
+TARGETS: tuple[str, ...] = tuple(f"sm_{name}" for name in _VERSIONS)
+"""Every target that tilecopy can lower for."""

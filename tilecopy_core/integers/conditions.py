@@ -1,0 +1,152 @@
+"""Conditions on what is known when a kernel runs: comparisons, and what joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import attrs
+
+from ..errors import Kind, RequestError, shown
+
+
+class RunTime:
+    """What is known only when a kernel runs, and can be compared: symbolic integers and run-time values.
+
+    It refuses every operator that its class does not define.
+
+    Attributes:
+        has: what it has, in words, for that message.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # array + value comes to __radd__, which refuses it
+    has: ClassVar[str]
+
+    def _refuse(self, other: Any = None, *_: Any) -> Any:
+        raise RequestError(f"'{self!r}' and {shown(other)}: {self.has}; no other operator")
+
+    _refused: Any = _refuse  # a class may define any of them
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused
+    __pow__ = __rpow__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+@attrs.frozen(eq=False, repr=False)
+class Condition:
+    """A comparison of two integers (or run-time values), ``and``, ``or``, ``not`` of conditions, or ``elect``.
+
+    It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``.
+
+    Attributes:
+        op: ``== != < <= > >=`` on two operands, ``and or not`` on conditions, ``elect`` on nothing.
+        left: first operand.
+        right: second operand.
+    """
+
+    op: str
+    left: Any = None
+    right: Any = None
+
+    __array_ufunc__ = None
+
+    def __attrs_post_init__(self) -> None:
+        op, left, right = self.op, self.left, self.right
+        if not isinstance(op, str) or (op not in _COMPARE and op not in ("and", "or", "not", "elect")):
+            raise RequestError(f"Condition: op is one of {', '.join(_COMPARE)}, and, or, not, elect; not {shown(op)}")
+        for name, side, wanted in (("left", left, op != "elect"), ("right", right, op not in ("elect", "not"))):
+            if op in _COMPARE:
+                good = isinstance(side, (int, RunTime)) and not isinstance(side, bool)
+            else:
+                good = isinstance(side, Condition) if wanted else side is None
+            if not good:
+                kind = "an integer or a run-time value" if op in _COMPARE else "a condition" if wanted else "nothing"
+                raise RequestError(f"Condition '{op}': {name} is {kind}, not {shown(side)}")
+
+    def _with(self, op: str, other: Any) -> Condition:
+        if isinstance(other, bool):  # a comparison that was decided, such as one on the only thread's id
+            other = Condition("==", int(other), 1)
+        if not isinstance(other, Condition):
+            raise RequestError(f"'{op}' joins conditions; {shown(other)} is none (in '{self!r} {op} ...')")
+        return Condition(op, self, other)
+
+    def __and__(self, other: Any) -> Condition:
+        return self._with("and", other)
+
+    def __or__(self, other: Any) -> Condition:
+        return self._with("or", other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self) -> Condition:
+        return Condition("not", self)
+
+    def __bool__(self) -> bool:
+        raise RequestError(
+            f"'{self!r}' is known only when the kernel runs: branch on it with KernelBuilder.if_, join conditions with "
+            "& | ~ instead of and, or, not (with parentheses), and compare structure with tilecopy_core.same"
+        )
+
+    def __repr__(self) -> str:
+        if self.op == "elect":
+            return "elect"
+        if self.op == "not":
+            return f"not ({self.left!r})"
+        sides = [
+            f"({s!r})" if isinstance(s, Condition) and s.op in ("and", "or") else repr(s)
+            for s in (self.left, self.right)
+        ]
+        return f" {self.op} ".join(sides)
+
+    def leaves(self) -> Iterator[Condition]:
+        """Every comparison and ``elect`` in it, left to right."""
+        sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
+        for side in sides:
+            yield from side.leaves()
+        if not sides:
+            yield self
+
+    def operands(self) -> Iterator[Any]:
+        """Every operand that is not itself a condition, left to right."""
+        return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
+
+    def elects(self) -> bool:
+        """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
+        return any(leaf.op == "elect" for leaf in self.leaves())
+
+    def conjuncts(self) -> Iterator[Condition]:
+        """Conditions that hold together exactly where this one does."""
+        if self.op == "and":
+            yield from self.left.conjuncts()
+            yield from self.right.conjuncts()
+        elif self.op == "not" and self.left.op == "or":
+            yield from (~self.left.left).conjuncts()
+            yield from (~self.left.right).conjuncts()
+        elif self.op == "not" and self.left.op == "not":
+            yield from self.left.left.conjuncts()
+        else:
+            yield self
+
+    def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
+        """The truth of the condition, given the value (an int or an array) of each operand."""
+        if not callable(value_of):
+            raise RequestError(f"Condition.evaluate: value_of is a function of an operand, not {shown(value_of)}")
+        if self.op == "not":
+            return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
+        if self.op in ("and", "or"):
+            left, right = self.left.evaluate(value_of), self.right.evaluate(value_of)
+            return left & right if self.op == "and" else left | right
+        return _COMPARE[self.op](value_of(self.left), value_of(self.right))
+
+
+CONDITION = Kind("a comparison of integers or run-time values", lambda value: isinstance(value, Condition))

@@ -1,0 +1,709 @@
+"""Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
+
+An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
+term. An atom is a :class:`Symbol`, or an :class:`Operation` on integers: a row of :data:`OPERATIONS` says all that there
+is to know of one. What can be proved of an atom (its bounds, a divisor, its symbols) is found once, when it is made;
+nothing is assumed that does not follow from what the symbols declare. The divisor decides vector widths, the bounds
+decide 32- or 64-bit arithmetic.
+
+``a == b`` gives a :class:`Condition`, which has no truth value; :func:`same` is structural equality, and :func:`key_of`
+what to put into a dict.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from math import gcd
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from ..errors import Kind, RequestError, checked, one_of, shown
+from .conditions import Condition, RunTime
+
+Int: TypeAlias = "int | Expr"
+Bounds: TypeAlias = "tuple[int | None, int | None]"
+Term: TypeAlias = "tuple[Atom, int]"
+
+
+class Atom:
+    """What sums are made of: immutable, hashable, equal when made of equal parts.
+
+    Attributes:
+        op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
+        operands: the two integers that the operation is of; none of a symbol.
+        lower, upper: smallest and largest value; None where nothing is known.
+        divisor: the largest integer proved to divide every value.
+        bits: mask of the bits that can be set, or None when a value can be negative or has no upper bound.
+        symbols: every symbol in it.
+        order: its text, which terms are sorted by, so that equal sums have equal terms.
+    """
+
+    __slots__ = ("_hash", "_key", "bits", "divisor", "lower", "order", "symbols", "upper")
+    op: str = ""
+    operands: tuple[Any, ...] = ()
+    lower: int | None
+    upper: int | None
+    divisor: int
+    bits: int | None
+    symbols: frozenset[Symbol]
+    order: str
+
+    def _identify(self, *key: Any) -> None:
+        """Set what decides whether two are equal."""
+        self._key = key
+        self._hash = hash(key_of(key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and self._hash == other._hash and same(self._key, other._key)
+
+    def __repr__(self) -> str:
+        return self.order
+
+
+@attrs.define(slots=False, eq=False, repr=False)
+class Symbol(Atom):
+    """An integer known only at run time; :func:`symbol` makes the expression to compute with.
+
+    Two symbols are one when they are the same object (or name the same special register with the same bounds); the
+    name is only how it prints.
+
+    Attributes:
+        name: how it prints.
+        lower: smallest value it can have.
+        upper: largest value it can have, or None where nothing is known.
+        multiple_of: a divisor of every value it can have.
+        varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
+        source: integers that decide its value (a loop's start): it differs between threads where one of them does.
+        register: the special register that it is, such as ``%ctaid.x``, or "".
+        identity: what no other symbol has, but this one with other bounds.
+    """
+
+    name: str
+    lower: int | None = 0
+    upper: int | None = None
+    multiple_of: int = 1
+    varies: str = "grid"
+    source: tuple[Int, ...] = ()
+    register: str = ""
+    identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
+
+    def __attrs_post_init__(self) -> None:
+        self._identify(self.identity, self.lower, self.upper, self.multiple_of)
+        self.order, self.divisor, self.symbols = self.name, self.multiple_of, frozenset((self,))
+        self.bits = _bits_within(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Symbol, attrs.astuple(self, recurse=False)
+
+    def bounded(self, lower: int | None, upper: int | None) -> Symbol:
+        """The same run-time integer with other bounds (a different symbol: substitute one for the other)."""
+        return attrs.evolve(self, lower=lower, upper=upper)
+
+
+class Operation(Atom):
+    """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
+
+    Args:
+        op: its name in :data:`OPERATIONS`.
+        left: first operand.
+        right: second operand; of ``//`` and ``%`` a positive constant.
+    """
+
+    __slots__ = ("op", "operands")
+
+    def __init__(self, op: str, left: Int, right: Int) -> None:
+        rule = OPERATIONS[op]
+        self.op, self.operands = op, (left, right)
+        self._identify(op, left, right)
+        self.order = rule.text.format(_told(left), _told(right))
+        self.lower, self.upper = rule.bounds(left, right)
+        self.divisor = rule.divisor(divisor_of(left), divisor_of(right))
+        self.symbols = symbols_of(left) | symbols_of(right)
+        self.bits = rule.bits(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Operation, self._key
+
+
+def _factor(atom: Atom) -> str:
+    """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
+    return f"({atom})" if atom.op in ("//", "%") else f"{atom}"
+
+
+def _told(value: Int) -> str:
+    """An integer in words; Python may refuse to write out a very long one."""
+    return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
+
+
+def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
+    """An operator of an Expr, of the two integers in the order in which Python gives them."""
+
+    def method(self: Expr, other: Any) -> Any:
+        if type(other) is not int and not isinstance(other, Expr):
+            other = _operand(op, self, other)
+        return other if other is NotImplemented else compute(self, other)
+
+    return method
+
+
+def _comparison(op: str) -> Callable[[Expr, Any], Any]:
+    return _operator(op, lambda left, right: Condition(op, left, right))
+
+
+class Expr(RunTime):
+    """``const + sum(coefficient * atom)``; immutable, at least one term.
+
+    Operators give an int when the result is constant, a :class:`Condition` when they compare.
+
+    Attributes:
+        const: the constant.
+        terms: ``(atom, coefficient)`` pairs in a canonical order, no coefficient zero.
+    """
+
+    __slots__ = ("_bounds", "const", "terms")
+    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
+    _bounds: Bounds
+    const: int
+    terms: tuple[Term, ...]
+
+    def __new__(cls, const: int, terms: tuple[Term, ...]) -> Expr:
+        """The integer; what it is made of is looked at after that, by ``__init__``."""
+        made = object.__new__(cls)
+        _set(made, "const", const)
+        _set(made, "terms", terms)
+        return made
+
+    def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
+        if type(const) is not int:
+            raise RequestError(f"Expr: const is an integer, not {shown(const)}")
+        if type(terms) is not tuple or not terms or not all(map(_is_term, terms)):
+            raise RequestError(f"Expr: terms are (atom, coefficient) pairs, at least one, not {shown(terms)}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an Expr is immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self.const, self.terms)
+
+    def __hash__(self) -> int:
+        return hash((self.const, self.terms))
+
+    def __repr__(self) -> str:
+        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{_factor(atom)}" for atom, c in self.terms]
+        if self.const:
+            parts.append(_told(self.const))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    @property
+    def bounds(self) -> Bounds:
+        """Smallest and largest value; see :func:`bounds_of`."""
+        try:
+            found = self._bounds
+        except AttributeError:
+            lower: int | None = self.const
+            upper: int | None = self.const
+            for atom, coefficient in self.terms:
+                low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
+                lower = None if lower is None or low is None else lower + low * coefficient
+                upper = None if upper is None or high is None else upper + high * coefficient
+            found = lower, upper
+            _set(self, "_bounds", found)
+        return found
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol in it."""
+        if len(self.terms) == 1:
+            return self.terms[0][0].symbols
+        return frozenset().union(*(atom.symbols for atom, _ in self.terms))
+
+    def __neg__(self) -> Any:
+        return mul(self, -1)
+
+    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
+    __sub__ = _operator("-", lambda left, right: sub(left, right))
+    __rsub__ = _operator("-", lambda right, left: sub(left, right))
+    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
+    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
+    __mod__ = _operator("%", lambda left, right: mod(left, right))
+    __xor__ = _operator("^", lambda left, right: xor(left, right))
+    __rxor__ = _operator("^", lambda right, left: xor(left, right))
+    __eq__ = _comparison("==")
+    __ne__ = _comparison("!=")
+    __lt__ = _comparison("<")
+    __le__ = _comparison("<=")
+    __gt__ = _comparison(">")
+    __ge__ = _comparison(">=")
+
+    def __index__(self) -> int:
+        raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
+
+    def __bool__(self) -> bool:
+        raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
+
+
+_set = object.__setattr__
+made_of: Callable[[int, tuple[Term, ...]], Expr] = partial(Expr.__new__, Expr)
+"""As Expr(const, terms), of parts that are known to be good: at least one term, in the order of their texts."""
+
+
+def _is_term(term: object) -> bool:
+    return isinstance(term, tuple) and len(term) == 2 and isinstance(term[0], Atom) and type(term[1]) is int
+
+
+# --------------------------------------------------------------------------------------------- construction
+
+
+def is_int(value: object) -> bool:
+    """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
+    return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+INT = Kind("an integer, plain or symbolic", is_int)
+
+
+def symbol(
+    name: str, *, lower: int | None = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
+) -> Expr:
+    """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
+
+    Args:
+        name: how it prints.
+        lower: smallest value, None where nothing is known.
+        upper: largest value, None where nothing is known.
+        multiple_of: a divisor of every value.
+        varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
+
+    Raises:
+        RequestError: an argument of another kind, or bounds that no value meets.
+    """
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
+    for what, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None and (not is_int(bound) or isinstance(bound, Expr)):
+            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {shown(bound)}")
+    if not is_int(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
+        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
+    one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
+    if lower is not None and upper is not None and lower > upper:
+        raise RequestError(f"symbol {name}: no value is from lower {shown(lower)} to upper {shown(upper)}")
+    return of_atom(Symbol(name, lower, upper, multiple_of, varies))
+
+
+def of_atom(atom: Atom) -> Expr:
+    """The expression of one atom."""
+    return made_of(0, ((atom, 1),))
+
+
+def _operand(op: str, left: Expr, other: Any) -> Any:
+    """An operand of another class as an integer; NotImplemented where that class may know what to do."""
+    if is_int(other):  # an int of another class, such as of an IntEnum
+        return int(other)
+    if op in getattr(type(other), "reflects", ()):
+        return NotImplemented
+    if isinstance(other, np.integer):
+        return int(other)
+    raise RequestError(f"'{left} {op} {shown(other)}': index arithmetic takes integers, not {type(other).__name__}")
+
+
+def sum_of(const: int, terms: Iterable[Term]) -> Int:
+    """The integer of a constant and terms, each of another atom."""
+    kept = [term for term in terms if term[1]]
+    if not kept:
+        return const
+    if len(kept) > 1:
+        kept.sort(key=lambda term: term[0].order)
+    return made_of(const, tuple(kept))
+
+
+def constant_of(value: Int) -> int:
+    """The constant of an integer: itself when it is plain."""
+    return value.const if isinstance(value, Expr) else value
+
+
+def terms_of(value: Int) -> tuple[Term, ...]:
+    """The terms of an integer: none when it is plain."""
+    return value.terms if isinstance(value, Expr) else ()
+
+
+def add(left: Int, right: Int) -> Int:
+    """Sum of two integers."""
+    if not isinstance(left, Expr):
+        left, right = right, left
+    if not isinstance(left, Expr):
+        return left + right
+    if not isinstance(right, Expr):
+        return made_of(left.const + right, left.terms) if right else left
+    terms = dict(left.terms)
+    for atom, coefficient in right.terms:
+        terms[atom] = terms.get(atom, 0) + coefficient
+    return sum_of(left.const + right.const, terms.items())
+
+
+def sub(left: Int, right: Int) -> Int:
+    """Difference of two integers."""
+    return add(left, mul(right, -1))
+
+
+def mul(left: Int, right: Int) -> Int:
+    """Product; of two symbolic integers it distributes over their terms."""
+    if not isinstance(left, Expr):
+        left, right = right, left
+    if not isinstance(left, Expr):
+        return left * right
+    if isinstance(right, Expr):
+        total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
+        for atom, coefficient in left.terms:
+            for other, factor in right.terms:
+                first, second = sorted((atom, other), key=lambda a: a.order)
+                product = Operation("*", of_atom(first), of_atom(second))
+                total = add(total, made_of(0, ((product, coefficient * factor),)))
+        return total
+    if right in (0, 1):
+        return left if right else 0
+    return made_of(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
+
+
+def _positive(left: Int, op: str, right: Int) -> int:
+    if isinstance(right, Expr) or right <= 0:
+        raise RequestError(
+            f"'{left} {op} {shown(right)}': '{op}' of a symbolic integer needs a positive constant on its right, not {shown(right)}"
+        )
+    return right
+
+
+def floordiv(left: Int, right: Int) -> Int:
+    """``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
+    divisor = _positive(left, "//", right)
+    if not isinstance(left, Expr):
+        return left // divisor
+    if divisor == 1:
+        return left
+    whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
+    rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
+    quotient: Int = made_of(left.const // divisor, whole) if whole else left.const // divisor
+    return add(quotient, _block(left.const % divisor, rest, divisor, True)) if rest else quotient
+
+
+def mod(left: Int, right: Int) -> Int:
+    """``left % right`` for a positive constant right; multiples of it vanish."""
+    divisor = _positive(left, "%", right)
+    if not isinstance(left, Expr):
+        return left % divisor
+    rest = tuple((atom, c) for atom, c in left.terms if c * atom.divisor % divisor)
+    const = left.const % divisor
+    return _block(const, rest, divisor, False) if rest else const
+
+
+@lru_cache(maxsize=4096)
+def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
+    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor.
+
+    Remembered, since the places of threads are the same few quotients in every copy.
+    """
+    rest = made_of(const, terms)
+    lower, upper = rest.bounds
+    if lower is not None and upper is not None and lower // divisor == upper // divisor:
+        first = lower // divisor
+        return first if quotient else add(rest, -first * divisor)
+    common = gcd(divisor, *(c for _, c in rest.terms))
+    if common > 1:
+        reduced = made_of(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
+        if quotient:
+            return floordiv(reduced, divisor // common)
+        return add(mul(mod(reduced, divisor // common), common), rest.const % common)
+    for step in sorted({gcd(divisor, c * atom.divisor) for atom, c in rest.terms}, reverse=True):
+        multiples = sum_of(0, ((atom, c) for atom, c in rest.terms if c * atom.divisor % step == 0))
+        small = sub(rest, multiples)
+        lower, upper = bounds_of(small)
+        if lower is None or upper is None or lower // step != upper // step:
+            continue
+        first = lower // step * step
+        if not same(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
+            whole = add(multiples, first)
+            return floordiv(whole, divisor) if quotient else add(mod(whole, divisor), sub(small, first))
+    (atom, coefficient), op = rest.terms[0], "//" if quotient else "%"
+    if len(rest.terms) == 1 and rest.const == 0 and coefficient == 1 and atom.op == op:
+        dividend, by = atom.operands
+        if quotient:
+            return floordiv(dividend, by * divisor)
+        if by % divisor == 0:
+            return mod(dividend, divisor)
+    return of_atom(Operation(op, rest, divisor))
+
+
+def xor(left: Int, right: Int) -> Int:
+    """Bitwise exclusive or; a sum when the two can have no bit in common."""
+    if not isinstance(left, Expr) and not isinstance(right, Expr):
+        return left ^ right
+    if same(left, right):
+        return 0
+    bits = possible_bits(left), possible_bits(right)
+    if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
+        return add(left, right)
+    return of_atom(Operation("^", left, right))
+
+
+@checked(left=INT, right=INT)
+def minimum(left: Int, right: Int) -> Int:
+    """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
+
+    Raises:
+        RequestError: one of them is no integer.
+    """
+    low, high = bounds_of(sub(left, right))
+    if high is not None and high <= 0:
+        return left
+    if low is not None and low >= 0:
+        return right
+    if not isinstance(left, Expr) or (isinstance(right, Expr) and repr(right) < repr(left)):
+        left, right = right, left
+    return of_atom(Operation("min", left, right))
+
+
+@checked(left=INT, right=INT)
+def maximum(left: Int, right: Int) -> Int:
+    """The greater of two integers; see :func:`minimum`.
+
+    Raises:
+        RequestError: one of them is no integer.
+    """
+    return mul(minimum(mul(left, -1), mul(right, -1)), -1)
+
+
+# --------------------------------------------------------------------------------------------- what can be proved
+
+
+def same(left: Any, right: Any) -> bool:
+    """Structural equality: of integers, and of tuples of them; other values compare as they do."""
+    if isinstance(left, Expr) and isinstance(right, Expr):
+        if left is right or (left.const == right.const and left.terms == right.terms):
+            return True
+        return bool(key_of(sub(left, right)) == 0)
+    if isinstance(left, Expr) or isinstance(right, Expr):
+        return False
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    try:
+        found = left == right
+    except Exception:  # an object's own
+        return left is right
+    return found if isinstance(found, bool) else left is right
+
+
+def key_of(value: Any) -> Any:
+    """What stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
+    if isinstance(value, Expr):
+        return value.const, value.terms
+    return tuple(map(key_of, value)) if isinstance(value, tuple) else value
+
+
+def bounds_of(value: Int) -> Bounds:
+    """Smallest and largest value an integer can have; None on a side where nothing is known."""
+    return value.bounds if isinstance(value, Expr) else (value, value)
+
+
+def divisor_of(value: Int) -> int:
+    """The largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
+    if not isinstance(value, Expr):
+        return abs(value)
+    return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
+
+
+def is_multiple(value: Int, factor: int) -> bool:
+    """Whether every value is proved to be a multiple of ``factor``."""
+    return divisor_of(value) % factor == 0
+
+
+def fits(value: Int, bits: int) -> bool:
+    """Whether every value is proved to be within a signed integer of that width."""
+    lower, upper = bounds_of(value)
+    return lower is not None and upper is not None and lower >= -(1 << bits - 1) and upper < 1 << bits - 1
+
+
+def _low_bit(value: int) -> int:
+    return value & -value
+
+
+def _between(low: int, largest: int) -> int:
+    """All bits from ``low`` (a power of two) up to the top bit of ``largest``."""
+    return ((1 << largest.bit_length()) - 1) & -low
+
+
+def _bits_within(atom: Atom) -> int | None:
+    """The bits that an atom's bounds and divisor leave."""
+    if atom.lower is None or atom.upper is None or atom.lower < 0:
+        return None
+    return _between(_low_bit(atom.divisor) or 1, atom.upper)
+
+
+def possible_bits(value: Int) -> int | None:
+    """Mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
+    lower, upper = bounds_of(value)
+    if lower is None or upper is None or lower < 0:
+        return None
+    masks = [constant_of(value)] if constant_of(value) else []
+    for atom, coefficient in terms_of(value):
+        mask = atom.bits
+        if mask is None or coefficient < 0:
+            return None
+        if _low_bit(coefficient) == coefficient:
+            masks.append(mask * coefficient)
+        else:  # a product with any other number spreads over all bits between
+            masks.append(_between(_low_bit(mask * coefficient) or 1, min(mask, atom.upper or 0) * coefficient))
+    total = 0
+    for mask in masks:
+        if total & mask:  # carries can reach anything above the lowest bit that two terms share
+            return (1 << sum(masks).bit_length()) - min(_low_bit(m) for m in masks if m)
+        total |= mask
+    return total
+
+
+# --------------------------------------------------------------------------------------------- walking
+
+
+def symbols_of(value: Int) -> frozenset[Symbol]:
+    """Every symbol in an integer."""
+    return value.symbols if isinstance(value, Expr) else frozenset()
+
+
+def symbols_in_order(value: Int) -> Iterator[Symbol]:
+    """Symbols as they are read from left to right; some come several times."""
+    for atom, _ in terms_of(value):
+        if isinstance(atom, Symbol):
+            yield atom
+        for operand in atom.operands:
+            yield from symbols_in_order(operand)
+
+
+def only_symbol(value: Int) -> Symbol:
+    """The symbol of an integer that has one."""
+    (found,) = symbols_of(value)
+    return found
+
+
+def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
+    """The value for given symbols (each an int, an array or a symbolic integer).
+
+    Raises:
+        KeyError: a symbol of the expression is not in ``env``.
+    """
+    if not isinstance(value, Expr):
+        return value
+    total: Any = value.const
+    for atom, coefficient in value.terms:
+        if isinstance(atom, Symbol):
+            found = env[atom]
+        else:
+            found = OPERATIONS[atom.op].compute(*[evaluate(operand, env) for operand in atom.operands])
+        total = total + found * coefficient
+    return total
+
+
+def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
+    """The integer with symbols replaced by integers, simplified anew."""
+    found = symbols_of(value)
+    if found.isdisjoint(replacements):
+        return value
+    result: Int = evaluate(value, {s: replacements.get(s, of_atom(s)) for s in found})
+    return result
+
+
+def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
+    """``(terms without the symbol, terms of nothing but it)``, or None when a term mixes it with others."""
+    only = [term for term in terms_of(value) if chosen in term[0].symbols]
+    if any(len(atom.symbols) > 1 for atom, _ in only):
+        return None
+    chosen_only = sum_of(0, only)
+    return sub(value, chosen_only), chosen_only
+
+
+# --------------------------------------------------------------------------------------------- operations
+
+
+@attrs.frozen
+class Rule:
+    """What there is to know of an operation on two integers.
+
+    Attributes:
+        text: how it prints, of the texts of its operands.
+        compute: its value, of those of its operands: numbers, arrays or symbolic integers.
+        bounds: smallest and largest value, of its operands.
+        divisor: what divides every value, of what divides every value of each operand.
+        bits: mask of the bits that can be set, or None, of the operation with all that was found before.
+    """
+
+    text: str
+    compute: Callable[[Any, Any], Any]
+    bounds: Callable[[Any, Any], Bounds]
+    divisor: Callable[[int, int], int]
+    bits: Callable[[Operation], int | None] = _bits_within
+
+
+def _quotient_bounds(left: Int, by: int) -> Bounds:
+    lower, upper = bounds_of(left)
+    return None if lower is None else lower // by, None if upper is None else upper // by
+
+
+def _remainder_bits(found: Operation) -> int | None:
+    dividend, by = found.operands
+    below = _low_bit(by) - 1
+    if below != by - 1:
+        return _bits_within(found)
+    inner = possible_bits(dividend)
+    return below if inner is None else below & inner
+
+
+def _product_bounds(left: Int, right: Int) -> Bounds:
+    (a, b), (c, d) = bounds_of(left), bounds_of(right)
+    if a is not None and b is not None and c is not None and d is not None:
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+    if a is not None and c is not None and a >= 0 and c >= 0:
+        return a * c, None
+    return None, None
+
+
+def _xor_bounds(left: Int, right: Int) -> Bounds:
+    masks = possible_bits(left), possible_bits(right)
+    if masks[0] is not None and masks[1] is not None:
+        return 0, masks[0] | masks[1]
+    edges = [edge for edge in (*bounds_of(left), *bounds_of(right)) if edge is not None]
+    if len(edges) < 4:
+        return None, None
+    # two's complement: the sign and everything below the widest operand can change
+    reach = 1 << max((edge if edge >= 0 else ~edge).bit_length() for edge in edges)
+    return -reach, reach - 1
+
+
+def _xor_bits(found: Operation) -> int | None:
+    return None if found.lower is None or found.lower < 0 else found.upper
+
+
+def _least_bounds(left: Int, right: Int) -> Bounds:
+    (a, b), (c, d) = bounds_of(left), bounds_of(right)
+    lower = None if a is None or c is None else min(a, c)
+    return lower, min((edge for edge in (b, d) if edge is not None), default=None)
+
+
+def _least(left: Any, right: Any) -> Any:
+    return minimum(left, right) if is_int(left) and is_int(right) else np.minimum(left, right)
+
+
+OPERATIONS: dict[str, Rule] = {
+    "//": Rule("({})//{}", operator.floordiv, _quotient_bounds, lambda inner, by: 1 if inner % by else inner // by),
+    "%": Rule("({})%{}", operator.mod, lambda _, by: (0, by - 1), gcd, _remainder_bits),
+    "*": Rule("({})*({})", operator.mul, _product_bounds, operator.mul),
+    "^": Rule("(({})^({}))", operator.xor, _xor_bounds, lambda left, right: _low_bit(gcd(left, right)), _xor_bits),
+    "min": Rule("min({}, {})", _least, _least_bounds, gcd),
+}
+"""What an :class:`Operation` can be."""

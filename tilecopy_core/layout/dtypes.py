@@ -1,0 +1,135 @@
+"""Element types: their width, and the NumPy type that holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
+
+
+@attrs.frozen(repr=False)
+class DType:
+    """An element type.
+
+    Attributes:
+        name: NumPy's (or ml_dtypes') name of it.
+        bits: width of one element.
+        kind: ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool, ``"c"`` complex.
+        extended: whether NumPy alone does not know it (ml_dtypes does).
+    """
+
+    name: str = attrs.field(validator=TEXT)
+    bits: int = attrs.field(validator=integer_in(1, 128))
+    kind: str = attrs.field(validator=one_of("f", "i", "u", "b", "c"))
+    extended: bool = attrs.field(default=False, validator=FLAG)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DType({self.name!r})"
+
+    @property
+    def bytes(self) -> int:
+        """Width in whole bytes (1 for elements of 4 bits)."""
+        return max(1, self.bits // 8)
+
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype.
+
+        Raises:
+            RequestError: the type needs ml_dtypes, which is not installed.
+        """
+        if not self.extended:
+            return np.dtype(self.name)
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise RequestError(f"{self.name} arrays need ml_dtypes: pip install ml_dtypes") from error
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
+        return found
+
+
+_PLAIN = {
+    "bool": (8, "b"),
+    **{f"{sign}int{bits}": (bits, sign[:1] or "i") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (bits, "f") for bits in (16, 32, 64)},
+    "complex64": (64, "c"),
+    "complex128": (128, "c"),
+}
+_EXTENDED = {
+    "bfloat16": (16, "f"),
+    **{
+        f"float8_{form}": (8, "f")
+        for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    },
+    "float4_e2m1fn": (4, "f"),
+    "int4": (4, "i"),
+    "uint4": (4, "u"),
+}
+DTYPES: dict[str, DType] = {
+    **{name: DType(name, bits, kind) for name, (bits, kind) in _PLAIN.items()},
+    **{name: DType(name, bits, kind, extended=True) for name, (bits, kind) in _EXTENDED.items()},
+}
+"""Every element type by name."""
+
+
+_OTHER_NAMES = {
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "fp8": "float8_e4m3fn",
+    "float8": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "fp4": "float4_e2m1fn",
+    "byte": "uint8",
+    "int": "int32",
+    "long": "int64",
+}
+"""What other projects call some of them, for messages."""
+
+
+def _printed(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # whatever it is, it is no dtype
+        return ""
+
+
+def dtype_of(value: Any) -> DType:
+    """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
+
+    Raises:
+        RequestError: there is no such element type, or its bytes are not in the GPU's order.
+    """
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) and not value.startswith(">") else None
+    if name is None:
+        if value is None:
+            raise RequestError("dtype None: name an element type, such as 'float16'")
+        try:
+            if isinstance(value, (np.ndarray, np.generic)):
+                raise TypeError  # NumPy takes an array for its dtype
+            found = np.dtype(value)
+        except Exception:  # whatever NumPy makes of it
+            name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+        else:
+            if not found.isnative:
+                raise RequestError(
+                    f"dtype {found.str!r} is big-endian and the GPU is not: convert with "
+                    "a.astype(a.dtype.newbyteorder('='))"
+                )
+            name = found.name
+    if name not in DTYPES:
+        meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
+        raise RequestError(f"dtype {shown(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,0 +1,7 @@
+"""Buffers and regions of them, and what lies outside an array."""
+
+from .buffers import SPACES, Buffer, Memory, Region, check_identifier, checked_shape, symbolic
+from .outside import Outside, outside_of
+
+__all__ = ["Buffer", "Memory", "Outside", "Region", "SPACES", "check_identifier", "checked_shape", "outside_of"]
+__all__ += ["symbolic"]

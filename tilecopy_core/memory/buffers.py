@@ -1,0 +1,464 @@
+"""Buffers and regions: shaped, typed arrays in a memory space, and boxes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..errors import (
+    TWO_FLAGS,
+    LayoutError,
+    RequestError,
+    instance_of,
+    integer,
+    integer_in,
+    one_of,
+    optional,
+    shown,
+    tuple_of,
+)
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, same, sub
+from ..layout import (
+    S,
+    StridedLayout,
+    TCol,
+    TileLayout,
+    TLane,
+    box,
+    checked_extents,
+    leaving,
+    m,
+    row_major,
+    surely_leaves,
+)
+from ..layout.dtypes import DType, dtype_of
+from .views import AnyLayout, check_begins_inside, checked_order, permuted, rescaled, reshaped
+
+SPACES = ("global", "shared", "local", "tmem")
+"""Memory spaces: global and shared memory, registers, tensor memory."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
+_RESERVED = {"WARP_SZ"}
+"""Names that PTX predefines (PTX ISA 4.4)."""
+
+
+def symbolic(extents: Sequence[Int]) -> bool:
+    """Whether an extent is known at launch only."""
+    return any(isinstance(extent, Expr) for extent in extents)
+
+
+def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
+    """Extents: plain integers of at least 1, and in global memory symbolic integers that are not negative.
+
+    Raises:
+        LayoutError: one is something else.
+    """
+    values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not symbolic(values):
+        return checked_extents(values, what)
+    if space != "global":
+        raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
+    for extent in values:
+        if isinstance(extent, Expr):
+            lower, _ = bounds_of(extent)
+            if lower is None or lower < 0:
+                raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
+    return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what)[0] for extent in values)
+
+
+def check_identifier(name: Any, what: str) -> str:
+    """Return a name that may appear in PTX as it is.
+
+    Raises:
+        RequestError: not a letter followed by at most 127 letters, digits and underscores.
+    """
+    if not isinstance(name, str) or not _IDENTIFIER.match(name) or name in _RESERVED:
+        raise RequestError(
+            f"{what} {shown(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
+            f" (and not {', '.join(_RESERVED)})"
+        )
+    return name
+
+
+@attrs.frozen(eq=False)
+class Memory:
+    """One piece of memory: what buffers that see the same bytes have in common, and what belongs to a kernel.
+
+    Attributes:
+        name: an identifier, used in PTX and in messages.
+        space: one of :data:`SPACES`.
+        layout: the layout that it was declared with: its span is what a view must stay in.
+        dtype: the element type that it was declared with; it decides the width of registers.
+    """
+
+    name: str
+    space: str
+    layout: AnyLayout = attrs.field(repr=False)
+    dtype: DType = attrs.field(repr=False)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from the start of the declared buffer that views may use.
+
+        Raises:
+            LayoutError: that is known at launch only.
+        """
+        return -(-self.layout.span(m) * self.dtype.bits // 8)
+
+    @property
+    def word_bits(self) -> int:
+        """Width of the registers that it is made of, if it is registers."""
+        return 64 if self.dtype.bits == 64 else 32
+
+
+_INTEGER = instance_of("an integer", int)
+_ENDS = tuple_of(TWO_FLAGS)
+_SPACE = one_of(*SPACES)
+_MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
+
+
+@attrs.frozen(kw_only=True, init=False, repr=False)
+class Buffer:
+    """A shaped, typed array in one memory space.
+
+    ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. A region may overhang the
+    shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
+
+    Attributes:
+        shape: extents, in elements; those of a global buffer may be symbolic.
+        dtype: element type.
+        layout: place of each element, in elements from the buffer's own start; row-major by default.
+        memory: the memory that it is; buffers with the same name are not the same, views of one are.
+        align_bytes: what the address of the allocation is a multiple of.
+        elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
+        allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
+        name: that of its memory.
+        space: that of its memory.
+    """
+
+    shape: tuple[Any, ...] = attrs.field(eq=key_of)
+    dtype: DType
+    layout: AnyLayout
+    memory: Memory
+    align_bytes: int
+    elem_offset: Int = attrs.field(eq=key_of)
+    allocated_addr: Any
+    name: str = attrs.field(init=False, eq=False)
+    space: str = attrs.field(init=False, eq=False)
+
+    def __init__(
+        self,
+        shape: Sequence[Int] | Int,
+        dtype: Any,
+        *,
+        space: str,
+        layout: AnyLayout | None = None,
+        name: str = "buffer",
+        align_bytes: int | None = None,
+        elem_offset: Int = 0,
+        allocated_addr: Any = None,
+        memory: Memory | None = None,
+    ) -> None:
+        check_identifier(name, "buffer name")
+        _SPACE.check(space, f"buffer {name}", "space")
+        extents, found = checked_shape(shape, f"buffer {name}, shape", space), dtype_of(dtype)
+        if layout is None:
+            layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
+        elif isinstance(layout, (TileLayout, StridedLayout)):
+            layout.check_admits(extents, f"buffer {name}")
+            check_begins_inside(layout, f"buffer {name}")
+        else:
+            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+        if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
+            align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
+        if not _INTEGER.fits(align_bytes) or align_bytes < 1 or align_bytes & (align_bytes - 1):
+            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
+        INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        _MEMORY.check(memory, f"buffer {name}", "memory")
+        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
+        self.__attrs_init__(
+            shape=extents,
+            dtype=found,
+            layout=layout,
+            memory=memory or Memory(name, space, layout, found),
+            align_bytes=align_bytes,
+            elem_offset=elem_offset,
+            allocated_addr=allocated_addr,
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
+
+    @name.default
+    def _name(self) -> str:
+        return self.memory.name
+
+    @space.default
+    def _space(self) -> str:
+        return self.memory.space
+
+    def placed_by(self) -> tuple[Expr, ...]:
+        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
+        layout = self.layout
+        replicas = [it.stride for it in layout.replica]
+        parts = (*layout.strides, *replicas, *layout.offset.values(), self.elem_offset)
+        return tuple([value for value in parts if isinstance(value, Expr)])
+
+    def __getitem__(self, key: Any) -> Region:
+        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
+        parts = key if isinstance(key, tuple) else (key,)
+        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
+        if at is not None:
+            left_out = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = (*parts[:at], *left_out, *parts[at + 1 :])
+        if len(parts) > len(self.shape):
+            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
+        region = []
+        for dim, part in enumerate(parts):
+            if isinstance(part, slice):
+                region.append(part)
+                continue
+            first = part if is_int(part) else None if isinstance(part, np.ndarray) else integer(part)
+            if first is not None:
+                region.append(slice(first, first + 1))
+            elif part is Ellipsis:
+                raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
+            else:
+                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
+        region += [slice(0, extent) for extent in self.shape[len(parts) :]]
+        try:
+            starts, extents = box(self.shape, region, overhang=True)
+        except LayoutError as error:
+            raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
+        return Region(self, starts, extents)
+
+    def __iter__(self) -> Iterator[Region]:
+        """None: ``buffer[i]`` has no last ``i``, since a region may overhang."""
+        raise RequestError(f"{self} is not iterated over: take regions of it, such as {self.name}[0:8]")
+
+    def permute(self, *order: int) -> Buffer:
+        """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
+
+        Raises:
+            LayoutError: not each dimension once, or an iter of the layout belongs to two of them.
+        """
+        dims = checked_order(order, len(self.shape))
+        try:
+            layout = permuted(self.layout, self.shape, dims)
+        except LayoutError as error:
+            raise LayoutError(f"{self}, permute{dims}: {error}") from None
+        return self._seen([self.shape[dim] for dim in dims], self.dtype, layout, self.elem_offset)
+
+    def _seen(self, shape: Sequence[Int], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
+        """The same memory with another shape, element type and layout."""
+        return attrs.evolve(
+            self, space=self.space, name=self.name, shape=shape, dtype=dtype, layout=layout, elem_offset=elem_offset
+        )
+
+    @property
+    def T(self) -> Buffer:
+        """The transpose: ``permute(1, 0)`` of two dimensions.
+
+        Raises:
+            LayoutError: not two dimensions.
+        """
+        if len(self.shape) != 2:
+            raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T is for two, permute(...) names the order")
+        return self.permute(1, 0)
+
+    def view(
+        self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
+    ) -> Buffer:
+        """The same bytes through another shape, layout or element type; what is left out stays.
+
+        Args:
+            shape: extents; without a layout the elements in row-major order, as many as they are.
+            layout: places in elements of the new type, from the buffer's start.
+            dtype: element type. Alone, the last contiguous dimension has more elements, or fewer.
+
+        Raises:
+            LayoutError: it leaves the memory, needs more alignment than that has, or has no such form.
+        """
+        wanted = self.dtype if dtype is None else dtype_of(dtype)
+        try:
+            found = self._viewed(shape, layout, wanted)
+            self._check_alignment(found)
+            if layout is not None:
+                self._check_inside(found)
+        except LayoutError as error:
+            raise LayoutError(f"{self}, view: {error}") from None
+        return found
+
+    def _viewed(self, shape: Any, layout: Any, dtype: DType) -> Buffer:
+        bits = self.dtype.bits
+        start = self.elem_offset
+        if dtype.bits != bits:
+            if divisor_of(start) * bits % dtype.bits:
+                raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
+            start = start * bits // dtype.bits
+        if layout is not None and not isinstance(layout, TileLayout):
+            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+        extents = None if shape is None else checked_shape(shape, "shape", self.space)
+        if layout is None:
+            own, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
+            if extents is None or same(extents, scaled):
+                return self._seen(scaled, dtype, own, start)
+            return self._seen(extents, dtype, reshaped(own, scaled, extents), start)
+        if extents is None:
+            extents = self.shape
+            if dtype.bits != bits and (symbolic(extents) or prod(map(int, extents)) != layout.size):
+                extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
+        if symbolic(extents):
+            raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
+        layout.check_admits(tuple(map(int, extents)), "the new layout")
+        check_begins_inside(layout, "the new layout")
+        return self._seen(extents, dtype, layout, start)
+
+    def _check_alignment(self, found: Buffer) -> None:
+        """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""
+        memory = self.memory
+        if self.space == "local" and (found.dtype.bits == 64) != (memory.word_bits == 64):
+            raise LayoutError(
+                f"{found.dtype} is kept in registers of {64 if found.dtype.bits == 64 else 32} bits, {memory.name} is "
+                f"made of registers of {memory.word_bits} for {memory.dtype}; go through shared memory"
+            )
+        if self.space not in ("global", "shared"):
+            return
+        needed = found.dtype.bytes
+        why = f"elements of {found.dtype}"
+        swizzle = found.layout.swizzle
+        if swizzle is not None and swizzle != self.layout.swizzle and self.space == "shared":
+            period = swizzle.period_elems * found.dtype.bits // 8
+            own = self.layout.swizzle
+            if own is None or own.period_elems * self.dtype.bits // 8 < period:
+                needed, why = max(needed, period), f"the pattern of {swizzle}"
+        if self.align_bytes % needed:
+            raise LayoutError(
+                f"{why} begins at a multiple of {needed} bytes, {memory.name} is aligned to {self.align_bytes}; declare "
+                f"align_bytes={needed}"
+            )
+
+    def _check_inside(self, found: Buffer) -> None:
+        memory = self.memory
+        for axis, unit in ((TCol, "bits"), (TLane, "lanes")) if self.space == "tmem" else ((m, "bits"),):
+            per_place = (found.dtype.bits, memory.dtype.bits) if unit == "bits" else (1, 1)
+            used, there = found.layout.reach(axis) * per_place[0], memory.layout.reach(axis) * per_place[1]
+            room, _ = bounds_of(sub(there, used))
+            if room is None or room < 0:
+                raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {there}")
+
+    @property
+    def span_elems(self) -> int:
+        """Elements that the layout reaches from its first place (its allocation), gaps included."""
+        return self.layout.span(m)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes of the allocation that this buffer needs."""
+        return -(-self.span_elems * self.dtype.bits // 8)
+
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of a thread that the memory takes, if it is registers.
+
+        Raises:
+            LayoutError: that is not known before the kernel runs.
+        """
+        return -(-self.memory.span_bytes // 4)
+
+
+_HOLDER = optional(instance_of("a shared Buffer, or the address", Buffer, int))
+
+
+@attrs.frozen(repr=False)
+class Region:
+    """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
+
+    Attributes:
+        buffer: what it is a box of.
+        starts: coordinate of its first element.
+        extents: elements along each dimension.
+        inside: for each dimension, which ends (low, high) what is known around its use proves inside; () where that is none.
+
+    Raises:
+        LayoutError: starts and extents that are no box of the buffer.
+    """
+
+    buffer: Buffer
+    starts: tuple[Int, ...] = attrs.field(eq=key_of)
+    extents: tuple[int, ...]
+    inside: tuple[tuple[bool, bool], ...] = ()
+    _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
+    _text: list[str] = attrs.field(init=False, factory=list, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.buffer) is not Buffer:
+            raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
+        rank = len(self.buffer.shape)
+        for name, values, rule, types in (
+            ("starts", self.starts, "integers", {int, Expr}),
+            ("extents", self.extents, "plain integers of at least 1", {int}),
+        ):
+            right = type(values) is tuple and len(values) == rank and types.issuperset(map(type, values))
+            if not right or (name == "extents" and min(values, default=1) < 1):
+                raise LayoutError(
+                    f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+                )
+        if type(self.inside) is not tuple or (
+            self.inside and (len(self.inside) != rank or not _ENDS.fits(self.inside))
+        ):
+            raise LayoutError(
+                f"Region of {self.buffer}: inside is two flags a dimension, or (), not {shown(self.inside)}"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.extents)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, gaps not counted."""
+        return self.size * self.buffer.dtype.bits // 8
+
+    def sliced_layout(self) -> TileLayout | None:
+        """The layout of the box (found once), or None where the box is not a layout of its own.
+
+        Of a box that overhangs, coordinates outside have places too, at which there is nothing.
+        """
+        if not self._layout:
+            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+        return self._layout[0]
+
+    def overhang(self, dim: int) -> tuple[bool, bool]:
+        """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        room, _ = bounds_of(self.room(dim))
+        low, _ = bounds_of(self.starts[dim])
+        begins, ends = self.inside[dim] if self.inside else (False, False)
+        return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
+
+    def room(self, dim: int) -> Int:
+        """Elements between the end of the box and that of its dimension; negative where it overhangs."""
+        if type(dim) is not int or not 0 <= dim < len(self.starts):
+            integer_in(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
+        return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
+
+    def check_inside(self) -> None:
+        """Raise :class:`LayoutError` for a box that is certainly not inside its buffer's shape."""
+        for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
+            if surely_leaves(start, extent, size):
+                raise LayoutError(
+                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}; a copy may "
+                    'overhang with outside="zero", a number or "keep"'
+                )
+
+    def __repr__(self) -> str:
+        if not self._text:  # a copy's plan, text and messages have it
+            parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]
+            self._text.append(f"{self.buffer.name}[{', '.join(parts)}]")
+        return self._text[0]

@@ -1,0 +1,164 @@
+"""Views: the same memory through another order of its dimensions, another shape, layout or element type.
+
+Everything here works on shapes and layouts; what a view shares with its buffer (the memory, its address and alignment) is
+the buffer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..errors import LayoutError, shown
+from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
+from ..layout import Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
+
+AnyLayout: TypeAlias = "TileLayout | StridedLayout"
+ELEMENT_AXES = (m, TCol)
+"""Axes along which a stride counts elements."""
+
+
+def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """The order of a permutation of dimensions.
+
+    Raises:
+        LayoutError: not each dimension once.
+    """
+    given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else tuple(order)
+    if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
+        raise LayoutError(
+            f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"
+        )
+    return given
+
+
+def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
+    """The layout for the dimensions in another order.
+
+    Raises:
+        LayoutError: an iter of the layout belongs to two dimensions.
+    """
+    if isinstance(layout, StridedLayout):
+        return layout.permute(order)
+    owned = layout.by_dimension(shape)
+    return layout.with_iters([it for dim in order for it in owned[dim]])
+
+
+def rescaled(
+    layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
+) -> tuple[AnyLayout, tuple[Int, ...]]:
+    """Layout and shape of the same bits as elements of another width.
+
+    The last dimension that is contiguous has more elements, or fewer; the others stay.
+
+    Raises:
+        LayoutError: no dimension is contiguous, or a stride, extent, offset or swizzle chunk splits a new element.
+    """
+    if new_bits == old_bits:
+        return layout, shape
+    if max(new_bits, old_bits) % min(new_bits, old_bits):
+        raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
+    scale = _Scale(max(new_bits, old_bits) // min(new_bits, old_bits), more=new_bits < old_bits)
+    if isinstance(layout, StridedLayout):
+        return _rescaled_strides(layout, scale)
+    owned = layout.by_dimension(shape)
+    dim = _contiguous_dimension(owned, may_be_new=scale.more)
+    last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
+    extent = scale.of(last.extent, f"dimension {dim}: its contiguous extent")
+    assert isinstance(extent, int)
+    shard = [[scale.of_iter(it) for it in each] for each in owned]
+    if extent > 1:
+        shard[dim].append(Iter(extent, 1, last.axis))
+    offsets = {axis: layout.offset_on(axis) for axis in layout.axes}
+    made = TileLayout.of(
+        [it for each in shard for it in each],
+        [scale.of_iter(it) for it in layout.replica],
+        {axis: scale.of(value, "the offset") if axis in ELEMENT_AXES else value for axis, value in offsets.items()},
+        None if layout.swizzle is None else scale.of_swizzle(layout.swizzle),
+    )
+    return made, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
+
+
+_NOTHING_CONTIGUOUS = "no dimension is contiguous (stride 1), so no elements lie side by side"
+
+
+def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool) -> int:
+    for dim in reversed(range(len(owned))):
+        if owned[dim]:
+            last = owned[dim][-1]
+            if last.axis in ELEMENT_AXES and same(last.stride, 1):
+                return dim
+        elif may_be_new:
+            return dim
+    raise LayoutError(_NOTHING_CONTIGUOUS)
+
+
+def _rescaled_strides(layout: StridedLayout, scale: _Scale) -> tuple[AnyLayout, tuple[Int, ...]]:
+    dim = next((d for d in reversed(range(len(layout.shape))) if same(layout.strides[d], 1)), None)
+    if dim is None:
+        raise LayoutError(_NOTHING_CONTIGUOUS)
+    extent = scale.of(layout.shape[dim], f"dimension {dim}: its contiguous extent")
+    strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
+    shape = (*layout.shape[:dim], extent, *layout.shape[dim + 1 :])
+    return StridedLayout(shape, strides), shape
+
+
+@attrs.frozen
+class _Scale:
+    """From elements of one width to those of another: ``by`` times as many, or as few."""
+
+    by: int
+    more: bool = attrs.field(kw_only=True)
+
+    def of(self, value: Int, what: str) -> Int:
+        """A number of elements."""
+        if self.more:
+            return mul(value, self.by)
+        if not is_multiple(value, self.by):
+            raise LayoutError(
+                f"{what} {value} is not proved to be a multiple of {self.by} elements, which one new element takes"
+            )
+        return value // self.by
+
+    def of_iter(self, it: Iter) -> Iter:
+        """An iter of as many steps."""
+        return Iter(it.extent, self.of(it.stride, "the stride"), it.axis) if it.axis in ELEMENT_AXES else it
+
+    def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
+        """A swizzle that keeps the same bytes together."""
+        step = self.by.bit_length() - 1
+        per_element = swizzle.per_element + step if self.more else swizzle.per_element - step
+        if 1 << step != self.by or per_element < 0:
+            raise LayoutError(f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {self.by}")
+        return Swizzle(per_element, swizzle.swizzle_len, swizzle.atom_len)
+
+
+def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
+    """The layout of the same elements, row-major order kept, in another shape.
+
+    Raises:
+        LayoutError: the shape has another number of elements, or symbolic extents whose array is not row-major.
+    """
+    if isinstance(layout, TileLayout):
+        if not all(isinstance(extent, int) for extent in wanted):
+            raise LayoutError(f"the shape {wanted} has a size known at launch, the elements {shape} have none")
+        if prod(wanted) != layout.size:
+            raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
+        return layout
+    if not same(layout.strides, row_major(shape)):
+        raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
+    if not same(prod(wanted), prod(shape)):
+        raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
+    return StridedLayout(wanted, row_major(wanted))
+
+
+def check_begins_inside(layout: AnyLayout, what: str) -> None:
+    """Raise :class:`LayoutError` for an offset that can be negative: before the buffer's start there is nothing."""
+    for axis, offset in layout.offset.items():
+        lower, _ = bounds_of(offset)
+        if lower is None or lower < 0:
+            reaches = f", which reaches down to {lower}" if isinstance(offset, Expr) else ""
+            raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {shown(layout)} is negative")

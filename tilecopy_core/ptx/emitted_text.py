@@ -1,0 +1,123 @@
+"""What a variant's emit hook wrote, held against what one copy may write.
+
+A hook writes text, and text can be anything. These checks are cheap and look at the lines of one copy alone: something
+was emitted, it does not end the kernel, its blocks close, and it names only registers that exist. Wrong addresses they
+cannot see; the emulator does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from ..dispatch.plan import Plan
+from ..errors import PluginError
+from ..registry.registry import Registry
+from .builder import PtxBuilder
+from .lines import AnyLine, Label, Line, are_checked, statements
+
+_SPECIAL = """
+    tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
+    globaltimer_hi is_explicit_cluster clusterid nclusterid cluster_ctaid cluster_nctaid cluster_ctarank
+    cluster_nctarank lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt total_smem_size aggr_smem_size
+    dynamic_smem_size current_graph_exec reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap
+"""
+SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
+"""Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
+_NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
+_DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)")
+_DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+
+
+def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
+    """Write a plan's copy, and look at the text that its variant wrote.
+
+    Args:
+        plan: the copy.
+        ptx: where it goes.
+        registry: where the variant is looked up by its name; by default the process's.
+
+    Raises:
+        PluginError: the text cannot stand in a kernel; and what :meth:`.Plan.emit` raises.
+    """
+    ptx.recent.clear()
+    around = list(ptx.blocks)
+    plan.emit(ptx, registry)
+    why = None
+    if ptx.blocks != around:
+        why = "it leaves a block (if_, loop) open, or closes one that is not its own"
+    elif not are_checked(ptx.recent):
+        why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.overhangs)
+    if why is not None:
+        raise PluginError(
+            f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+            f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+        )
+
+
+def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
+    """Why the text of one copy cannot stand in a kernel, or None.
+
+    Args:
+        lines: what it wrote.
+        registers: the names that are declared around it, with or without their ``%``.
+        may_be_empty: the partition has nothing to move, so that no instruction is needed.
+
+    Returns:
+        One sentence that quotes the statement: no instruction at all, a ``ret`` or ``exit``, a brace without its
+        partner, a statement without its end, a branch to a label that is not there, or a register that nobody declares.
+    """
+    known = {name.lstrip("%") for name in registers} | SPECIAL_REGISTERS
+    instructions = 0
+    labels, branches = set[str](), list[Line]()
+    scopes: list[set[str]] = [set()]
+    for statement in statements(lines):
+        if isinstance(statement, Label):
+            labels.add(statement.name)
+        elif isinstance(statement, Line):
+            if statement.opcode.startswith("."):
+                continue
+            instructions += 1
+            name = statement.opcode.split(".")[0]
+            if name in ("ret", "exit"):
+                return f"it emits '{_shown(statement)}': {name} ends the kernel, and a copy may not"
+            if name == "bra":
+                branches.append(statement)
+            for name in _registers(statement):
+                if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
+                    return f"it emits '{_shown(statement)}', and no register %{name} is declared"
+        elif statement == "{":
+            scopes.append(set())
+        elif statement == "}":
+            scopes.pop()
+            if not scopes:
+                return "it emits a '}' that closes no block of its own"
+        elif not statement.endswith(";"):
+            return f"it emits '{statement}' without its ';'"
+        elif declared := _DECLARATION.match(statement):
+            scopes[-1] |= _declared(declared[1])
+    if len(scopes) > 1:
+        return "it emits a '{' that it does not close"
+    for branch in branches:
+        if branch.operands and branch.operands[0] not in labels:
+            return f"it emits '{_shown(branch)}', and no label {branch.operands[0]} of its own"
+    if not instructions and not may_be_empty:
+        return "it emits no instruction"
+    return None
+
+
+def _declared(text: str) -> set[str]:
+    """The names of ``%a, %r<4>``: a count stands for the names ``%r0`` to ``%r3``."""
+    names = set()
+    for name, count in _DECLARED.findall(text):
+        names |= {f"{name}{number}" for number in range(int(count))} if count else {name}
+    return names
+
+
+def _shown(statement: Line) -> str:
+    return str(statement).strip()
+
+
+def _registers(statement: Line) -> Iterator[str]:
+    """The registers that an instruction names, special ones among them, without their ``%``."""
+    return (name[1:] for name in statement.names if name[0] == "%")

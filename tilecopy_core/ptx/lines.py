@@ -1,0 +1,152 @@
+"""The lines of a kernel as records, which print as PTX; text that others wrote is taken apart into the same records."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import attrs
+
+from .operands import Address, Register, Vector, Written
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
+_GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
+_NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
+
+
+@attrs.frozen(eq=False)
+class Line:
+    """One instruction.
+
+    Attributes:
+        opcode: with all its modifiers.
+        operands: in the ISA's order: registers, addresses, vectors, integers and text; the last alone is not checked.
+        guard: the predicate register that decides whether it is executed (its name, in text of others), or None.
+        unless: whether it is executed where the guard is false.
+        statement: number of the statement of the kernel that it came from.
+    """
+
+    opcode: str
+    operands: tuple[Any, ...] = ()
+    guard: Register | str | None = None
+    unless: bool = False
+    statement: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the guard and the operands: of registers, and of what else text has."""
+        return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
+
+    def __str__(self) -> str:
+        guard = "" if self.guard is None else f"@{'!' * self.unless}{self.guard} "
+        operands = ", ".join([_TEXT_OF[type(each)](each) for each in self.operands])
+        return f"\t{guard}{self.opcode} {operands};" if operands else f"\t{guard}{self.opcode};"
+
+
+_TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
+    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text")}
+)
+
+
+@attrs.frozen(eq=False)
+class Label:
+    """A place that branches go to."""
+
+    name: str
+    statement: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}:"
+
+
+@attrs.frozen(eq=False)
+class Text:
+    """A line of text as it is; ``loose`` where it has instructions of others."""
+
+    text: str
+    statement: int = 0
+    loose: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+AnyLine: TypeAlias = Line | Label | Text
+
+
+def names_in(operand: object) -> Iterable[str]:
+    """The names of the registers of an operand; of text, those of everything in it."""
+    if isinstance(operand, Register):
+        return (operand.name,)
+    if isinstance(operand, Address):
+        return names_in(operand.base)
+    if isinstance(operand, Vector):
+        return [register.name for register in operand.registers]
+    return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()
+
+
+def are_checked(lines: Sequence[AnyLine]) -> bool:
+    """Whether some lines have instructions, and each of them was checked as it was written."""
+    found = False
+    for line in lines:
+        if isinstance(line, Line):
+            if str in map(type, line.operands):
+                return False
+            found = True
+        elif isinstance(line, Text) and line.loose:
+            return False
+    return found
+
+
+def texts_of(lines: Iterable[AnyLine]) -> list[str]:
+    """Some lines as they stand in a module."""
+    return [str(line) for line in lines]
+
+
+def parsed(text: str) -> Iterator[Line | Label | str]:
+    """The instructions and labels of text without its comments, and what else stands there as it is.
+
+    That is the braces of blocks, directives, and a statement without its end. A brace opens or closes a block where a
+    statement may begin; inside one it belongs to a vector operand.
+    """
+    for found in _STATEMENT.findall(_COMMENTS.sub(" ", text)):
+        statement = " ".join(found.split())
+        if statement.endswith(":"):
+            yield Label(statement[:-1].strip())
+        elif statement[0] in "{}.;" or not statement.endswith(";"):
+            yield statement
+        else:
+            guard = _GUARD.match(statement)
+            opcode, _, operands = statement[guard.end() if guard else 0 : -1].partition(" ")
+            negated, predicate = guard.groups() if guard else ("", None)
+            yield Line(opcode, tuple(_split(operands)), predicate, bool(negated))
+
+
+def _split(text: str) -> list[str]:
+    """Operands, apart at the commas that are in no brackets."""
+    found: list[str] = []
+    depth = 0
+    for piece in text.split(",") if text else ():
+        if depth:
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece.strip())
+        depth += sum(map(piece.count, "[{(")) - sum(map(piece.count, "]})"))
+    return [operand.rstrip() for operand in found]
+
+
+def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
+    """Some lines with their text taken apart; a statement of text may go on in the line that follows."""
+    text = ""
+    for line in lines:
+        if isinstance(line, Text):
+            text += f"{line}\n"
+            continue
+        yield from parsed(text)
+        text = ""
+        yield line
+    yield from parsed(text)

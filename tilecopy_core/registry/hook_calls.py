@@ -1,0 +1,157 @@
+"""Plugins as they are once loaded, their hooks as pluggy finds them, and what one wrapper does around one call.
+
+pluggy holds each plugin's hooks against the specifications once, when it is loaded. A call then goes straight to the one
+function of the one variant (``PluginManager.subset_hook_caller`` looks through all plugins at each call), and costs the same
+however many variants are installed. Nothing that a wrapper does reaches that call but an answer that it may give.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sized
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pluggy
+
+from ..description.request import Accept, Decline, Variant
+from ..errors import shown
+from . import hookspecs
+from .entry_points import Source, shown_error
+from .hookspecs import PROJECT
+
+
+@attrs.frozen(eq=False)
+class Plugin:
+    """A plugin and what became of it.
+
+    Attributes:
+        source: where it comes from.
+        status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
+            it is not used: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
+        reason: why it is not used and what to do about it, or "".
+        variant: its record, where it is ready.
+        hooks: its hook implementations by hook, where it is ready or a wrapper.
+        observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
+    """
+
+    source: Source
+    status: str
+    reason: str = ""
+    variant: Variant | None = None
+    hooks: Mapping[str, pluggy.HookImpl] = attrs.field(default=MappingProxyType({}), repr=False)
+    observes: bool = False
+
+    @property
+    def name(self) -> str:
+        """The entry-point name."""
+        return self.source.name
+
+    @property
+    def record(self) -> Variant:
+        """The record of a plugin that is ready."""
+        assert self.variant is not None
+        return self.variant
+
+
+class _Hooks:
+    """The hooks of a plugin object alone, compared by identity whatever the object's own ``==`` says."""
+
+    def __init__(self, hooks: Mapping[str, Any]) -> None:
+        vars(self).update(hooks)
+
+    def __dir__(self) -> list[str]:
+        return list(vars(self))  # pluggy looks at every name, and an object has thirty of its own
+
+
+def hook_manager() -> pluggy.PluginManager:
+    """A manager that knows the hooks and no plugin."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.HookImpl]:
+    """The hook implementations of a plugin object, by hook, as a manager finds them; it does not keep the plugin.
+
+    Raises:
+        pluggy.PluginValidationError: a hook is misspelt or takes what there is not.
+    """
+    found = {name: getattr(plugin, name, None) for name in dir(plugin)}
+    own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
+    try:
+        manager.register(own)
+        manager.check_pending()
+        return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
+    finally:
+        if manager.is_registered(own):  # pluggy 1.6 leaves what it refuses half registered
+            manager.unregister(own)
+
+
+class Wrapping:
+    """One call of one wrapper's hook, run step by step.
+
+    Attributes:
+        wrapper: whose hook it is.
+        fault: what it did that no wrapper may, in words after its name, or "".
+        cause: the exception that is its fault.
+        wrote: whether there were more lines after it than before.
+        seconds: that it took.
+    """
+
+    def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any], lines: Sized) -> None:
+        impl = wrapper.hooks[hook]
+        self.wrapper, self._hook, self._lines = wrapper, hook, lines
+        self.fault, self.wrote, self.seconds = "", False, 0.0
+        self.cause: BaseException | None = None
+        self._ended, self._gave = False, None
+        self._generator: Any = impl.function(*map(arguments.__getitem__, impl.argnames))
+        self._go_on("__next__")
+        if self._ended and not self.fault:
+            self.fault = "did not yield"
+
+    def _go_on(self, how: str, *value: Any) -> None:
+        """Run to the next yield or to the end; ``how`` is ``__next__``, ``send``, ``throw`` or ``close``."""
+        started, written = time.perf_counter(), len(self._lines)
+        try:
+            getattr(self._generator, how)(*value)
+        except StopIteration as end:
+            self._ended, self._gave = True, end.value
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._ended, self.cause = True, error
+            if how != "throw":  # it may look at what a variant raises, which stands whatever it makes of it
+                self.fault = f"raised {shown_error(error)}"
+        finally:
+            self.seconds += time.perf_counter() - started
+            self.wrote = self.wrote or len(self._lines) != written
+
+    def finish(self, answer: Any, error: BaseException | None) -> Any:
+        """Hand it what it wraps came to; gives the answer that goes on from it."""
+        if not self._ended and error is not None:
+            self._go_on("throw", error)
+        elif not self._ended:
+            self._go_on("send", answer)
+            if not self._ended:
+                self._go_on("close")
+                self.fault = "yielded twice"
+            if not self.fault:
+                answer = self._judged(answer)
+        if self.wrote:
+            self.fault = "wrote instructions, which the variant alone may"
+        return answer
+
+    def _judged(self, came: Any) -> Any:
+        """What it gave back, where it may; else the answer as it came, and a fault."""
+        gave, wrapper = self._gave, self.wrapper
+        if gave is came:
+            return came
+        if self._hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
+            if isinstance(gave, Decline):
+                return Decline(f"{gave.reason} (said by the wrapper {wrapper.name} ({wrapper.source.owner}))")
+            if isinstance(gave, Accept if self._hook == "tilecopy_predicate" else type(came)):
+                return gave
+        self.fault = f"gave {shown(gave)} in place of {shown(came)}"
+        return came

@@ -1,0 +1,132 @@
+"""The three hooks of a variant: the whole contract of a plugin author (tutorial: docs/tutorial.md).
+
+A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
+implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
+
+What the record declares is enforced before any hook is called, and no hook need repeat it: op, spaces, oldest
+architecture, which threads must reach the copy, whether regions may overhang (``edges``), and the options with their types. A request that does not fit is declined
+with the value and the rule. ``required="in a kernel"`` is for an option that a plan with no kernel around it
+(``request.active.cta_threads is None``) may leave out.
+
+No hook may touch a GPU, read the environment, print, or keep state between calls: the same request gives the same
+answer, the same partition and the same text. A request cannot be changed. Hooks are timed, and one that takes seconds is
+named in a warning.
+
+A plugin without the attribute ``variant`` may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call, and
+each dispatch as a whole (:func:`tilecopy_dispatch`). It may look at what a variant answers and may turn it into a
+``Decline``; it may put an ``Accept`` or a partition of the same type in its place. What a variant raises stands. A wrapper
+that raises, or gives back anything else, is set aside, and the variant's own answer counts. One whose attribute
+``observer`` is True only looks: anything but the answer that it was handed is such a fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pluggy
+
+if TYPE_CHECKING:
+    from ..description.request import CopyRequest, Decline, Variant, Verdict
+    from ..ptx.builder import PtxBuilder
+
+PROJECT = "tilecopy"
+VARIANTS_GROUP = "tilecopy.variants.v1"
+"""Entry-point group of variants; the number is the version of this contract."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function as the implementation of one of these hooks."""
+
+
+@hookspec(firstresult=True)
+def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # type: ignore[empty-body]
+    """Can this variant do this copy?
+
+    Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
+
+    Args:
+        request: the copy; already known to be valid in itself (equal dtypes and extents, no aliasing destination).
+        variant: the record of the variant that is asked; a hook need not take it, a wrapper learns from it who answers.
+
+    Returns:
+        ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
+        (any but ``KeyboardInterrupt``), or anything else than these two, declines this one request and is reported as the variant's
+        fault; where the variant was asked for by name, it is a PluginError.
+    """
+
+
+@hookspec(firstresult=True)
+def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
+    """Who moves what, as data.
+
+    Called for the first variant in order that accepted; nothing is emitted yet.
+
+    Args:
+        request: the copy that the predicate accepted.
+        variant: as for the predicate.
+
+    Returns:
+        A value of the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or
+        ``Decline(reason)``: then the next variant that accepted is asked. None and exceptions as for the predicate.
+        A plan holds it: what is to be pickled or copied with the plan must allow that.
+    """
+
+
+@hookspec(firstresult=True)
+def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant: Variant) -> None:
+    """Write the instructions, through the builder and nothing else.
+
+    Called once for each place in a kernel where the copy stands, on the variant that won and no other.
+
+    Args:
+        request: the copy.
+        partition: what this variant's ``tilecopy_partition`` returned for it.
+        ptx: where the instructions go.
+        variant: as for the predicate.
+
+    Returns:
+        Nothing: it is too late to decline. A TilecopyError is raised as it is, with the variant's name before its message;
+        any other exception as a PluginError.
+    """
+
+
+@hookspec(firstresult=True)
+def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any) -> Any:
+    """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
+
+    The predicates and partitions of the dispatch are called inside it, in the same thread. What it gives cannot be changed.
+
+    Args:
+        request: the copy.
+        demanded: the name of the variant that was demanded, or None.
+        registry: the :class:`~tilecopy_core.Registry` that is asked.
+
+    Returns:
+        The :class:`~tilecopy_core.Plan`: who was chosen, and for everybody else why not, those included that were refused by their record.
+
+    Raises:
+        NoVariantError, PluginError: as :func:`tilecopy_core.plan`.
+    """
+
+
+HOOKS = ("tilecopy_predicate", "tilecopy_partition", "tilecopy_emit")
+"""The names of a variant's hooks, in the order of their calls."""
+DISPATCH = "tilecopy_dispatch"
+"""The hook that the core implements."""
+
+
+class VariantPlugin(Protocol):
+    """The shape of a variant plugin, for type checkers: ``_: VariantPlugin = my_plugin`` checks all of it."""
+
+    @property
+    def variant(self) -> Variant:
+        """What the variant says of itself."""
+
+    def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
+        """See :func:`tilecopy_predicate`."""
+
+    def tilecopy_partition(self, request: CopyRequest) -> Any | Decline:
+        """See :func:`tilecopy_partition`."""
+
+    def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
+        """See :func:`tilecopy_emit`."""

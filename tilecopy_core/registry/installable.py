@@ -1,0 +1,50 @@
+"""The variants that can be installed, as data of another package: for errors and listings, which say what to install."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+
+import attrs
+
+from .entry_points import installed, load, shown_error, warn
+
+KNOWN_GROUP = "tilecopy.known.v1"
+"""Entry-point group of tables of :class:`KnownVariant` by name."""
+
+
+@attrs.frozen
+class KnownVariant:
+    """A variant that can be installed, by the distribution ``package``; the rest as :class:`~tilecopy_core.Variant` has it.
+
+    Attributes:
+        install: what to do for that, in words.
+    """
+
+    package: str
+    op: str
+    spaces: tuple[tuple[str, str], ...]
+    options: tuple[str, ...] = ()
+    edges: bool = False
+    install: str = ""
+
+
+def known_variants() -> Mapping[str, KnownVariant]:
+    """The variants that installed tables name; a table that fails to load is left out with a warning."""
+    return _found_on(tuple(map(str, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
+    """What is installed on a path, which is read once."""
+    found: dict[str, KnownVariant] = {}
+    for source in installed(KNOWN_GROUP):
+        if source.incompatible:
+            continue
+        try:
+            table = load(source)
+            found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
+        except Exception as error:
+            warn(f"the table of known variants of {source.owner} is left out: {shown_error(error)}")
+    return found

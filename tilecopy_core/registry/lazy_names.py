@@ -1,0 +1,65 @@
+"""Names that a package imports when they are first asked for, and what other packages bring beside the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import PluginError
+from .entry_points import by_name, load_only
+from .process_lock import LOCK
+
+EXPORTS_GROUP = "tilecopy.exports.v1"
+"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``."""
+_KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
+_EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
+BROUGHT: Mapping[str, str] = MappingProxyType(
+    {
+        "BuiltKernel": _KERNELS,
+        "KernelBuilder": _KERNELS,
+        "Mbarrier": _KERNELS,
+        "Value": _KERNELS,
+        "cuda_header": _KERNELS,
+        "load_kernel": _KERNELS,
+    }
+)
+"""What to do for a name that the core has not and another package brings; no other file of the core names packages."""
+
+
+def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """The ``__getattr__`` of a package some of whose names are imported when they are first asked for.
+
+    Args:
+        module: the package's name.
+        later: by name, the module that has it; a relative one begins with a dot.
+        brought: what to do for names that it has not and other packages have.
+    """
+
+    def look_up(name: str) -> Any:
+        if name in later:
+            with LOCK:  # a fork in another thread waits for the import
+                return getattr(import_module(later[name], module), name)
+        hint = f"; {brought[name]}" if name in brought else ""
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
+
+    return look_up
+
+
+@cache
+def exporter(name: str) -> Callable[..., Any]:
+    """A function that takes plans elsewhere, of the package that brings it.
+
+    Args:
+        name: of its entry point, such as ``"cuda_function"``.
+
+    Raises:
+        PluginError: no package brings it, with what to install; or the one that does fails to load.
+    """
+    sources = by_name(EXPORTS_GROUP).get(name)
+    if sources is None:
+        raise PluginError(f"nothing that writes CUDA C++ ({name}) is installed; {_EXPORT}")
+    found: Callable[..., Any] = load_only(sources)
+    return found

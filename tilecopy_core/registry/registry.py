@@ -1,0 +1,405 @@
+"""The variants of this process: loaded once, kept apart from each other, asked through their hooks.
+
+Importing this package loads no plugin; the first dispatch does, once. A plugin that cannot be imported, has no valid
+record or claims a taken name is set aside with its reason and never takes the others down. Order never comes from pluggy or the file system.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import pluggy
+
+from ..description.request import Variant
+from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
+from .entry_points import (
+    THIS_PROCESS,
+    PluginWarning,
+    Source,
+    WrapperError,
+    canonical,
+    fault_of,
+    installed,
+    load,
+    load_only,
+    warn,
+    warn_outside,
+)
+from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
+from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
+from .installable import known_variants
+from .process_lock import LOCK
+
+__all__ = [
+    "Plugin",
+    "PluginWarning",
+    "Registry",
+    "Source",
+    "VARIANTS_GROUP",
+    "WrapperError",
+    "default_registry",
+    "installed",
+    "load_only",
+]
+
+SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
+"""A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the
+largest copies takes, also on a machine that others use."""
+_VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """Every plugin and what became of it, for one state of the environment.
+
+    Attributes:
+        plugins: by priority (higher first), then name; the ones that are not ready come last.
+        environment: the values of the variables that it was made for.
+        wrappers: by hook, those whose hooks run around the others', the outermost first.
+        sifted: what dispatch has found out about requests of one kind; see there.
+    """
+
+    plugins: tuple[Plugin, ...]
+    environment: tuple[str | None, ...]
+    wrappers: Mapping[str, tuple[Plugin, ...]]
+    sifted: dict[Any, Any] = attrs.field(factory=dict)
+
+    def named(self, name: str) -> Plugin | None:
+        """The plugin of that name, or None; of several the one that can be asked."""
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
+
+
+class Registry:
+    """The variants that this process can ask. :func:`default_registry` is the one that dispatch uses.
+
+    Args:
+        sources: the plugins; by default those that entry points declare.
+        environ: where ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and ``TILECOPY_STRICT`` are looked up, at each use.
+
+    Raises:
+        RequestError: an argument is of another kind.
+    """
+
+    def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
+        if sources is None:
+            sources = installed(VARIANTS_GROUP)
+        self._installed = list[Source]()
+        try:
+            found = None if isinstance(sources, str) else iter(sources)
+        except Exception:  # an object's own
+            found = None
+        if found is None:
+            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
+        for source in found:  # one by one: there may be no end of them
+            if not isinstance(source, Source):
+                raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
+            self._installed.append(source)
+        if not isinstance(environ, (Mapping, type(None))):
+            raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
+        self._environ = os.environ if environ is None else environ
+        self._loading = False
+        self._registered: dict[str, Source] = {}
+        self._loaded: dict[Source, Plugin] = {}
+        self._table: Table | None = None
+        self._manager = hook_manager()
+        self._warned: set[tuple[Any, ...]] = set()
+
+    # ------------------------------------------------------------------------------------------- contents
+
+    @property
+    def strict(self) -> bool:
+        """Whether a broken plugin raises instead of being set aside (``TILECOPY_STRICT=1``)."""
+        return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
+
+    def plugins(self) -> list[Plugin]:
+        """Every plugin and its status, by priority (higher first), then name; the ones that are not ready come last.
+
+        Raises:
+            PluginError: an environment list names what is not installed, or with ``TILECOPY_STRICT`` set a plugin is
+                broken or a name is taken twice.
+        """
+        return list(self.table().plugins)
+
+    def table(self) -> Table:
+        """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
+        table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
+        if table is not None and table.environment == environment:
+            return table
+        with LOCK:
+            if self._loading:
+                raise PluginError("a plugin asked for the installed variants while it was being imported")
+            kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
+            sources = [*kept, *self._registered.values()]
+            by_name: dict[str, list[Source]] = {}
+            for source in sources:
+                if not source.incompatible and not source.needs:
+                    by_name.setdefault(source.name, []).append(source)
+            disabled = self._disabled({source.name for source in sources})
+            self._loading = True
+            try:
+                plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
+            finally:
+                self._loading = False
+            plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
+            for plugin in plugins:
+                if plugin.status in ("broken", "duplicate") or (
+                    plugin.source.needs and plugin.status == "incompatible"
+                ):
+                    if self.strict:
+                        raise PluginError(f"variant {plugin.name}: {plugin.reason}")
+                    self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
+            self._table = table = Table(
+                tuple(plugins), environment, {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
+            )
+            return table
+
+    def _disabled(self, names: set[str]) -> dict[str, str]:
+        """The variants that the environment leaves out, and which variable does."""
+        found: dict[str, str] = {}
+        for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
+            if (text := self._environ.get(variable)) is None:
+                continue
+            listed = {name.strip() for name in text.split(",")} - {""}
+            for name in sorted(name for name in listed - names if name not in known_variants()):
+                hint = did_you_mean(name, names | set(known_variants()))
+                raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
+            left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
+            found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
+        return found
+
+    def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
+        """What became of a source; decided without importing it where that can be."""
+        if source.incompatible:
+            return Plugin(source, "incompatible", source.incompatible)
+        if source.name in disabled:
+            return Plugin(source, "disabled", disabled[source.name])
+        if source.needs:
+            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {source.advice}"
+            return Plugin(source, "incompatible", reason)
+        if clash := self._clash(source, claimants):
+            return Plugin(source, "duplicate", clash)
+        if source not in self._loaded:
+            self._loaded[source] = self._load(source)
+        return self._loaded[source]
+
+    @staticmethod
+    def _clash(source: Source, claimants: list[Source]) -> str:
+        """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
+        if len(claimants) < 2 or _first_party(source):
+            return ""
+        for rival in claimants:
+            if _first_party(rival):
+                return (
+                    f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
+                    f"pip uninstall {source.package}, or ask its author for another name"
+                )
+        owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
+        return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
+
+    def _load(self, source: Source) -> Plugin:
+        try:
+            plugin = load(source)
+        except PluginError as error:
+            return Plugin(source, "broken", f"{error}; {source.advice}")
+        try:
+            variant = getattr(plugin, "variant", None)
+            observes = variant is None and getattr(plugin, "observer", False) is True
+            if variant is not None:
+                _check_record(source, variant)
+            hooks = hooks_of(plugin, self._manager)
+            _check_hooks(hooks, wrapper=variant is None)
+            if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
+                raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return Plugin(source, "broken", f"{source.owner} is no variant: {fault_of(error)}; {source.advice}")
+        status = "wrapper" if variant is None else "ready"
+        return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
+
+    def _warn_once(self, key: tuple[Any, ...], message: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            warn(message)
+
+    def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
+        """Add a plugin object of this process (for tests, notebooks and tracing wrappers).
+
+        A name that was registered before, or that a third party's package has, is replaced by it until
+        :meth:`unregister`.
+
+        Raises:
+            RequestError: an argument is of another kind.
+            PluginError: the name is that of an installed first-party variant.
+        """
+        for parameter, value in (("name", name), ("package", package), ("version", version)):
+            if not isinstance(value, str) or not value.strip():
+                raise RequestError(f"Registry.register: {parameter} is a text, not {shown(value)}")
+        with LOCK:
+            for source in self._installed:
+                if source.name == name and _first_party(source):
+                    raise PluginError(
+                        f"the name {name!r} is that of {source.owner}; register the plugin under another one"
+                    )
+            if name in self._registered:
+                self._loaded.pop(self._registered[name], None)
+            self._registered[name] = Source(name, package, version, lambda: plugin)
+            self._table = None
+
+    def unregister(self, name: str) -> None:
+        """Remove a plugin from this registry: what :meth:`register` added, else the installed one of that name.
+
+        Raises:
+            PluginError: there is none of that name.
+        """
+        with LOCK:
+            if isinstance(name, str) and name in self._registered:
+                self._loaded.pop(self._registered.pop(name), None)
+            elif any(source.name == name for source in self._installed):
+                self._installed = [source for source in self._installed if source.name != name]
+            else:
+                names = {source.name for source in self._installed} | set(self._registered)
+                hint = did_you_mean(name, names) if isinstance(name, str) else ""
+                raise PluginError(f"unregister: no plugin is named {shown(name)}{hint}")
+            self._table = None
+
+    # ------------------------------------------------------------------------------------------- calls
+
+    def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
+        """Call one hook of one variant; wrappers registered by others run around it.
+
+        What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
+        the hook may not answer, is set aside, and the variant's own answer counts.
+
+        Raises:
+            WrapperError: a wrapper wrote instructions, or it failed and ``TILECOPY_STRICT`` is set.
+        """
+        table = self._table or self.table()
+        if plugin.variant is not None:
+            arguments["variant"] = plugin.variant
+        impl, lines = plugin.hooks[hook], getattr(arguments.get("ptx"), "recent", ())
+        around: list[Wrapping] = []
+        answer, error, started = None, None, time.perf_counter()
+        try:
+            for wrapper in table.wrappers[hook]:
+                around.append(Wrapping(wrapper, hook, arguments, lines))
+            answer = impl.function(*map(arguments.__getitem__, impl.argnames))
+        except BaseException as raised:
+            error = raised
+        for wrapping in reversed(around):
+            try:
+                answer = wrapping.finish(answer, error)
+            except KeyboardInterrupt as raised:
+                error = raised
+        seconds = time.perf_counter() - started
+        try:
+            if (around or seconds > SLOW_SECONDS[hook]) and not isinstance(error, KeyboardInterrupt):
+                self._report(plugin, hook, seconds, around)
+            if error is not None:
+                raise error
+            return answer
+        finally:
+            error = None  # its traceback holds this frame
+
+    def _report(self, plugin: Plugin, hook: str, seconds: float, around: list[Wrapping]) -> None:
+        """Name who was slow in a call, and set aside the wrappers that are at fault."""
+        limit, took = SLOW_SECONDS[hook], [("wrapper", each.wrapper, each.seconds) for each in around]
+        if hook != DISPATCH:  # the core's own, which is as slow as the hooks that it calls
+            took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
+        for kind, who, own in took:
+            if own > limit:
+                text = (
+                    f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}"
+                )
+                self._warn_once(("slow", who, hook), text)
+        for wrapping in reversed(around):
+            if wrapping.fault:
+                self._set_aside(wrapping, hook)
+
+    def _set_aside(self, fault: Wrapping, hook: str) -> None:
+        wrapper = fault.wrapper
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault.fault}; {wrapper.source.advice}"
+        if self.strict or fault.wrote:
+            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from fault.cause
+        with LOCK:
+            if (wrapper.source,) in self._warned:
+                return  # another of its hooks was running when it was set aside
+            self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
+            self._warned.add((wrapper.source,))
+            self._table = None
+        warn(f"wrapper {wrapper.name} is set aside: {reason}")
+
+    def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
+        """Say once that a hook of a variant failed: the copy goes to the next variant."""
+        self._warn_once((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
+
+    def advise(self, kind: str, advice: str, where: str = "") -> None:
+        """Say once what of a copy is likely a mistake (once a process, of the installed variants).
+
+        Where a filter makes an error of it, every such copy raises it.
+
+        Args:
+            kind: of the advice; it is given once for each.
+            advice: one line.
+            where: the ``file:line`` that it is about; by default the first caller outside this package.
+        """
+        if ("advice", kind) not in self._warned:
+            warn_outside(advice, PerformanceWarning, where)
+            self._warned.add(("advice", kind))
+
+
+def _first_party(source: Source) -> bool:
+    known = known_variants().get(source.name)
+    return known is not None and canonical(source.package) == known.package
+
+
+def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
+    """The wrappers of a hook, the outermost first: by what they ask of pluggy (``tryfirst``, ``trylast``), then by name."""
+    found = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
+    return tuple(sorted(found, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
+
+
+def _check_record(source: Source, variant: Any) -> None:
+    if not isinstance(variant, Variant):
+        raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+    if variant.name != source.name:
+        raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+    if why := variant.why_unusable():
+        raise PluginError(why)
+
+
+def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
+    """Demand that a plugin implements all hooks of a variant, or wraps some.
+
+    Raises:
+        PluginError: it does not.
+    """
+    if old := sorted(name for name, impl in hooks.items() if impl.hookwrapper):
+        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
+    wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
+    if wrapper:
+        if not wrapping or len(wrapping) < len(hooks):
+            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+        return
+    if missing := sorted(set(HOOKS) - set(hooks)):
+        raise PluginError(f"it does not implement {', '.join(missing)}")
+    if DISPATCH in hooks:
+        raise PluginError(f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it")
+    if wrapping:
+        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
+
+
+@functools.cache
+def _make_default() -> Registry:
+    return Registry()
+
+
+def default_registry() -> Registry:
+    """The registry of this process, made at the first call: the one global state of tilecopy."""
+    with LOCK:
+        return _make_default()

@@ -1,0 +1,154 @@
+"""Who owns what of a register operand: its layout's thread axes become digits of a thread's id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import attrs
+import numpy as np
+
+from ..description.request import CopyRequest, Decline
+from ..description.scope import Scope, axis_index, by_thread
+from ..errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
+from ..integers.conditions import Condition
+from ..integers.expr import INT, Expr, Int, bounds_of
+from ..layout import Axis, Iter, Pair, TileLayout, m
+from ..memory.buffers import Region
+
+_SCOPES = ("thread", "warp", "warpgroup", "cta")
+"""Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
+
+_COUNT = integer_in(1, 2**31 - 1)
+
+
+@attrs.frozen
+class Digit:
+    """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
+
+    Attributes:
+        axis: the thread axis.
+        first: place of the first owner along the axis.
+        stride: threads from one step to the next.
+        extent: number of steps.
+        modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
+        step: elements that one step adds on the other side.
+        replica: the iter repeats the data; a store is done by step 0.
+        along: coordinates that one step adds along each guarded dimension.
+    """
+
+    axis: Axis = attrs.field(validator=instance_of("an Axis such as laneid", Axis))
+    first: int = attrs.field(validator=integer_in(0, 2**31 - 1))
+    stride: int = attrs.field(validator=_COUNT)
+    extent: int = attrs.field(validator=_COUNT)
+    modulus: int | None = attrs.field(validator=optional(_COUNT))
+    step: Int = attrs.field(validator=INT)
+    replica: bool = attrs.field(default=False, validator=FLAG)
+    along: tuple[Int, ...] = attrs.field(default=(), validator=tuple_of(INT))
+
+    @checked(tid=INT)
+    def value(self, tid: Int) -> Int:
+        """The digit of a thread."""
+        digit = (axis_index(self.axis, tid) - self.first) // self.stride
+        return digit if self.modulus is None else digit % self.modulus
+
+
+def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+    """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
+
+    Conditions that every thread of the CTA meets are left out.
+    """
+    found: list[Condition | bool] = []
+    finest: dict[Axis, Digit] = {}
+    for digit in digits:
+        value = digit.value(tid)
+        if store and digit.replica:
+            found.append(value == 0)
+        elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
+            found.append(value < digit.extent)
+        if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
+            finest[digit.axis] = digit
+    for axis, digit in finest.items():
+        if digit.first:
+            found.append(axis_index(axis, tid) >= digit.first)
+        if digit.stride > 1:
+            found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
+    return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
+
+
+def operands(request: CopyRequest) -> tuple[Region, Region]:
+    """The register operand and the other one."""
+    return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
+
+
+def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
+    """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
+    fragment, _ = operands(request)
+    name = fragment.buffer.name
+    kind = request.scope.kind
+    threads = thread_axes(fragment)
+    for axis in threads:
+        if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
+            return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
+        if isinstance(layout.offset_on(axis), Expr):
+            return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
+    counted = sorted((_SCOPES.index(axis.finer), _SCOPES.index(axis.coarser)) for axis in threads)
+    if any(finer < coarser for (_, coarser), (finer, _) in pairwise(counted)):
+        return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
+    if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
+        return f"register operand {fragment}: a register index that is not constant"
+    for axis in threads:
+        _, available = bounds_of(axis_index(axis, request.scope.tid))
+        assert available is not None  # the thread's index is bounded by the scope
+        if (last := layout.span(axis) - 1) > available:
+            return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
+    if request.src is not fragment:
+        return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
+    distinct = _told_apart(request.scope, tuple(threads))
+    if distinct == request.scope.threads:
+        return None
+    return (
+        f"register operand {name} names {distinct} of the {request.scope.threads} threads of the {kind} "
+        f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
+        "is ambiguous"
+    )
+
+
+def thread_axes(fragment: Region) -> list[Axis]:
+    """The thread axes of a fragment, those that a slice left one place of included: that place owns it."""
+    return [axis for axis in fragment.buffer.layout.axes if axis != m]
+
+
+@lru_cache(maxsize=256)
+def _told_apart(scope: Scope, axes: tuple[Axis, ...]) -> int:
+    """How many of a scope's threads have places of their own along some axes."""
+    places = [by_thread(axis_index(axis, scope.tid), scope.threads) for axis in axes]
+    return len(np.unique(np.stack(places), axis=1)[0]) if places else 1
+
+
+def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
+    """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
+        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
+        *((it, 0, True, ()) for it in layout.replica if it.axis != m),
+    ]
+    if any(it.axis == m for it in layout.replica):
+        return Decline(f"the register layout {layout} has replicas along m")
+    digits: list[Digit] = []
+    for axis in axes:
+        first = layout.offset_on(axis)
+        assert isinstance(first, int)
+        own = sorted((e for e in entries if e[0].axis == axis), key=lambda e: (int(e[0].stride), e[0].extent))
+        for position, (it, step, replica, along) in enumerate(own):
+            stride, extent = int(it.stride), it.extent
+            above = int(own[position + 1][0].stride) if position + 1 < len(own) else None
+            if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
+                return Decline(
+                    f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
+                )
+            modulus = None if above is None else above // stride
+            digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))
+        if not own:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
+            digits.append(Digit(axis, first, 1, 1, None, 0))
+    return tuple(digits)

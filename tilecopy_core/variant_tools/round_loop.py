@@ -1,0 +1,348 @@
+"""Walking an ``[outer, threads, vec]`` partition: the rounds in batches, and each side's access in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..description.request import CopyRequest
+from ..description.scope import Scope, differs_within, warp
+from ..errors import FLAG, Kind, RequestError, checked, instance_of, integer_in, optional, shown
+from ..integers.expr import INT, Expr, Int, Symbol, Term, add, evaluate, of_atom, split_terms, substitute, sum_of
+from ..layout import Iter, Swizzle, TileLayout, along, fuse, m, surely_leaves
+from ..memory.buffers import Buffer
+from ..ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
+from ..ptx.builder import BUILDER
+from .vector_partition import Guard, Side, VectorPartition
+
+UNROLL_LIMIT = 64
+"""Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
+EDGE_UNROLL_LIMIT = 16
+"""The same where a box overhangs: few boxes do, and each of its rounds costs predicates beside the access."""
+FEW_ROUNDS = 4
+"""Rounds up to which guards cost an inlined copy less than a branch (2 to 4 percent of the GEMM of bench_export.py)."""
+REGISTER_BUDGET = 64
+"""32-bit registers that the loads of one batch may hold before its stores."""
+
+
+_COUNT = integer_in(0, 2**31 - 1)
+_PARTITION = instance_of("a VectorPartition", VectorPartition)
+_PLACE = Kind(
+    "an integer of at most 56 bits, plain or symbolic",
+    lambda value: isinstance(value, Expr) or (INT.fits(value) and -(2**56) < value < 2**56),
+)
+_THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
+
+
+@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=integer_in(1, UNROLL_LIMIT))
+def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
+    """Round indices in batches: all loads of a batch come before its stores.
+
+    Args:
+        ptx: where a rolled loop is opened when ``outer`` passes the limit; its index is then symbolic.
+        outer: number of rounds.
+        words_per_round: 32-bit registers that one round holds.
+        limit: rounds that are written out, :data:`UNROLL_LIMIT` or fewer.
+    """
+    in_flight = max(1, REGISTER_BUDGET // max(1, words_per_round))
+    first = 0
+    if outer > limit:
+        most = min(in_flight, limit)
+        turn = max(size for size in range(1, most + 1) if outer % size == 0)
+        turn = turn if 2 * turn > most else most  # a few rounds after the loop cost less than many short turns
+        index = Symbol("round", 0, outer // turn - 1, varies="cta")
+        with ptx.loop(index, outer // turn, unroll=limit == UNROLL_LIMIT):
+            yield [of_atom(index) * turn + step for step in range(turn)]
+        first = outer // turn * turn
+    for start in range(first, outer, in_flight):
+        yield list(range(start, min(start + in_flight, outer)))
+
+
+def at_edges(
+    ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
+) -> None:
+    """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
+
+    In somebody's function a few rounds of the same vectors are written without one: the predicates cost less than what a
+    compiler can then no longer move.
+
+    Args:
+        ptx: where the branch goes.
+        partition: of the copy; without an ``edge`` it is written as it is.
+        scope: of the copy.
+        write: writes the rounds of one partition.
+    """
+    edge = partition.edge
+    if edge is None:
+        write(partition)
+        return
+    if ptx.bindings.inlined and edge.vec == partition.vec and edge.rounds <= FEW_ROUNDS:
+        write(edge)
+        return
+    choose(ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge))
+
+
+def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]) -> None:
+    """``inside`` where the boxes of all guards lie inside, else ``edge``."""
+    if any(surely_leaves(guard.start, guard.extent, guard.size) for guard in guards):
+        edge()
+        return
+    whole = ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
+    if isinstance(whole, bool):
+        (inside if whole else edge)()
+        return
+    uniform = not any(differs_within(value, warp()) for g in guards for value in (g.start, g.size))
+    ptx.either(whole, inside, edge, uniform=uniform)
+
+
+class ByRound:
+    """An integer that depends on the round: in each one what does not, and what the round adds.
+
+    Args:
+        value_of: the integer in a round.
+        partition: its rounds.
+        layout: where the integer is the place along memory of an element in this layout, that; each round goes on by
+            the elements of one.
+
+    Attributes:
+        fixed: what does not depend on the round; None where that cannot be told apart.
+    """
+
+    def __init__(self, value_of: Callable[[Int], Int], partition: VectorPartition, layout: TileLayout | None) -> None:
+        self._rounds = None if layout is None else _rounds_of(layout.shard, partition.threads * partition.vec)
+        self.fixed: Int | None
+        self._step: Int = 0
+        if self._rounds is not None:
+            self.fixed = value_of(0)
+        else:
+            self._turn = Symbol("turn", 0, partition.outer - 1)
+            self._whole = value_of(of_atom(self._turn) if partition.outer > 1 else 0)
+            self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
+
+    def step(self, turn: Int) -> Int:
+        """What a round adds to ``fixed``."""
+        if self._rounds is None:
+            step: Int = evaluate(self._step, {self._turn: turn})
+            return step
+        if len(self._rounds) == 1:  # nearly always: what along() gives, without a walk for each address
+            return turn * self._rounds[0].stride
+        return along(self._rounds, m, turn)
+
+    def at(self, turn: Int) -> Int:
+        """The integer in a round."""
+        if self.fixed is None:
+            return substitute(self._whole, {self._turn: turn})
+        return add(self.fixed, self.step(turn))
+
+
+def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | None:
+    """The iters of rounds of so many elements; None where an iter straddles a round and the next."""
+    left = step_elems
+    for position in range(len(iters) - 1, -1, -1):
+        it = iters[position]
+        if it.extent % left == 0:
+            return fuse((*iters[:position], Iter(it.extent // left, it.stride * left, it.axis)))
+        if left % it.extent:
+            return None
+        left //= it.extent
+    return () if left == 1 else None
+
+
+def _limit(partition: VectorPartition) -> int:
+    """Rounds that are written out: fewer where they are those of boxes that overhang."""
+    return EDGE_UNROLL_LIMIT if any(guard.dim is not None for guard in partition.guards) else UNROLL_LIMIT
+
+
+def _check_round(turn: Int, rounds: int, what: str) -> None:
+    if not isinstance(turn, Expr) and (type(turn) is not int or not 0 <= turn < rounds):
+        raise RequestError(f"{what} {shown(turn)} is none of the {rounds} rounds, nor a symbolic integer")
+
+
+class Masks:
+    """Which threads have something to move in a round: at its source, and at its destination.
+
+    Args:
+        ptx: computes the predicates.
+        partition: whose guards they are.
+        thread: index of the running thread in the scope.
+    """
+
+    @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
+    def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
+        def placed(guard: Guard) -> tuple[Guard, ByRound]:
+            def position(turn: Int) -> Int:
+                return guard.position((turn * partition.threads + thread) * partition.vec)
+
+            return guard, ByRound(position, partition, guard.coordinates)
+
+        self._ptx, self._rounds = ptx, partition.outer
+        source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
+        self._source = [placed(guard) for guard in source]
+        self._target = [placed(guard) for guard in partition.guards if guard not in source]
+
+    def source(self, turn: Int) -> Register | bool:
+        """Whether the thread's vector lies inside the source; True and False where that is known."""
+        return self._all(self._source, turn)
+
+    def target(self, turn: Int) -> Register | bool:
+        """Whether the thread has a vector in this round, and it lies inside the destination."""
+        return self._all(self._target, turn)
+
+    def _all(self, guards: Sequence[tuple[Guard, ByRound]], turn: Int) -> Register | bool:
+        if turn.__class__ is not int or not 0 <= turn < self._rounds:
+            _check_round(turn, self._rounds, "Masks: turn")
+        return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
+
+
+def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
+    """The rounds of a partition as batches of vector loads, then their stores.
+
+    Elements are read where the source is inside, and stand for what the request says where it is not; they are written
+    where the destination is inside.
+
+    Args:
+        ptx: where the instructions go.
+        request: the copy.
+        partition: its partition, or that of its edge.
+    """
+    thread, bits = ptx.thread_index(request.scope), partition.vec_bits
+    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    masks = Masks(ptx, partition, thread) if partition.guards else None
+    fill, relaxed = request.fill, request.relaxed
+    for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
+        loaded: list[tuple[Int, Register | bool, list[Register]]] = []
+        for turn in batch:
+            read: Register | bool = True
+            write: Register | bool = True
+            if masks is not None:
+                write = masks.target(turn)
+                read = ptx.all_of([masks.source(turn), write])
+                write = read if fill is None else write
+            if write is False:
+                continue
+            if read is False:
+                assert fill is not None
+                registers = ptx.constant(fill, bits)
+            else:
+                registers = ptx.load(masked(src.address(turn), read, fill), bits)
+            loaded.append((turn, write, registers))
+        for turn, write, registers in loaded:
+            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
+    if partition.rest is not None:
+        through_registers(ptx, request, partition.rest)
+
+
+def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
+    """The rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments as :func:`through_registers`.
+
+    Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
+    ``cp.async`` does not copy, go through registers.
+    """
+    if partition.vec_bits < 32:
+        through_registers(ptx, request, partition)
+        return
+    thread, nbytes = ptx.thread_index(request.scope), partition.vec_bytes
+    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    masks = Masks(ptx, partition, thread)
+    outside, fill = request.outside, request.fill
+    for batch in batches(ptx, partition.outer, words_per_round=1, limit=_limit(partition)):
+        for turn in batch:
+            read, write = masks.source(turn), masks.target(turn)
+            if write is False:
+                continue
+            address = dst.address(turn)
+            if outside is not None and outside.is_zero and isinstance(read, Register):
+                ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
+                continue
+            both = ptx.all_of([read, write])
+            if both is not False:
+                ptx.cp_async(address, masked(src.address(turn), both), nbytes)
+            if fill is not None and read is not True:
+                rest = ptx.all_of([ptx.opposite(read), write])
+                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill, nbytes * 8))
+    if partition.rest is not None:
+        asynchronously(ptx, request, partition.rest)
+
+
+class Places:
+    """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
+
+    Args:
+        ptx: computes the addresses.
+        buffer: a global or shared buffer.
+        varying: element offset of the place 0.
+        swizzle: applied to each offset.
+        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
+    """
+
+    @checked(
+        ptx=BUILDER,
+        buffer=instance_of("a Buffer", Buffer),
+        varying=INT,
+        swizzle=optional(instance_of("a Swizzle", Swizzle)),
+        whole=FLAG,
+    )
+    def __init__(
+        self, ptx: PtxBuilder, buffer: Buffer, varying: Int, swizzle: Swizzle | None = None, *, whole: bool = False
+    ) -> None:
+        self._ptx, self._buffer, self._varying, self._swizzle, self._whole = ptx, buffer, varying, swizzle, whole
+        self._elem_bytes = buffer.dtype.bits // 8
+        self._first: Address | None = None
+        self._origin = self._reach_bytes = 0
+
+    def at(self, place_elems: Int) -> Address:
+        """The address of an element so many elements on."""
+        first = self._first
+        if first is not None and place_elems.__class__ is int:
+            moved = (place_elems - self._origin) * self._elem_bytes
+            if 0 <= moved < self._reach_bytes:
+                return first + moved
+        if place_elems.__class__ is not int or not -(2**56) < place_elems < 2**56:
+            _PLACE.check(place_elems, "Places.at", "place_elems")
+        found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
+        if first is None and type(place_elems) is int and self._swizzle is None and not self._whole:
+            self._first, self._origin = found, place_elems
+            self._reach_bytes = IMMEDIATE_REACH_BYTES - found.offset_bytes
+        return found
+
+
+class Walk:
+    """One side of a partition as seen by the running thread.
+
+    Args:
+        ptx: computes the addresses.
+        side: the operand.
+        partition: its partition.
+        thread: index of the running thread in the scope.
+        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
+    """
+
+    @checked(
+        ptx=BUILDER,
+        side=instance_of("a Side", Side),
+        partition=_PARTITION,
+        thread=_THREAD,
+        whole=FLAG,
+    )
+    def __init__(
+        self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
+    ) -> None:
+        self._ptx, self._side, self._whole, self._rounds = ptx, side, whole, partition.outer
+        layout = side.layout if type(side) is Side else None  # another class says itself where its elements lie
+        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition, layout)
+        self._places: dict[tuple[Term, ...], Places] = {}
+
+    def address(self, round_index: Int) -> Address:
+        """The thread's vector in a round (what is constant of the round costs an immediate)."""
+        if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
+            _check_round(round_index, self._rounds, "Walk.address: round_index")
+        if self._offset.fixed is None:
+            return self._of(self._offset.at(round_index)).at(0)
+        step = self._offset.step(round_index)
+        varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)
+        places = self._places.get(varying)
+        if places is None:
+            places = self._places[varying] = self._of(add(self._offset.fixed, sum_of(0, varying)))
+        return places.at(moved)
+
+    def _of(self, offset: Int) -> Places:
+        return Places(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

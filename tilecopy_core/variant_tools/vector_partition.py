@@ -1,0 +1,459 @@
+"""Partitions that variants share: how the elements of a copy are split over rounds, threads and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import attrs
+
+from ..description.request import CopyRequest, Decline
+from ..errors import (
+    TEXT,
+    TWO_FLAGS,
+    LayoutError,
+    RequestError,
+    checked,
+    instance_of,
+    integer_in,
+    optional,
+    shown,
+    tuple_of,
+)
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
+from ..layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
+from ..memory.buffers import Region
+
+WIDTHS_BITS = (128, 64, 32, 16, 8)
+"""Vector widths of ordinary loads and stores, widest first."""
+
+
+_REGION = instance_of("a Region such as buffer[0:8, :]", Region)
+_LAYOUT = instance_of("a TileLayout", TileLayout)
+_ITERS = tuple_of(instance_of("an Iter", Iter))
+_COUNT = integer_in(1, 2**63 - 1)
+
+
+@attrs.frozen
+class Side:
+    """One operand of a ``[outer, threads, vec]`` partition.
+
+    Attributes:
+        region: the operand.
+        layout: the region's elements in the partition's order, as element offsets from the buffer's start; its size
+            is ``outer * threads * vec``, or less where the last round is guarded.
+    """
+
+    region: Region = attrs.field(validator=_REGION)
+    layout: TileLayout = attrs.field(validator=_LAYOUT)
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """Applied to the offsets afterwards, or None."""
+        return self.layout.swizzle
+
+    def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
+        """Element offset (before the swizzle) of a thread's vector in one round."""
+        if type(shape) is not tuple or len(shape) != 3 or set(map(type, shape)) != {int}:
+            raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
+        for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
+            if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
+                integer_in(0, count - 1).check(value, "Side.offset", name)
+        _, threads, vec = shape
+        return self.layout.along(m, (round_index * threads + thread) * vec)
+
+
+@attrs.frozen
+class Guard:
+    """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
+
+    Attributes:
+        region: the operand.
+        dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
+        start: coordinate of the box's first element.
+        size: extent of the dimension.
+        extent: extent of the box.
+        ends: whether the box can begin before the first element, and whether it can end after the last.
+        coordinates: the coordinate of each element from the box's start, in the partition's order.
+    """
+
+    region: Region = attrs.field(validator=_REGION)
+    dim: int | None = attrs.field(validator=optional(integer_in(0, 2**31 - 1)))
+    start: Int = attrs.field(eq=key_of, validator=INT)
+    size: Int = attrs.field(eq=key_of, validator=INT)
+    extent: int = attrs.field(validator=_COUNT)
+    ends: tuple[bool, bool] = attrs.field(validator=TWO_FLAGS)
+    coordinates: TileLayout = attrs.field(validator=_LAYOUT)
+
+    @classmethod
+    @checked(region=_REGION)
+    def of(cls, region: Region, dim: int) -> Guard | None:
+        """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
+        ends = region.overhang(dim)
+        if not any(ends):
+            return None
+        extents = region.extents
+        outer, own, inner = prod(extents[:dim]), extents[dim], prod(extents[dim + 1 :])
+        along = TileLayout.of((Iter(outer, 0), Iter(own, 1), Iter(inner, 0)))
+        return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
+
+    @classmethod
+    @checked(request=instance_of("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
+    def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
+        """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
+        integer_in(1, count).check(vec, "Guard.rest", "vec")
+        return cls(
+            request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
+        )
+
+    @checked(iters=_ITERS)
+    def over(self, iters: Sequence[Iter]) -> Guard:
+        """The same of another order of the elements."""
+        return attrs.evolve(self, coordinates=TileLayout.of(iters))
+
+    def __str__(self) -> str:
+        if self.dim is None:
+            return "the rest"
+        which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
+        return f"{self.region.buffer.name} dimension {self.dim} ({which})"
+
+    @checked(vec=_COUNT)
+    def why_split(self, vec: int) -> str | None:
+        """Why a vector of that many elements may lie partly inside, or None."""
+        iters = self.coordinates.shard
+        tail = iters[-1] if iters else Iter(1, 0)
+        if vec == 1 or (same(tail.stride, 0) and tail.extent % vec == 0):
+            return None
+        what = f"{self.region.buffer.name}, dimension {self.dim}"
+        step = vec * tail.stride
+        if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
+            return f"{what}: {vec} elements do not lie in a row along it"
+        wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
+        if self.ends[1]:
+            wanted += [("size", self.size)] if self.ends[0] else [("size less the start", sub(self.size, self.start))]
+        for name, value in wanted:
+            if not is_multiple(value, step):
+                return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
+        return None
+
+    @checked(flat=INT)
+    def position(self, flat: Int) -> Int:
+        """Coordinate, in the buffer, of the element at a place of the partition's order."""
+        return add(self.start, self.coordinates.along(m, flat))
+
+
+def guards_of(*regions: Region) -> tuple[Guard, ...]:
+    """A guard for each dimension that a region may leave, in logical order."""
+    found = (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))
+    return tuple(guard for guard in found if guard is not None)
+
+
+_SIDE = instance_of("a Side", Side)
+
+
+@attrs.frozen
+class VectorPartition:
+    """``outer`` rounds, in each of which every thread moves ``vec`` contiguous elements.
+
+    Attributes:
+        outer: number of rounds.
+        threads: threads of the scope.
+        vec: elements of one vector.
+        vec_bits: width of one vector.
+        dst: the destination in this order.
+        src: the source in this order.
+        narrowed: why each wider width was not taken, widest first.
+        guards: what a vector must meet to be moved; () where all do.
+        edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
+        rest: the partition of what wide vectors leave of each row, or None.
+    """
+
+    outer: int = attrs.field(validator=_COUNT)
+    threads: int = attrs.field(validator=_COUNT)
+    vec: int = attrs.field(validator=_COUNT)
+    vec_bits: int = attrs.field(validator=_COUNT)
+    dst: Side = attrs.field(validator=_SIDE)
+    src: Side = attrs.field(validator=_SIDE)
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(TEXT))
+    guards: tuple[Guard, ...] = ()
+    edge: VectorPartition | None = None
+    rest: VectorPartition | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of this partition and of its rest."""
+        return self.outer + (0 if self.rest is None else self.rest.rounds)
+
+    @property
+    def instructions_per_thread(self) -> int:
+        """Instructions that one thread moves data by; a load and its store count as one."""
+        return self.rounds
+
+    @property
+    def vec_bytes(self) -> int:
+        """Bytes of one vector."""
+        return self.vec_bits // 8
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """``(outer, threads, vec)``."""
+        return self.outer, self.threads, self.vec
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
+        return (
+            f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({self.vec_bits} bits, "
+            f"{self.vec_bytes} bytes each){guarded}{'' if self.rest is None else f'; then {self.rest.summary()}'}"
+        )
+
+
+def sliced(operand: str, region: Region) -> TileLayout | Decline:
+    """The layout of a region's box over memory alone, or why it has none."""
+    layout = region.sliced_layout()
+    if layout is None:
+        return Decline(
+            f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
+        )
+    if layout.axes != (m,):
+        named = ", ".join(axis.name for axis in layout.axes if axis != m)
+        return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
+    return layout
+
+
+def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
+    """The iters of all sides split along common extents, in logical order; None where that cannot be done."""
+    stacks = [list(fuse(side)) for side in sides]
+    pairs: list[Pair] = []
+    while all(stacks):
+        last = [stack.pop() for stack in stacks]
+        extent = min([it.extent for it in last])
+        for place, it in enumerate(last):
+            if it.extent > extent:
+                if it.extent % extent:
+                    return None
+                stacks[place].append(Iter(it.extent // extent, it.stride * extent, it.axis))
+                last[place] = Iter(extent, it.stride, it.axis)
+        pairs.append(tuple(last))
+    return pairs[::-1]
+
+
+def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
+    """Pairs ordered by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
+
+    def key(pair: Pair) -> tuple[int, int]:
+        stride = pair[0].stride
+        if isinstance(stride, Expr):
+            return 0, -(bounds_of(stride)[0] or 0)
+        return (0, 0) if stride == 0 and broadcasts_first else (1, -stride)
+
+    return fuse_pairs(sorted(pairs, key=key))
+
+
+def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
+    last = by_descending_stride(pairs)
+    if not any(pair[0].extent > 1 and same(pair[0].stride, 0) for pair in pairs):
+        return [last]
+    return [last, by_descending_stride(pairs, broadcasts_first=True)]
+
+
+@attrs.frozen
+class Run:
+    """One operand as vectors see it.
+
+    Attributes:
+        region: the operand, for its element type, alignment and name.
+        iters: steps that its addresses take; vectors are carved from the last.
+        start: element offset of the box from the buffer's start.
+        swizzle: of the operand, or None.
+    """
+
+    region: Region = attrs.field(validator=_REGION)
+    iters: Sequence[Iter] = attrs.field(validator=_ITERS)
+    start: Int = attrs.field(validator=INT)
+    swizzle: Swizzle | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.swizzle is not None and type(self.swizzle) is not Swizzle:
+            raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
+
+    def why_not_width(self, bits: int) -> str | None:
+        """Why vectors of ``bits`` do not fit, or None."""
+        _COUNT.check(bits, "why_not_width", "bits")
+        buffer = self.region.buffer
+        vec = bits // buffer.dtype.bits
+        if vec * buffer.dtype.bits != bits or vec == 0:
+            return f"{bits} bits are not a whole number of {buffer.dtype} elements"
+        if vec > 1:
+            tail = self.iters[-1] if self.iters else Iter(1, 1)
+            if not same(tail.stride, 1):
+                return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
+            if tail.extent % vec:
+                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {shown(vec)}"
+            for it in self.iters[:-1]:
+                if not is_multiple(it.stride, vec):
+                    return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
+            own, start = buffer.elem_offset, self.start  # one sum, but for a swizzle, which comes between the two
+            starts = (
+                [("start", start + own)] if self.swizzle is None else [("start", start), ("buffer's own start", own)]
+            )
+            for what, start in starts:
+                if not is_multiple(start, vec):
+                    return (
+                        f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
+                    )
+            if self.swizzle is not None and vec > self.swizzle.chunk_elems:
+                return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
+        if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
+            return f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {bits // 8} are needed"
+        return None
+
+
+def widest(
+    runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
+) -> tuple[int, tuple[str, ...]] | Decline:
+    """The widest vector that every operand allows, in bits, and why each wider one was not taken.
+
+    Args:
+        runs: the operands.
+        widths_bits: what may be taken, widest first.
+        also: why a vector of that many elements does not fit for another reason, or None.
+    """
+    narrowed: list[str] = []
+    for bits in widths_bits:
+        why = next(filter(None, (run.why_not_width(bits) for run in runs)), None)
+        why = why or also(bits // runs[0].region.buffer.dtype.bits)
+        if why is None:
+            return bits, tuple(narrowed)
+        narrowed.append(f"{bits} bits: {why}")
+    return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
+
+
+def synthesize(
+    request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
+) -> VectorPartition | Decline:
+    """Split a copy between two memories into ``[outer, threads, vec]``.
+
+    Args:
+        request: the copy.
+        leader: the operand (``request.dst`` or ``request.src``) whose strides, descending, give the order.
+        widths_bits: the vector widths that may be taken, widest first.
+        ragged: whether the threads need not divide the vectors: the last round is guarded.
+
+    Returns:
+        The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
+        overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
+    """
+    if leader is not request.dst and leader is not request.src:
+        raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
+    inside = _synthesized(request, leader, ragged, widths_bits, ())
+    guards = guards_of(request.dst, request.src) if request.overhangs else ()
+    if not guards or isinstance(inside, Decline):
+        return inside
+    edge = _synthesized(request, leader, ragged, WIDTHS_BITS, guards)
+    if isinstance(edge, Decline):
+        return Decline(f"where the copy overhangs: {edge.reason}")
+    return attrs.evolve(inside, edge=edge)
+
+
+@attrs.frozen(eq=False)
+class _Split:
+    """What is split: see :func:`synthesize`.
+
+    Attributes:
+        request: the copy.
+        regions: the leader, and the other operand.
+        layouts: of both.
+        guards: what the vectors keep to.
+        ragged: whether the threads need not divide the vectors.
+    """
+
+    request: CopyRequest
+    regions: tuple[Region, Region]
+    layouts: tuple[TileLayout, TileLayout]
+    guards: tuple[Guard, ...]
+    ragged: bool
+
+
+def _synthesized(
+    request: CopyRequest, leader: Region, ragged: bool, widths_bits: Sequence[int], guards: tuple[Guard, ...]
+) -> VectorPartition | Decline:
+    """The partition whose vectors keep to some guards."""
+    regions = (leader, request.src if leader is request.dst else request.dst)
+    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
+    if isinstance(lead, Decline):
+        return lead
+    if isinstance(follow, Decline):
+        return follow
+    split = _Split(request, regions, (lead, follow), guards, ragged)
+    sides = (lead.shard, follow.shard, *(guard.coordinates.shard for guard in guards))
+    pairs = refine(*sides)
+    if pairs is None:  # the logical order is kept, each side in its own iters
+        orders = [[list(fuse(side)) for side in sides]]
+    else:
+        orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
+    if ragged:
+        rounded = [_with_rest(split, order, widths_bits) for order in orders]
+        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else leader.size + 1)
+    found = [_vectors(split, order, widths_bits) for order in orders]
+    return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+
+
+def _with_rest(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
+    best = _vectors(split, iters, widths_bits)
+    tail = iters[0][-1].extent if iters[0] else 1
+    if any(not own or own[-1].extent != tail for own in iters):
+        return best
+    for place, bits in enumerate(widths_bits):
+        vec = bits // split.regions[0].buffer.dtype.bits
+        left = tail % vec if vec > 1 else 0
+        if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
+            continue
+        body = _vectors(split, _with_tail(iters, tail - left), (bits,))
+        if isinstance(body, Decline):
+            continue
+        moved = [mul(own[-1].stride, tail - left) for own in iters]
+        lead, follow = (
+            TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
+            for x, by in zip(split.layouts, moved, strict=False)
+        )
+        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(split.guards, moved[2:], strict=True))
+        shifted = attrs.evolve(split, layouts=(lead, follow), guards=later)
+        rest = _with_rest(shifted, _with_tail(iters, left), widths_bits[place + 1 :])
+        if isinstance(rest, Decline):
+            continue
+        found = attrs.evolve(body, rest=rest)
+        if isinstance(best, Decline) or found.rounds < best.rounds:
+            best = found
+    return best
+
+
+def _with_tail(iters: list[list[Iter]], extent: int) -> list[list[Iter]]:
+    """Every side's iters with its innermost one cut to an extent."""
+    return [[*own[:-1], attrs.evolve(own[-1], extent=extent)] for own in iters]
+
+
+def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """The partition of one order: the iters of leader and follower (then the guards') in that order."""
+    count, threads = prod(it.extent for it in iters[0]), split.request.scope.threads
+    sides = list(zip(split.regions, split.layouts, iters, strict=False))
+    runs = [Run(region, own, layout.offset_on(m), layout.swizzle) for region, layout, own in sides]
+    guarded = [guard.over(own) for guard, own in zip(split.guards, iters[2:], strict=True)]
+
+    def fits(vec: int) -> str | None:
+        if count % (vec if split.ragged else threads * vec):
+            return f"{count} elements are not a multiple of {threads} threads x {vec}"
+        return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
+
+    width = widest(runs, widths_bits, fits)
+    if isinstance(width, Decline):
+        return width
+    bits, narrowed = width
+    lead, follow = (Side(region, layout.with_iters(own)) for region, layout, own in sides)
+    dst, src = (lead, follow) if split.regions[0] is split.request.dst else (follow, lead)
+    vec = bits // split.regions[0].buffer.dtype.bits
+    if count % (threads * vec):
+        guarded.append(Guard.rest(split.request, count, vec))
+    return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))
