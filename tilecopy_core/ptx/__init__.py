@@ -5,6 +5,7 @@ from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
 from .emitted_text import emit_checked
 from .emitter import Emitter
+from .host_parameters import HostBytes, Recipe, TensorMap, declared
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, header_target, instruction_of
 from .lines import AnyLine, Label, Line, names_in, statements
@@ -21,15 +22,19 @@ __all__ = [
     "AnyLine",
     "Bindings",
     "Emitter",
+    "HostBytes",
     "Instruction",
     "KernelBindings",
     "Label",
     "Line",
     "Needs",
     "PtxBuilder",
+    "Recipe",
     "Register",
     "SharedPlan",
+    "TensorMap",
     "Written",
+    "declared",
     "emit_checked",
     "header_target",
     "instruction_of",

@@ -16,6 +16,7 @@ from ..errors import PtxError
 from ..integers.expr import Symbol
 from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once
+from .host_parameters import Recipe, TensorMap
 from .operands import Register, Written
 
 POOL = "smem_pool"
@@ -99,6 +100,9 @@ class KernelBindings:
     Args:
         shared: where the shared buffers lie.
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
+
+    Attributes:
+        host_parameters: the name of the parameter of each recipe that was asked for, in order.
     """
 
     mark = "%"
@@ -108,6 +112,7 @@ class KernelBindings:
         self.shared = shared
         self._scalars = dict(scalars or {})
         self._fragments: dict[Memory, list[Register]] = {}
+        self.host_parameters: dict[Recipe, str] = {}
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A parameter, converted to a global address once."""
@@ -144,3 +149,12 @@ class KernelBindings:
         if memory not in self._fragments:
             self._fragments[memory] = emitter.regs(f"b{word}", -(-memory.span_bytes * 8 // word))
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
+
+    def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
+        """A parameter of the kernel behind those of the caller; equal recipes share one."""
+        if recipe not in self.host_parameters:
+            stem = f"{recipe.array.name}$map" if isinstance(recipe, TensorMap) else "host$"  # no caller's name has a $
+            self.host_parameters[recipe] = f"{stem}{len(self.host_parameters)}"
+        name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]
+        place = pure_once(emitter, root, ("place", name), "mov.b64", "b64", Written(name))
+        return pure_once(emitter, root, ("generic", name), "cvta.param.u64", "b64", place)

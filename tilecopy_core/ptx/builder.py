@@ -12,12 +12,13 @@ from functools import lru_cache
 from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..description.target import Target
 from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
-from ..integers.expr import INT, Int, key_of
+from ..integers.expr import INT, Int, key_of, symbols_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
+from .host_parameters import RECIPE, Recipe
 from .index import IndexEmitter
-from .operands import ADDRESS, REGISTER, Access, Address, Register, Vector, parts_of, vector_of
+from .operands import ADDRESS, REGISTER, Access, Address, Register, TensorPlace, Vector, parts_of, vector_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -214,6 +215,43 @@ class PtxBuilder(IndexEmitter):
         if not 0 <= first < len(words) * size or first % size + bits > size:
             raise PtxError(f"{buffer.name}: {bits} bits at element {start_elem} are not inside one register")
         return words[first // size], first % size
+
+    # ------------------------------------------------------------------------------------------- what a launch makes
+
+    @checked(PtxError, recipe=RECIPE)
+    def host_parameter(self, recipe: Recipe) -> Register:
+        """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
+
+        Args:
+            recipe: a :class:`TensorMap` or :class:`HostBytes`; equal recipes share one parameter.
+
+        Raises:
+            PtxError: what is written here is no kernel of ours, so that nothing of ours launches it.
+        """
+        make = getattr(self.bindings, "host_parameter", None)
+        if make is None:
+            raise PtxError(
+                "a parameter that the launch makes belongs to a kernel; this copy is written into a function"
+            )
+        register: Register = make(self, recipe)
+        return register
+
+    @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT))
+    def tensor_place(self, map: Register, coordinates: Sequence[Int]) -> TensorPlace:
+        """The operand ``[map, {c0, c1, ..}]`` of a tensor copy.
+
+        Args:
+            map: address of the tensor map, such as :meth:`host_parameter` gives.
+            coordinates: of the box's first element, innermost first; each fits 32 bits when the kernel runs.
+        """
+        return TensorPlace(map, tuple(self._low_word(value) for value in coordinates))
+
+    def _low_word(self, value: Int) -> Register | int:
+        if isinstance(value, int) or self._fits(value):
+            return self.operand(value)
+        block = self._home(symbols_of(value))
+        wide = self.value(value, 64)
+        return pure_once(self, block, ("low word", key_of(value)), "cvt.u32.u64", "b32", wide)
 
     # ------------------------------------------------------------------------------------------- barriers and fences
 

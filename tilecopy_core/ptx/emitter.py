@@ -11,7 +11,7 @@ from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
 from .instructions import Needs, instruction_of, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
-from .operands import STEM, TYPE_BITS, Address, Register, Vector, Written, register_of
+from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
 P = ParamSpec("P")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -267,7 +267,7 @@ def _shapes(operands: Sequence[object]) -> str:
     return ", ".join("p" if predicate else "_" if operand == "_" else "x" for predicate, operand in kinds)
 
 
-_TYPED = frozenset({Register, Address, Vector, Written})
+_TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
 
 
 def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:

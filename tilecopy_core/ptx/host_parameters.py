@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import attrs
 
-from ..errors import PtxError, a, many, one_of, shown, whole
-from ..expr import INT, Int, key_of
-from ..memory import Buffer
+from ..errors import PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..integers.expr import INT, Int, key_of
+from ..memory.buffers import Buffer
 
-_GLOBAL = a("a Buffer", Buffer)
-_INTEGERS = many(INT)
+_GLOBAL = instance_of("a Buffer", Buffer)
+_INTEGERS = tuple_of(INT)
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
 FILLS = ("zeros", "nan")
@@ -41,7 +41,7 @@ class TensorMap:
         PtxError: an attribute is malformed, or past what the hardware has.
     """
 
-    array: Buffer = attrs.field(eq=id)
+    array: Buffer = attrs.field(eq=lambda array: (id(array.memory), key_of(array.elem_offset)))
     sizes: tuple[Int, ...] = attrs.field(eq=_keys)
     strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys)
     box: tuple[int, ...]
@@ -54,11 +54,11 @@ class TensorMap:
 
     def __attrs_post_init__(self) -> None:
         _GLOBAL.check(self.array, "TensorMap", "array", PtxError)
-        for name, kind in (("sizes", _INTEGERS), ("strides_bytes", _INTEGERS), ("box", many(whole(1, 256)))):
+        for name, kind in (("sizes", _INTEGERS), ("strides_bytes", _INTEGERS), ("box", tuple_of(integer_in(1, 256)))):
             kind.check(getattr(self, name), "TensorMap", name, PtxError)
         one_of(*SWIZZLES).check(self.swizzle, "TensorMap", "swizzle", PtxError)
         one_of(*FILLS).check(self.fill, "TensorMap", "fill", PtxError)
-        many(whole(1, 8)).check(self.element_strides, "TensorMap", "element_strides", PtxError)
+        tuple_of(integer_in(1, 8)).check(self.element_strides, "TensorMap", "element_strides", PtxError)
         rank = len(self.sizes)
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
@@ -66,7 +66,9 @@ class TensorMap:
                 f"{shown(self.sizes)}, {shown(self.strides_bytes)} and {shown(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
-            raise PtxError(f"TensorMap of {self.array.name}: element_strides {shown(self.element_strides)} has not {rank}")
+            raise PtxError(
+                f"TensorMap of {self.array.name}: element_strides {shown(self.element_strides)} has not {rank}"
+            )
 
 
 @attrs.frozen
@@ -91,9 +93,9 @@ class HostBytes:
     align_bytes: int = 8
 
     def __attrs_post_init__(self) -> None:
-        many(_GLOBAL).check(self.arrays, "HostBytes", "arrays", PtxError)
+        tuple_of(_GLOBAL).check(self.arrays, "HostBytes", "arrays", PtxError)
         _INTEGERS.check(self.numbers, "HostBytes", "numbers", PtxError)
-        whole(1, 4096).check(self.size_bytes, "HostBytes", "size_bytes", PtxError)
+        integer_in(1, 4096).check(self.size_bytes, "HostBytes", "size_bytes", PtxError)
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
             raise PtxError(f"HostBytes: align_bytes is a power of two, at most 128, not {shown(self.align_bytes)}")
         named = getattr(self.make, "__qualname__", "<locals>")
@@ -101,6 +103,11 @@ class HostBytes:
             raise PtxError(f"HostBytes: make is a function of a module, not {shown(self.make)}")
 
 
+def declared(recipe: Recipe, name: str) -> tuple[str, str]:
+    """Name and PTX type of the parameter of a recipe, as :func:`~tilecopy_core.ptx.module_text` takes them."""
+    return f"{name}[{recipe.size_bytes}]", f"align {recipe.align_bytes} .b8"
+
+
 Recipe: TypeAlias = TensorMap | HostBytes
 """How a launch makes the bytes of a parameter."""
-RECIPE = a("a TensorMap or HostBytes", TensorMap, HostBytes)
+RECIPE = instance_of("a TensorMap or HostBytes", TensorMap, HostBytes)

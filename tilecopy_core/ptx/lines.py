@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .operands import Address, Register, Vector, Written
+from .operands import Address, Register, TensorPlace, Vector, Written
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
@@ -84,6 +84,8 @@ def names_in(operand: object) -> Iterable[str]:
         return (operand.name,)
     if isinstance(operand, Address):
         return names_in(operand.base)
+    if isinstance(operand, TensorPlace):
+        return [name for part in (operand.map, *operand.coordinates) for name in names_in(part)]
     if isinstance(operand, Vector):
         return [register.name for register in operand.registers]
     return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()

@@ -129,6 +129,39 @@ class Address:
         return Address(self.space, self.base, self.offset_bytes + more, gcd(self.align_bytes, more))
 
 
+@attrs.frozen(repr=False)
+class TensorPlace:
+    """``[map, {c0, c1, ..}]``: a box of a tensor map, by the coordinates of its first element, innermost first.
+
+    Attributes:
+        map: the register that holds the generic address of the map.
+        coordinates: one a dimension, 1 to 5 of them: registers of 32 bits, or numbers.
+    """
+
+    map: Register
+    coordinates: tuple[Register | int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.map) is not Register or self.map.bits != 64:
+            raise PtxError(f"TensorPlace: map is a register of 64 bits, not {shown(self.map)}")
+        fits = type(self.coordinates) is tuple and 1 <= len(self.coordinates) <= 5
+        if not fits or not all(map(_is_coordinate, self.coordinates)):
+            raise PtxError(
+                f"TensorPlace: coordinates are 1 to 5 registers of 32 bits or numbers of as many, not {shown(self.coordinates)}"
+            )
+
+    def __str__(self) -> str:
+        return f"[{self.map}, {{{', '.join(map(str, self.coordinates))}}}]"
+
+    __repr__ = __str__
+
+
+def _is_coordinate(value: object) -> bool:
+    if isinstance(value, Register):
+        return value.bits == 32
+    return type(value) is int and -(2**31) <= value < 2**31
+
+
 REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
 _FILL = tuple_of(integer_in(0, 2**32 - 1))
 

@@ -15,6 +15,7 @@ from ..registry.registry import Registry
 from .bindings import KernelBindings, SharedPlan
 from .builder import PtxBuilder
 from .emitted_text import emit_checked
+from .host_parameters import declared
 from .module import module_text
 
 
@@ -28,7 +29,8 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
     - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits where its bounds are within those
       of an int32, else of 64; special registers such as block ids are read where they are used;
     - a shared array is a ``.shared`` variable ``smem_NAME`` of the module, past 48 KiB a place in the dynamic pool ``smem_pool``;
-    - a fragment is virtual registers.
+    - a fragment is virtual registers;
+    - what each launch makes, such as a tensor map, is a parameter of bytes behind all others.
 
     Parameters stand in the order destination, source, symbols of both by first appearance, then what only options name. The
     CTA has the threads that the plan was made for, else those of the scope. What completes the copy
@@ -66,9 +68,11 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
     shared = SharedPlan.of(memories, request.target)
     scalars = {key: found for key, found in parameters.items() if isinstance(key, Symbol)}
     threads = request.active.cta_threads or request.scope.threads
-    ptx = PtxBuilder(request.target, threads, bindings=KernelBindings(shared, scalars))
+    bindings = KernelBindings(shared, scalars)
+    ptx = PtxBuilder(request.target, threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
-    text, _ = module_text(ptx, name, [found for found in parameters.values() if found[0]], shared)
+    computed = [declared(recipe, called) for recipe, called in bindings.host_parameters.items()]
+    text, _ = module_text(ptx, name, [found for found in parameters.values() if found[0]] + computed, shared)
     return text
 
 

@@ -7,9 +7,11 @@ from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
     Expr,
+    Int,
     Option,
     PtxBuilder,
     Region,
+    Register,
     Variant,
     VariantPlugin,
     Verdict,
@@ -91,11 +93,21 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
     opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
-    masked = () if mask is None else (ptx.value_of_bits(mask, 16),)
+    masked = () if mask is None else (_of_16_bits(ptx, mask),)
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:
-            ptx.instr(opcode, dst.address(turn), ptx.tensor(map, partition.coordinates(turn)), barrier, *masked)
+            ptx.instr(opcode, dst.address(turn), ptx.tensor_place(map, partition.coordinates(turn)), barrier, *masked)
+
+
+def _of_16_bits(ptx: PtxBuilder, mask: Int) -> Register:
+    """A mask in a register of 16 bits, as multicast takes it."""
+    register = ptx.reg("b16")
+    if isinstance(mask, int):
+        ptx.instr("mov.b16", register, mask)
+    else:
+        ptx.instr("cvt.u16.u32", register, ptx.value(mask))
+    return register
 
 
 def _typed() -> VariantPlugin:

@@ -108,7 +108,9 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     size = array.buffer.dtype.bytes
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
-        return Decline(f"{tile} is not a layout of its own over memory: the box cuts inside an iter of {tile.buffer.layout}")
+        return Decline(
+            f"{tile} is not a layout of its own over memory: the box cuts inside an iter of {tile.buffer.layout}"
+        )
     strides = array.buffer.layout.strides if hasattr(array.buffer.layout, "strides") else None
     if strides is None:
         return Decline(f"{array.buffer.name} has no stride a dimension: its layout is {array.buffer.layout}")
@@ -164,11 +166,17 @@ def _of_pieces(
     inner = pieces[0].dim
     axes, boxes = list[Axis](), list[Piece]()
     steps = list[Piece]()
-    fixed = [dim for dim in range(len(array.starts)) if array.extents[dim] == 1 and (overhangs[dim] or not same(array.starts[dim], 0))]
+    fixed = [
+        dim
+        for dim in range(len(array.starts))
+        if array.extents[dim] == 1 and (overhangs[dim] or not same(array.starts[dim], 0))
+    ]
     others = {piece.dim for piece in pieces} - {inner}
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
     if room < 0:
-        return Decline(f"{array} takes {MOST_DIMENSIONS - room} dimensions of a tensor map, which has {MOST_DIMENSIONS}")
+        return Decline(
+            f"{array} takes {MOST_DIMENSIONS - room} dimensions of a tensor map, which has {MOST_DIMENSIONS}"
+        )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
     for number, piece in enumerate(pieces):
@@ -228,7 +236,10 @@ def why_misaligned(
         [
             (f"{array}: the innermost start", inner * size, ALIGN_BYTES),
             (f"{array}: the innermost extent of a box", axes[0].box * size, ALIGN_BYTES),
-            *((f"{array}: the stride of dimension {a.dim}", strides[a.dim] * (a.unit * size), ALIGN_BYTES) for a in axes[1:]),
+            *(
+                (f"{array}: the stride of dimension {a.dim}", strides[a.dim] * (a.unit * size), ALIGN_BYTES)
+                for a in axes[1:]
+            ),
             (f"{array.buffer.name}: the address", array.buffer.align_bytes, ALIGN_BYTES),
             (f"{array.buffer.name}: its own start", array.buffer.elem_offset * size, ALIGN_BYTES),
             (f"{tile.buffer.name}: the address", tile.buffer.align_bytes, repeat),

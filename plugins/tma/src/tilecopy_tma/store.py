@@ -71,11 +71,11 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     opcode = STORE.format(len(partition.starts))
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:
-            ptx.instr(opcode, ptx.tensor(map, partition.coordinates(turn)), src.address(turn))
+            ptx.instr(opcode, ptx.tensor_place(map, partition.coordinates(turn)), src.address(turn))
 
 
 def _typed() -> VariantPlugin:
     """Type checkers hold this module against the hooks here."""
-    import tilecopy_tma.store
+    import tilecopy_tma.store as own  # noqa: PLW0406
 
-    return tilecopy_tma.store
+    return own

@@ -13,11 +13,12 @@ from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of, only_symbol
 from tilecopy_core.memory import Buffer, symbolic
 from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan, module_text
+from tilecopy_core.ptx import declared as declared_as
 from tilecopy_core.registry import Registry, default_registry
 
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 from .statements import Lowering, Placed
 
 
@@ -66,9 +67,9 @@ def lower_kernel(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
     )
-    text, statements = module_text(
-        ptx, described.name, [(p.name, p.type) for p in declared], shared, cluster3, min_ctas_per_sm
-    )
+    made = bindings.host_parameters.items()
+    in_text = [(p.name, p.type) for p in declared] + [declared_as(recipe, name) for recipe, name in made]
+    text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
     if grid3 is not None and not symbolic(grid3):
         launched = cast("Dim3", grid3)
@@ -84,7 +85,7 @@ def lower_kernel(
         plans=tuple(context.plans),
         target=chosen,
         threads=described.threads,
-        parameters=declared,
+        parameters=declared + tuple(computed_parameter(recipe, name) for recipe, name in made),
         written=frozenset(described.written),
         grid=grid3,
         cluster=cluster3,

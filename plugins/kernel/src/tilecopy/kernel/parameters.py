@@ -23,6 +23,7 @@ from tilecopy_core.errors import LaunchError, RequestError, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Buffer
+from tilecopy_core.ptx import HostBytes, Recipe
 
 
 @attrs.frozen(eq=False)
@@ -550,9 +551,7 @@ class TensorMapParameter(ComputedParameter):
         for stride in self.strides_bytes:
             found = value_of(stride, binding.numbers)
             if found % 16 or not 0 <= found < 1 << 40:
-                raise LaunchError(
-                    f"{where}: a stride of {found} bytes; a tensor map takes multiples of 16 below 2**40"
-                )
+                raise LaunchError(f"{where}: a stride of {found} bytes; a tensor map takes multiples of 16 below 2**40")
 
     def encode(self, binding: Binding) -> bytes:
         """The map as the executor encodes it."""
@@ -576,3 +575,27 @@ class TensorMapParameter(ComputedParameter):
                 self.fill,
             )
         )
+
+
+def computed_parameter(recipe: Recipe, name: str) -> ComputedParameter:
+    """The parameter of a recipe."""
+    if isinstance(recipe, HostBytes):
+        arrays = tuple(array.name for array in recipe.arrays)
+        return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, arrays, recipe.numbers)
+    array = recipe.array
+    if not isinstance(array.elem_offset, int):
+        raise RequestError(f"the tensor map of {array} begins at {array.elem_offset}, which the launch does not know")
+    return TensorMapParameter(
+        name,
+        recipe.size_bytes,
+        recipe.align_bytes,
+        array.name,
+        array.elem_offset * array.dtype.bytes,
+        array.dtype,
+        recipe.sizes,
+        recipe.strides_bytes,
+        recipe.box,
+        recipe.element_strides,
+        recipe.swizzle,
+        recipe.fill,
+    )
