@@ -155,9 +155,9 @@ def faults(package: Package, tree: dict[str, Package]) -> list[str]:
         found.append(f"CHANGELOG.md has no entry '## {package.version} - unreleased' (or a date for unreleased)")
     elif entry[1] != package.version:
         found.append(f"its version is {package.version}, the top entry of CHANGELOG.md {entry[1]}")
-    said = package.source / "version.py"
-    if said.exists() and f'"{package.version}"' not in said.read_text():
-        found.append(f"its version is {package.version}, which {said.name} does not say")
+    for said in package.source.rglob("version.py"):
+        if f'"{package.version}"' not in said.read_text():
+            found.append(f"its version is {package.version}, which {said.name} does not say")
     if package.project.get("requires-python") != core.project["requires-python"]:
         found.append(f"requires-python is {package.project.get('requires-python')}, the core's differs")
     if package.project.get("license") != LICENCE or not (package.folder / "LICENSE").exists():

@@ -143,6 +143,16 @@ def test_products_wider_than_32_bits() -> None:
             assert signed(run_text(lines_of(ptx), given_values)[str(register)], 64) == evaluate(expr, env), (expr, env)
 
 
+def test_a_coefficient_that_wraps_to_0_is_no_shift() -> None:
+    """What the kernel knows to be 0 may have any coefficient in a sum of 32 bits; 0 has no bit to shift by."""
+    x = Symbol("x", 0, 7)
+    ptx = builder({x: "b32"})
+    ptx.tighter[x] = 0
+    register = ptx.value(of_atom(x) * 2**32, 32)
+    assert "shl" not in "".join(lines_of(ptx))
+    assert run_text(lines_of(ptx), {"param_p0": 0})[str(register)] == 0
+
+
 @st.composite
 def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
     """A sum of large integers, and a value for each."""

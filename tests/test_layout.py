@@ -118,6 +118,15 @@ def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout, shap
                 assert all(found.get(axis, 0) == at for axis, at in whole[index].items()), (starts, extents)
 
 
+@pytest.mark.parametrize(
+    ("layout", "start", "stop"),
+    [(TileLayout(S[(3, 2) : (6, 1)]), 3, 5), (TileLayout(S[(2, 2, 6) : (24, 6, 3)]), 9, 18)],
+)
+def test_a_run_over_the_edge_of_a_block_is_a_layout_of_equal_pieces(layout: TileLayout, start: int, stop: int) -> None:
+    cut = layout.slice((layout.size,), [(start, stop)])
+    assert cut is not None and enumerate_m(cut) == enumerate_m(layout)[start:stop]
+
+
 @pytest.mark.parametrize("multiple", [1, 2, 4, 8, 12])
 def test_a_symbolic_start_inside_iters_is_a_layout_where_no_value_straddles(multiple: int) -> None:
     """32 elements as 4 runs of 8: a start that is a multiple of 4 leaves room for 4, whichever multiple it is."""

@@ -158,7 +158,7 @@ def test_host_arrays_and_numbers_go_to_the_current_gpu(
 def test_the_call_of_a_kernel_takes_a_device(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tc.running, "_made", tc.running._made | {"cuda": cuda})
+    monkeypatch.setattr(tc.executor_choice, "_made", tc.executor_choice._made | {"cuda": cuda})
     a, b = tensor(A0, 1), tensor(B0, 2)
     kernel(a, b, device=1, executor="cuda")
     kernel.prepare(a, b, device=1, executor="cuda")()

@@ -25,7 +25,7 @@ def tree(tmp_path: Path) -> Path:
         "tilecopy_core/registry/version.py",
         "tilecopy_core/py.typed",
     ):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     shutil.copytree(ROOT / "plugins" / "reg", tmp_path / "plugins" / "reg")
     return tmp_path

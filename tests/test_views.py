@@ -322,6 +322,12 @@ def test_a_swizzled_view_of_memory_that_is_aligned_for_it() -> None:
     run_view(lambda t: t.view(layout=SWIZZLED).view(layout=t.layout), lambda a: a, align_bytes=1024)
 
 
+def test_a_view_whose_swizzle_repeats_later_than_its_own_needs_more_alignment() -> None:
+    short = tc.SwizzledLayout(tc.swizzle("32B", "float16"), TileLayout(S[64, 64]))
+    with pytest.raises(tc.LayoutError, match="multiple of 1024 bytes, t is aligned to 256; declare align_bytes=1024"):
+        tc.Buffer((64, 64), "float16", space="shared", name="t", layout=short, align_bytes=256).view(layout=SWIZZLED)
+
+
 @pytest.mark.parametrize("layout", [None, TileLayout(S[(32, 32) : (33, 1)]), "swizzled"])
 def test_a_transpose_on_the_gpu(gpu: str, layout: Any) -> None:
     if layout == "swizzled":

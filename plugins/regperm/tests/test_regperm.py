@@ -354,6 +354,15 @@ def test_a_rotation_of_lanes_is_one_shuffle_a_register() -> None:
     assert kernel.plans[0].partition.shuffles == 3 == len(re.findall(r"shfl\.sync\.idx", kernel.ptx))
 
 
+def test_a_lane_bit_that_is_needed_and_stays_is_not_exchanged() -> None:
+    """Three bits go round: a register's to lane bit 0, lane bit 0 to lane bit 1, which alone is left to exchange."""
+    extents = (2, 2, 2, 8)
+    src = Fragment(extents, ((1, REGISTER), (1, LANE), (2, LANE), (4, LANE)))
+    dst = Fragment(extents, ((1, LANE), (2, LANE), (1, REGISTER), (4, LANE)))
+    plan = check(src, dst, "uint32").plans[0]
+    assert plan.variant == "regperm_shfl" and plan.partition.shuffles == 3
+
+
 def test_a_transpose_of_no_powers_of_two_is_gathered() -> None:
     extents = (4, 6, 6)
     src = Fragment(extents, ((6, LANE), (1, LANE), (1, REGISTER)))
@@ -445,6 +454,12 @@ def test_declines_with_the_reason() -> None:
     with pytest.raises(tc.NoVariantError) as caught:
         tc.plan(f[:, :], memory[:, :], scope=tc.warp(), target="sm_90a", variant="regperm")
     assert "local -> local" in caught.value.declined["regperm"]
+
+
+def test_warps_that_do_not_move_alike_are_declined() -> None:
+    """Every warp holds all elements; the first needs those of register 0, the second those of register 1."""
+    every, spread = TileLayout(S[(2, 32) : (1, 1 @ laneid)]), TileLayout(S[64 : 1 @ tx])
+    assert "the warps do not move alike" in reason(every, spread, (64,), "regperm_shfl", scope=tc.cta(64))
 
 
 def test_elements_of_16_bytes() -> None:
