@@ -273,6 +273,7 @@ class CudaExecutor:
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
+        binding.encode_map = self.driver.encode_map
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 

@@ -13,9 +13,12 @@ from typing import Any
 
 import attrs
 from tilecopy.executors.streams import stream_device, stream_pointer
+from tilecopy.kernel.parameters import MapFacts
 
 from tilecopy_core.errors import LaunchError
 from tilecopy_core.registry import LOCK, once
+
+from .tensor_maps import encoder
 
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
@@ -254,6 +257,19 @@ class Driver:
         address, _ = self.call("cuGetProcAddress", b"cuPointerGetAttribute", 12000, 0)
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
+
+    def encode_map(self, facts: MapFacts) -> bytes:
+        """A tensor map as the driver encodes it.
+
+        Raises:
+            LaunchError: the driver refuses it, or has no tensor maps.
+        """
+        return self._map_encoder(facts)
+
+    @once
+    def _map_encoder(self) -> Callable[[MapFacts], bytes]:
+        address, _ = self.call("cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
+        return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def reaches(self, ordinal: int, device: int, address: int, *, written: bool) -> bool:
         """Whether the driver says that kernels on one GPU may use memory of another, once peer access was enabled.

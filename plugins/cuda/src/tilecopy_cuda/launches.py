@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
-from tilecopy.kernel.parameters import Binding
+from tilecopy.kernel.parameters import Binding, ComputedParameter
 
 from tilecopy_core.errors import LaunchError, shown
 
@@ -22,12 +22,16 @@ from .loaded import LoadedKernel
 
 @attrs.define(eq=False)
 class Block:
-    """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first."""
+    """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first.
+
+    ``computed_for`` are the addresses of which what the launch computes was made.
+    """
 
     memory: Any
     table: Any
     address: int
     keeps: Any = None
+    computed_for: Sequence[int] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -44,6 +48,7 @@ class ReadyLaunch:
         pack: puts the addresses into a block's memory.
         fixed: the initial content of a block's memory.
         places: where each parameter is in it.
+        computed: what is made of the addresses, such as tensor maps: where each is in it, and its bytes for some addresses.
         current: reads the stream of a launch that is given none.
         blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
     """
@@ -58,6 +63,7 @@ class ReadyLaunch:
     pack: Callable[..., None]
     fixed: bytes
     places: tuple[int, ...]
+    computed: tuple[tuple[int, Callable[[Sequence[int]], bytes]], ...]
     current: CurrentStream
     blocks: list[Block] = attrs.field(factory=list)
 
@@ -66,9 +72,18 @@ class ReadyLaunch:
         memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
+        block = Block(memory, table, ctypes.addressof(table))
         if addresses:
             self.pack(memory, 0, *addresses)
-        return Block(memory, table, ctypes.addressof(table))
+            self.compute(block, addresses)
+        return block
+
+    def compute(self, block: Block, addresses: Sequence[int]) -> None:
+        """Put what is made of the addresses into a block."""
+        for place, make in self.computed:
+            data = make(addresses)
+            block.memory[place : place + len(data)] = data
+        block.computed_for = tuple(addresses)
 
     def launch(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch with the arrays at some addresses, one each in order; ``stream`` is the driver's handle."""
@@ -77,6 +92,8 @@ class ReadyLaunch:
         except IndexError:  # this thread is the first, or others are launching it too
             block = self.new_block()
         self.pack(block.memory, 0, *addresses)
+        if self.computed and block.computed_for != tuple(addresses):
+            self.compute(block, addresses)
         if stream is not self.driver.legacy_stream:
             self.loaded.hold_in_graph(stream)
         (code,) = self.call(stream, block.address, 0)
@@ -91,7 +108,7 @@ class ReadyLaunch:
             handle_of: the driver's handle of a stream.
         """
         mask, call, pack, blocks, current = self.mask, self.call, self.pack, self.blocks, self.current
-        legacy, loaded = self.driver.legacy_stream, self.loaded
+        legacy, loaded, computed = self.driver.legacy_stream, self.loaded, self.computed
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
             # This is the whole path of a launch by address: a call within it would cost as much as a check.
@@ -116,6 +133,8 @@ class ReadyLaunch:
             except struct.error:  # another number of them, or none of 64 bits
                 self.check_addresses(addresses)
                 raise
+            if computed and block.computed_for != tuple(addresses):
+                self.compute(block, addresses)
             if handle is not legacy:
                 loaded.hold_in_graph(handle)
             (code,) = call(handle, block.address, 0)
@@ -213,5 +232,21 @@ def ready_launch(
         pack=struct.Struct(f"={len(arrays)}Q").pack_into,
         fixed=bytes(first) + b"".join(padded),
         places=tuple(place[parameter.name] for parameter in kernel.parameters),
+        computed=tuple(
+            (place[parameter.name], _maker(parameter, binding, arrays))
+            for parameter in others
+            if isinstance(parameter, ComputedParameter)
+        ),
         current=current,
     )
+
+
+def _maker(parameter: ComputedParameter, binding: Binding, arrays: Sequence[str]) -> Callable[[Sequence[int]], bytes]:
+    """The bytes of a parameter for other addresses of the arrays; it keeps none of the arrays alive."""
+    kernel, view, numbers, encode_map = binding.kernel, binding.view, dict(binding.numbers), binding.encode_map
+
+    def make(addresses: Sequence[int]) -> bytes:
+        there = dict(zip(arrays, addresses, strict=True))
+        return parameter.encode(Binding(kernel, view, numbers=numbers, addresses=there, encode_map=encode_map))
+
+    return make

@@ -50,5 +50,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
+    "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), ("mbar", "multicast"), edges=True),
+    "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
 }
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-cuda", "emulator": "tilecopy-emulator"}

@@ -160,7 +160,7 @@ def _of_pieces(
     mode: str,
 ) -> BoxPartition | Decline:
     size = array.buffer.dtype.bytes
-    overhangs = [any(array.overhang(dim)) for dim in range(len(array.starts))]
+    overhangs = [request.overhangs and any(array.overhang(dim)) for dim in range(len(array.starts))]
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not same(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
     inner = pieces[0].dim

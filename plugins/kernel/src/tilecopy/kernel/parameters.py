@@ -476,7 +476,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @attrs.frozen
 class ComputedParameter(Parameter):
-    """Bytes that each launch makes of the arguments.
+    """Bytes that each launch makes of the addresses of arrays and of numbers, and of nothing else.
 
     Attributes:
         size_bytes: how many.
@@ -487,7 +487,6 @@ class ComputedParameter(Parameter):
     align_bytes: int
 
     takes_argument: ClassVar[bool] = False
-    follows_addresses: ClassVar[bool] = True
 
     @property
     def type(self) -> str:

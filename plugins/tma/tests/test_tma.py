@@ -1,0 +1,207 @@
+"""tma and tma_store move what NumPy says, on the emulator and on the GPU; what they decline, and why."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.executors import executor_named
+
+EXECUTORS = ["emulator", "cuda"]
+DTYPES = ["uint8", "float16", "float32", "float64"]
+
+
+def usable(executor: str) -> str:
+    """The executor, where it runs here."""
+    why = executor_named(executor).why_unavailable()
+    if why:
+        pytest.skip(why)
+    return executor
+
+
+def tile_layout(extents: tuple[int, ...], dtype: str, swizzle: str | None) -> Any:
+    """A tile of boxes whose rows are the span of a swizzle, one beside the other; row major without one."""
+    if swizzle is None:
+        return TileLayout(S[extents])
+    span = int(swizzle.removesuffix("B")) // tc.dtype_of(dtype).bytes
+    *outer, inner = extents
+    width = min(span, inner)
+    shape, strides, step = [], [], span
+    for extent in reversed(outer):
+        shape.insert(0, extent)
+        strides.insert(0, step)
+        step *= extent
+    layout = TileLayout(S[(*shape, inner // width, width) : (*strides, step, 1)])
+    return tc.SwizzledLayout(tc.swizzle(swizzle, dtype), layout)
+
+
+def through(
+    shape: tuple[int, ...], extents: tuple[int, ...], dtype: str, swizzle: str | None, shift: int = 0
+) -> tuple[tc.BuiltKernel, tuple[int, ...]]:
+    """A -> tile by tma; tile -> B by tma_store, and to C, which has room for whole tiles, by a plain copy."""
+    tiles = tuple(-(-n // t) for n, t in zip(shape, extents, strict=True))
+    padded = tuple(n * t for n, t in zip(tiles, extents, strict=True))
+    k = tc.KernelBuilder("through", threads=64)
+    a, b, c = k.param("A", shape, dtype), k.param("B", shape, dtype), k.param("C", padded, dtype)
+    tile = k.shared(extents, dtype, layout=tile_layout(extents, dtype, swizzle), align_bytes=1024)
+    bar, at, block = k.mbarrier("bar"), list[Any](), k.block_id("x")
+    for count in reversed(tiles):
+        at.insert(0, block % count if count > 1 else 0)
+        block = block // count
+    starts = [i * t for i, t in zip(at, extents, strict=True)]
+    inside = tuple(slice(s, s + t) for s, t in zip(starts, extents, strict=True))
+    moved = (*(slice(s - shift, s - shift + t) for s, t in zip(starts[:1], extents[:1], strict=True)), *inside[1:])
+    whole = (slice(None),) * len(shape)
+    with k.if_(k.thread_id() == 0):
+        bar.init(1)
+        k.fence_mbarrier_init()
+        bar.arrive_expect_tx(prod(extents) * tc.dtype_of(dtype).bytes)
+        k.thread.copy_async(tile[whole], a[moved], mbar=bar[0], outside="zero", variant="tma")
+    k.cta_sync()
+    bar.wait(0)
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(b[inside], tile[whole], outside="zero", variant="tma_store")
+        k.bulk_commit()
+        k.bulk_wait(0)
+    k.cta.copy(c[inside], tile[whole])
+    return k.build(target="sm_90", grid=prod(tiles)), padded
+
+
+def expected(a: np.ndarray[Any, Any], padded: tuple[int, ...], shift: int) -> np.ndarray[Any, Any]:
+    """A in its place, shifted along the first dimension, and zeros around it."""
+    room = np.zeros((padded[0] + shift, *padded[1:]), a.dtype)
+    room[tuple(slice(shift * (dim == 0), shift * (dim == 0) + n) for dim, n in enumerate(a.shape))] = a
+    return room[: padded[0]]
+
+
+def check(
+    executor: str, shape: tuple[int, ...], extents: tuple[int, ...], dtype: str, swizzle: str | None, shift: int = 0
+) -> None:
+    kernel, padded = through(shape, extents, dtype, swizzle, shift)
+    bits = np.random.default_rng(prod(shape)).integers(0, 256, (*shape, tc.dtype_of(dtype).bytes), np.uint8)
+    a = bits.reshape(-1).view(f"u{tc.dtype_of(dtype).bytes}").reshape(shape)
+    b, c = np.full_like(a, 1), np.full(padded, 1, a.dtype)
+    kernel(*(array.view(tc.dtype_of(dtype).numpy()) for array in (a, b, c)), executor=executor)
+    wanted = expected(a, padded, shift)
+    assert (c == wanted).all()
+    assert (b == wanted[tuple(map(slice, shape))]).all()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(("dtype", "swizzle"), list(product(DTYPES, [None, "32B", "64B", "128B"])))
+def test_every_swizzle_and_width(executor: str, dtype: str, swizzle: str | None) -> None:
+    inner = 256 // tc.dtype_of(dtype).bytes
+    check(usable(executor), (40, 3 * inner), (16, inner), dtype, swizzle)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("shape", "extents"),
+    [
+        ((1008,), (256,)),
+        ((50, 72), (16, 64)),
+        ((5, 18, 40), (2, 8, 32)),
+        ((3, 5, 6, 24), (2, 2, 4, 16)),
+        ((3, 3, 3, 5, 16), (2, 2, 2, 4, 8)),
+        ((3, 2, 300, 16), (1, 2, 300, 8)),
+    ],
+)
+@pytest.mark.parametrize("shift", [0, 3])
+def test_one_to_five_dimensions_with_edges(
+    executor: str, shape: tuple[int, ...], extents: tuple[int, ...], shift: int
+) -> None:
+    if shift and len(shape) == 1:
+        shift = 8  # the innermost start is a multiple of 16 bytes
+    check(usable(executor), shape, extents, "float16", None, shift)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("ctas", [2, 4])
+def test_multicast_reaches_the_ctas_of_the_mask(executor: str, ctas: int) -> None:
+    """Each CTA loads its share of the rows for all."""
+    rows, columns = 64, 64
+    k = tc.KernelBuilder("multicast", threads=64)
+    a, b = k.param("A", (4 * rows, columns), "float16"), k.param("B", (4, ctas, rows, columns), "float16")
+    tile = k.shared((rows, columns), "float16", layout=tile_layout((rows, columns), "float16", "128B"))
+    bar, x = k.mbarrier("bar"), k.block_id("x")
+    rank, share = k.cluster_rank(), rows // ctas
+    with k.if_(k.thread_id() == 0):
+        bar.init(1)
+        k.fence_mbarrier_init()
+        bar.arrive_expect_tx(rows * columns * 2)
+    k.cluster_sync()
+    with k.if_(k.thread_id() == 0):
+        part = slice(rank * share, rank * share + share)
+        start = x // ctas * rows + rank * share
+        source = a[start : start + share, :]
+        k.thread.copy_async(tile[part, :], source, mbar=bar[0], multicast=(1 << ctas) - 1, variant="tma")
+    bar.wait(0)
+    k.cta.copy(b[x // ctas, rank, :, :], tile[:, :])
+    k.cluster_sync()
+    kernel = k.build(target="sm_90", grid=4 * ctas, cluster=ctas)
+    x_in = np.random.default_rng(0).random((4 * rows, columns)).astype(np.float16)
+    x_out = np.zeros((4, ctas, rows, columns), np.float16)
+    kernel(x_in, x_out, executor=usable(executor))
+    assert all((x_out[:, cta] == x_in.reshape(4, rows, columns)).all() for cta in range(ctas))
+
+
+def plan(dst: Any, src: Any, **options: Any) -> tc.Plan:
+    bar = tc.Buffer((1,), "uint64", space="shared", name="bar")
+    if dst.buffer.space == "shared":
+        options["mbar"] = bar[0]
+    variant = "tma" if dst.buffer.space == "shared" else "tma_store"
+    return tc.plan(dst, src, op="copy_async", scope=tc.thread(), target="sm_90", variant=variant, **options)
+
+
+def shared(shape: tuple[int, ...], dtype: str = "float16", **more: Any) -> tc.Buffer:
+    return tc.Buffer(shape, dtype, space="shared", name="tile", **more)
+
+
+def array(shape: tuple[Any, ...], dtype: str = "float16", **more: Any) -> tc.Buffer:
+    return tc.Buffer(shape, dtype, space="global", name="A", **more)
+
+
+def test_a_tile_of_two_spans_is_one_box_of_three_dimensions() -> None:
+    tile = shared((64, 128), layout=tile_layout((64, 128), "float16", "128B"))
+    found = plan(tile[:, :], array((256, 256))[64:128, 128:256]).partition
+    assert (found.instructions_per_thread, found.map.box, found.box_bytes) == (1, (64, 64, 2), 16384)
+    assert found.coordinates(0) == [128, 64, 0] and found.map.strides_bytes == (512, 128)
+
+
+def test_where_it_may_overhang_each_span_is_a_box() -> None:
+    """The third dimension would have no edge of its own."""
+    tile = shared((64, 128), layout=tile_layout((64, 128), "float16", "128B"))
+    found = plan(tile[:, :], array((256, 200))[64:128, 128:256], outside="zero").partition
+    assert (found.instructions_per_thread, found.map.box, found.box_bytes) == (2, (64, 64), 8192)
+    assert (found.coordinates(0), found.coordinates(1)) == ([128, 64], [192, 64])
+
+
+@pytest.mark.parametrize(
+    ("dst", "src", "why"),
+    [
+        (shared((8, 64))[:, :], array((64, 100))[0:8, 0:64], "stride of dimension 0 is a multiple of 200 bytes"),
+        (shared((8, 64))[:, :], array((64, 128))[0:8, 4:68], "innermost start is a multiple of 8 bytes"),
+        (shared((8, 68))[:, 0:64], array((64, 128))[0:8, 0:64], "step between boxes is a multiple of 136 bytes"),
+        (shared((16, 4))[:, :], array((64, 128))[0:16, 0:4], "innermost extent of a box is a multiple of 8 bytes"),
+        (shared((8, 64), align_bytes=64)[:, :], array((64, 128))[0:8, 0:64], "the address is a multiple of 64 bytes"),
+        (shared((1, 2, 2, 2, 2, 8))[0], array((3, 4, 4, 4, 4, 8))[1:2, 1:3, 1:3, 1:3, 1:3, :], "6 dimensions"),
+        (shared((8, 64))[:, :], array((128, 64)).T[0:8, 0:64], "no dimension in which both are contiguous"),
+        (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], "innermost start is a multiple of 8 bytes"),
+    ],
+)
+def test_what_the_hardware_refuses_is_declined(dst: Any, src: Any, why: str) -> None:
+    with pytest.raises(tc.NoVariantError, match=why):
+        plan(dst, src)
+
+
+def test_a_fill_other_than_zero_and_a_store_below_zero_are_declined() -> None:
+    with pytest.raises(tc.NoVariantError, match="fills what is outside with zeros"):
+        plan(shared((8, 64))[:, :], array((12, 64))[8:16, :], outside="keep")
+    i = tc.symbol("i", lower=-8, upper=8)
+    with pytest.raises(tc.NoVariantError, match="dimension 0 may begin below 0"):
+        plan(array((12, 64))[i : i + 8, :], shared((8, 64))[:, :], outside="zero")
