@@ -164,8 +164,6 @@ def bulk(instruction: Instruction, program: Program) -> Step:
 def bulk_reduction(instruction: Instruction, program: Program) -> Step:
     """``cp.reduce.async.bulk``."""
     opcode = instruction.opcode
-    if "tensor" in opcode:
-        raise refuse(instruction, "this form of cp.reduce is not known")
     rest = [part for part in opcode[4:] if not is_hint(part)]
     noftz = "noftz" in rest
     rest = [part for part in rest if part != "noftz"]
@@ -210,17 +208,9 @@ def _bulk_copy(
             count = int(sizes[position])
             if count % 16 or count <= 0:
                 machine.hazard("alignment", f"a bulk copy of {count} bytes; the size is a multiple of 16", one)
-            where = _row(machine, lanes, targets, position)
-            origin = _row(machine, lanes, sources, position)
-            phase = None if barriers is None else _row(machine, lanes, barriers, position)
-            ranks = [-1]
-            if masks is not None:
-                ranks = [rank for rank in range(16) if int(masks[position]) >> rank & 1]
-                if not ranks or ranks[-1] >= machine.cluster_size:
-                    machine.hazard(
-                        "window", f"a mask 0x{int(masks[position]):x} in a cluster of {machine.cluster_size}", one
-                    )
-            for rank in ranks:
+            where, origin = row_of(targets, position), row_of(sources, position)
+            phase = None if barriers is None else row_of(barriers, position)
+            for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
             if machine.launch.profile and "global" in (to_space, from_space):
                 profile.count_bulk(machine, where if to_space == "global" else origin, count)
@@ -228,8 +218,25 @@ def _bulk_copy(
     return step
 
 
-def _row(machine: Machine, lanes: Lanes, addresses: Any, position: int) -> Any:
-    return addresses if addresses.shape[0] == 1 else addresses[position : position + 1]
+def row_of(values: Any, position: int) -> Any:
+    """The values of one lane, as they were read for several."""
+    return values if values.shape[0] == 1 else values[position : position + 1]
+
+
+def receivers(machine: Machine, one: Any, mask: int) -> list[int]:
+    """The ranks in the cluster that a multicast's mask names."""
+    ranks = [rank for rank in range(16) if mask >> rank & 1]
+    if not ranks or ranks[-1] >= machine.cluster_size:
+        machine.hazard("window", f"a mask 0x{mask:x} in a cluster of {machine.cluster_size}", one)
+    return ranks
+
+
+def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
+    """The place of the mbarrier that an engine completes on; the async proxy must know of its init."""
+    place = int(machine.shared.place(one, address, 8, remote=True)[0])
+    if not machine.mbarriers.use(one, np.array([0]), place).fenced:
+        machine.engines.check_init(int(one[0]), place)
+    return place
 
 
 def issue_copy(
@@ -251,9 +258,7 @@ def issue_copy(
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
-        barrier = int(shared.place(one, at_rank(phase, rank), 8, remote=True)[0])
-        if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
-            machine.engines.check_init(lane, barrier)
+        barrier = mbarrier_of(machine, one, at_rank(phase, rank))
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
         reads, _ = shared.cells_from(place, size)
@@ -265,8 +270,9 @@ def issue_copy(
     if source[0] == "global":
         array, offsets = global_bytes(machine, one, source[1], size)
         if array.shadow is not None:
-            cells, _ = memory.cells(array, offsets, size)
-            _check_proxy_global(machine, one, array, cells, "read")
+            cells, count = memory.cells(array, offsets, size)
+            threads = np.repeat(machine.grid_thread[lane][: offsets.shape[1]], count)
+            check_proxy_global(machine, one, array, cells, threads, "read")
             memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
         data["array_from"], data["offsets_from"] = array, offsets
     if to[0] == "global":
@@ -278,10 +284,10 @@ def issue_copy(
         before = memory.shadow_of(array).writer[cells]
         if compute is None:
             memory.check_write(array, one, offsets, size, 0, None)
-        _check_proxy_global(machine, one, array, cells, "written", before)
+        threads = machine.grid_thread[lane]
+        check_proxy_global(machine, one, array, cells, np.repeat(threads, count), "written", before)
         data["array_to"], data["offsets_to"] = array, offsets
-        threads = np.repeat(machine.grid_thread[lane], count)
-        array_write = (array, cells, threads)
+        array_write = (array, cells.reshape(-1, count).T, threads)
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
         if shared.has_objects:
@@ -299,17 +305,34 @@ def issue_copy(
         machine.engines.check_proxy(lane, writes, "written", stamps=before)
         data["place_to"] = int(place[0])
         ctas.append(int(place[0]) // shared.size)
-    group = int(machine.engines.bulk_committed[lane]) if phase is None else -1
-    clock = machine.order.causes(lane) if phase is not None else None
-    operation = machine.engines.start(
-        kind, lane, partial(_land, machine), _WAITS if group < 0 else _WAITS_GROUP, reads=reads, writes=writes, barrier=barrier, size=size,
-        group=group, ctas=tuple(ctas), array_write=array_write, clock=clock, data=data,
+    start_operation(
+        machine, lane, kind, _land, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
+        array_write=array_write, data=data,
     )  # fmt: skip
+
+
+def start_operation(
+    machine: Machine, lane: int, kind: str, land: Callable[[Machine, Operation], None], *, barrier: int, **rest: Any
+) -> None:
+    """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one (-1) in the lane's bulk group."""
+    data, array_write = rest["data"], rest["array_write"]
+    group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
+    clock = machine.order.causes(lane) if group < 0 else None
+    operation = machine.engines.start(
+        kind,
+        lane,
+        partial(land, machine),
+        _WAITS if group < 0 else _WAITS_GROUP,
+        barrier=barrier,
+        group=group,
+        clock=clock,
+        **rest,
+    )
     machine.engines.begin(operation)
     if array_write is not None:
         array_write[0].shadow.begin(operation.actor, None, array_write[1])
     if "array_from" in data:
-        data["array_from"].flying[operation.number] = (machine, data["offsets_from"], size)
+        data["array_from"].flying[operation.number] = (machine, data["offsets_from"], data["size"])
     if group < 0:
         machine.engines.pending.append(operation)
 
@@ -333,12 +356,14 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
     return array, offsets
 
 
-def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, action: str, stamps: Any = None) -> None:
+def check_proxy_global(
+    machine: Machine, one: Any, array: Any, cells: Any, threads: Any, action: str, stamps: Any = None
+) -> None:
+    """Global bytes that the async proxy touches for some threads (one a cell), as :meth:`Engines.check_proxy` for shared ones."""
     if stamps is None:
         stamps = array.shadow.writer[cells]
     actor = actor_of(stamps)
-    threads = machine.grid_thread[int(one[0])]
-    own = by_engine(stamps) & (actor == np.repeat(threads, len(cells) // len(threads)))  # this proxy, and it has waited
+    own = by_engine(stamps) & (actor == threads)  # this proxy, and it has waited
     plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
     if not len(plain):
         return
