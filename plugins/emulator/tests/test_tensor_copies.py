@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from tilecopy_emulator import TensorMap, run_ptx
+from tilecopy import HazardError, LaunchError
+from tilecopy_emulator import TensorMap, UnsupportedPtxError, encode_map, run_ptx, tensor_map
 
 ELEMENTS = {
     "uint8": "u1",
@@ -203,3 +204,179 @@ def test_stores(rank: int) -> None:
         )
         assert np.array_equal(array, wanted), case
         assert np.array_equal(image, case.image)
+
+
+# --------------------------------------------------------------------------------------------------- reductions, rows
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"),
+    [("uint32", "add"), ("int32", "min"), ("float32", "add"), ("uint32", "xor"), ("uint64", "max"), ("uint32", "inc")],
+)
+def test_reductions_go_by_the_type_of_the_map(dtype: str, op: str) -> None:
+    """Two CTAs reduce into overlapping boxes, in either order the same."""
+    rng = np.random.default_rng(1)
+    array = rng.integers(0, 1000, (20, 32)).astype(dtype)
+    if dtype == "int32":
+        array -= 500
+    image = rng.integers(0, 1000, (2, SHARED // array.itemsize)).astype(dtype)
+    starts, wanted = np.array([[4, 2, 0, 0, 0], [8, 10, 0, 0, 0]], np.int32), array.copy()
+    of = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "xor": np.bitwise_xor,
+        "inc": lambda a, b: np.where(a >= b, 0, a + 1),
+    }
+    for cta, (x, y, *_) in enumerate(starts):
+        box = image[cta, : 16 * 12].reshape(12, 16)
+        part = wanted[y : y + 12, x : x + 16]
+        part[...] = of[op](part, box[: part.shape[0], : part.shape[1]])
+    facts = TensorMap(array, dtype, (32, 20), (32 * array.itemsize,), (16, 12))
+    run_ptx(kernel(store(form=REDUCE, op=op)), [facts, starts, image], grid=2, block=128)
+    assert np.array_equal(array, wanted)
+
+
+def test_a_reduction_that_the_type_has_not_is_told() -> None:
+    facts = TensorMap(np.zeros((4, 16), np.float32), "float32", (16, 4), (64,), (16, 4))
+    with pytest.raises(HazardError, match="no .inc of elements of type float32") as error:
+        run_ptx(
+            kernel(store(form=REDUCE, op="inc")),
+            [facts, np.zeros(5, np.int32), np.zeros(SHARED, np.uint8)],
+            grid=1,
+            block=128,
+        )
+    assert error.value.kind == "descriptor"
+
+
+def test_rows_are_gathered_and_scattered() -> None:
+    array, image = np.arange(20 * 64, dtype=np.uint16).reshape(20, 64), np.zeros((1, SHARED // 2), np.uint16)
+    starts = np.array([[8, 19, 3, 20, 3]], np.int32)
+    facts = TensorMap(array, "uint16", (64, 20), (128,), (16, 1))
+    form = "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes"
+    run_ptx(kernel(load(128, form=form), rank=5, target="sm_100a"), [facts, starts, image], grid=1, block=128)
+    rows = [array[19, 8:24], array[3, 8:24], np.zeros(16), array[3, 8:24]]
+    assert np.array_equal(image[0, :64].reshape(4, 16), rows)
+    starts[0, 2] = 5
+    run_ptx(kernel(store(form="cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"), rank=5, target="sm_100a"),
+            [TensorMap(out := np.zeros_like(array), "uint16", (64, 20), (128,), (16, 1)), starts, image], grid=1, block=128)  # fmt: skip
+    wanted = np.zeros_like(array)
+    wanted[[19, 5, 3], 8:24] = array[[19, 3, 3], 8:24]
+    assert np.array_equal(out, wanted)
+
+
+# --------------------------------------------------------------------------------------------------- clusters
+
+
+def multicast(mask: int, issuer: int, ranks: int, arms: int = -1, group: str = "") -> str:
+    """One CTA loads for those of a mask; each rank of ``arms`` expects the bytes and waits."""
+    arms = mask if arms < 0 else arms
+    form = LOAD.format(n=2) + ".multicast::cluster" + group
+    return f"""
+    mov.u32 %r8, %cluster_ctarank; mov.b16 %h1, {mask};
+    shl.b32 %r9, 1, %r8; and.b32 %r9, %r9, {arms}; setp.eq.u32 %p2, %r9, 0; @%p2 bra NO;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 1024;
+NO: setp.eq.and.u32 %p1, %r8, {issuer}, %p1;
+    @%p1 {form} [%r1+1024], [%d1, {{COORDINATES}}], [%r2], %h1;
+    shl.b32 %r9, 1, %r8; and.b32 %r9, %r9, {mask}; setp.eq.u32 %p2, %r9, 0; @%p2 bra E;
+W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;
+E:  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+
+
+def shared_with(ranks: int, text: str, clusters: int = 1, **more: Any) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(ranks)
+    array, image = (
+        rng.integers(0, 999, (40, 32)).astype(np.float32),
+        rng.integers(0, 999, (clusters * ranks, SHARED // 4)).astype(np.float32),
+    )
+    starts = np.zeros((clusters * ranks, 5), np.int32)
+    starts[:, 0], starts[:, 1] = 4, np.arange(clusters * ranks) * 5 + 3
+    before = image.copy()
+    facts = TensorMap(array, "float32", (32, 40), (128,), (32, 8))
+    run_ptx(kernel(text, **more), [facts, starts, image], grid=clusters * ranks, block=128, cluster=ranks)
+    wide = np.zeros((100, 64), np.float32)
+    wide[:40, :32] = array
+    return wide, before, image
+
+
+@pytest.mark.parametrize(
+    ("ranks", "mask", "issuer"), [(2, 3, 0), (2, 1, 1), (4, 0b1101, 1), (4, 0b1111, 3), (4, 0b0100, 0)]
+)
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_a_multicast_reaches_the_ctas_of_its_mask(ranks: int, mask: int, issuer: int, clusters: int) -> None:
+    array, before, image = shared_with(ranks, multicast(mask, issuer, ranks), clusters)
+    for cta in range(clusters * ranks):
+        if mask >> cta % ranks & 1:
+            y = (cta - cta % ranks + issuer) * 5 + 3
+            before[cta, 256:512] = array[y : y + 8, 4:36].ravel()
+    assert np.array_equal(image, before)
+
+
+def test_a_pair_is_told_at_one_mbarrier() -> None:
+    """``.cta_group::2``: rank 1's copy completes on the mbarrier of rank 0."""
+    text = f"""
+    mov.u32 %r8, %cluster_ctarank; setp.eq.u32 %p2, %r8, 0; and.pred %p3, %p1, %p2;
+    @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 2048;
+    and.b32 %r9, %r2, 0xFEFFFFFF;
+    @%p1 {LOAD.format(n=2)}.cta_group::2 [%r1+1024], [%d1, {{COORDINATES}}], [%r9];
+    @!%p2 bra E;
+W:  mbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0; @!%p3 bra W;
+E:  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+    array, before, image = shared_with(2, text, target="sm_100a")
+    for cta in range(2):
+        before[cta, 256:512] = array[5 * cta + 3 : 5 * cta + 11, 4:36].ravel()
+    assert np.array_equal(image, before)
+
+
+# --------------------------------------------------------------------------------------------------- hazards and their twins
+
+WAIT = "W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;"
+HAZARDS = {
+    # name: kind, words, the faulty text, the correct one
+    "the innermost start is no multiple of 16 bytes": (
+        "alignment", "element 3 of the innermost dimension, which is byte 12", load(1024).replace("COORDINATES", "3, 0"), load(1024).replace("COORDINATES", "-4, 0"),
+    ),
+    "and of a store": ("alignment", "element 2 .* byte 8", store().replace("COORDINATES", "2, 0"), store().replace("COORDINATES", "4, 0")),
+    "a store begins before the tensor": ("bounds", "begins at -1 in dimension 1", store().replace("COORDINATES", "0, -1"), store().replace("COORDINATES", "0, 39")),
+    "and in the innermost dimension": ("bounds", "begins at -4 in dimension 0", store().replace("COORDINATES", "-4, 0"), store().replace("COORDINATES", "28, 0")),
+    "the shared destination is no multiple of 128": ("alignment", "offset 64 is not a multiple of 128", load(1024, to=64), load(1024, to=128)),
+    "the shared source is no multiple of 128": ("alignment", "offset 192 is not a multiple of 128", store(at=192), store(at=128)),
+    "the box leaves its buffer": ("bounds", r"s bytes 7680 to 8703", load(1024, to=7680), load(1024, to=7168)),
+    "only the bytes inside are expected": (
+        "deadlock", "-512 bytes missing", load(512).replace("COORDINATES", "0, 36"), load(1024).replace("COORDINATES", "0, 36"),
+    ),
+    "the wait is missing": ("async", "tensor copy", load(1024).replace(WAIT, ""), load(1024)),
+    "the wait is missing at the end of a store": ("lifetime", "wait_group is missing", store().replace("cp.async.bulk.wait_group 0;", ""), store()),
+    "the source is written too early": (
+        "async", "still reads", store().replace("cp.async.bulk.wait_group 0;", "@%p1 st.shared.b32 [%r1], %r1; cp.async.bulk.wait_group 0;"),
+        store() + "@%p1 st.shared.b32 [%r1], %r1;",
+    ),
+    "the source was written by the generic proxy": (
+        "proxy", "no fence.proxy.async", "@%p1 st.shared.b32 [%r1], %r1;" + store(), "@%p1 st.shared.b32 [%r1], %r1; fence.proxy.async.shared::cta;" + store(),
+    ),
+    "cvta.param is missing": ("window", "cvta.param is missing", "mov.b64 %d8, map;" + load(1024).replace("%d1", "%d8"), load(1024)),
+    "the map has another rank": ("descriptor", "2 dimensions, the instruction 3", load(1024, rank=3).replace("COORDINATES", "0, 0, 0"), load(1024)),
+    "the mbarrier is in another CTA": ("window", "not in the CTA of its destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
+    "the mask names a CTA outside of the cluster": ("window", "a mask 0x5 in a cluster of 2", multicast(5, 0, 2), multicast(3, 0, 2)),
+    "a receiver is not armed": ("deadlock", "-1024 bytes missing", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
+    "the prefetch has no map": ("descriptor", "no tensor map of the emulator's", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
+}  # fmt: skip
+
+
+def run_pair(text: str, **facts: Any) -> None:
+    """On a cluster of two (stores: one CTA), a tensor of 40 x 32 floats and boxes of 8 x 32."""
+    ctas = 1 if "bulk_group [" in text else 2
+    array = np.arange(40 * 32, dtype=np.float32).reshape(40, 32)
+    known = {"address": array, "dtype": "float32", "sizes": (32, 40), "strides_bytes": (128,), "box": (32, 8)} | facts
+    starts, image = np.zeros((2, 128), np.int32), np.zeros((2, SHARED), np.uint8)
+    starts.ravel()[6] = 8
+    run_ptx(text, [known["map"] if "map" in known else TensorMap(**known), starts, image], grid=ctas, block=128, cluster=ctas)
+
+
+@pytest.mark.parametrize("name", HAZARDS)
+def test_hazards(name: str) -> None:
+    kind, words, faulty, correct = HAZARDS[name]
+    run_pair(kernel(correct.replace("COORDINATES", "0, %c1") if "multicast" not in correct else correct))
+    with pytest.raises(HazardError, match=words) as error:
+        run_pair(kernel(faulty))
+    assert error.value.kind == kind

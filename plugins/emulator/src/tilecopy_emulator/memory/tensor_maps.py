@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import numpy as np
@@ -55,7 +55,7 @@ def swizzled(addresses: Any, swizzle: str) -> Any:
     return addresses ^ ((addresses >> down) & bits)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class TensorMap:
     """A tensor in global memory and the boxes that are copied of it, innermost dimension first.
 
@@ -186,29 +186,8 @@ def tensor_map(
     return TensorMap(address, dtype, sizes, strides_bytes, box, element_strides, swizzle, fill).encode()
 
 
-class Facts(Protocol):
-    """What a launch knows of a tensor map, innermost dimension first; see :class:`TensorMap`."""
-
-    @property
-    def address(self) -> int: ...  # noqa: D102
-    @property
-    def dtype(self) -> str: ...  # noqa: D102
-    @property
-    def sizes(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def strides_bytes(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def box(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def element_strides(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def swizzle(self) -> str: ...  # noqa: D102
-    @property
-    def fill(self) -> str: ...  # noqa: D102
-
-
-def encode_map(facts: Facts) -> bytes:
-    """As :func:`tensor_map`, from what a launch of a kernel knows."""
+def encode_map(facts: Any) -> bytes:
+    """As :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
     return tensor_map(
         facts.address,
         facts.dtype,
