@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from tilecopy import HazardError, LaunchError
-from tilecopy_emulator import TensorMap, UnsupportedPtxError, encode_map, run_ptx, tensor_map
+from tilecopy import HazardError
+from tilecopy_emulator import TensorMap, encode_map, run_ptx, tensor_map
 
 ELEMENTS = {
     "uint8": "u1",
@@ -370,7 +370,13 @@ def run_pair(text: str, **facts: Any) -> None:
     known = {"address": array, "dtype": "float32", "sizes": (32, 40), "strides_bytes": (128,), "box": (32, 8)} | facts
     starts, image = np.zeros((2, 128), np.int32), np.zeros((2, SHARED), np.uint8)
     starts.ravel()[6] = 8
-    run_ptx(text, [known["map"] if "map" in known else TensorMap(**known), starts, image], grid=ctas, block=128, cluster=ctas)
+    run_ptx(
+        text,
+        [known["map"] if "map" in known else TensorMap(**known), starts, image],
+        grid=ctas,
+        block=128,
+        cluster=ctas,
+    )
 
 
 @pytest.mark.parametrize("name", HAZARDS)
@@ -380,3 +386,99 @@ def test_hazards(name: str) -> None:
     with pytest.raises(HazardError, match=words) as error:
         run_pair(kernel(faulty))
     assert error.value.kind == kind
+
+
+# --------------------------------------------------------------------------------------------------- maps and where they lie
+
+FIRST = (1 << 44) + 256
+"""Address of the only array of a launch."""
+
+
+def one_array() -> tuple[Any, Any, Any, int]:
+    """A tensor of 40 x 32 floats, starts and an image of shared memory in one array; and the tensor's address."""
+    memory = np.zeros(SHARED + 1024 + 40 * 128, np.uint8)
+    tensor = memory[SHARED + 1024 :].view(np.float32).reshape(40, 32)
+    tensor[...] = np.arange(40 * 32).reshape(40, 32)
+    return memory, memory[SHARED : SHARED + 20].view(np.int32), tensor, FIRST + SHARED + 1024
+
+
+def facts(address: int, **changes: Any) -> dict[str, Any]:
+    known = {"dtype": "float32", "sizes": (32, 40), "strides_bytes": (128,), "box": (32, 8), "element_strides": (1, 1)}
+    return {"address": address, **known, "swizzle": "none", "fill": "zero", **changes}
+
+
+def test_a_map_is_bytes_made_from_an_address_or_from_the_facts_of_a_launch() -> None:
+    memory, starts, tensor, address = one_array()
+    starts[1] = 8
+    made = tensor_map(**facts(address))
+    assert len(made) == 128
+    assert made == encode_map(attrs.make_class("Facts", list(facts(0)))(**facts(address)))
+    run_ptx(kernel(load(1024)), [made, starts, memory], grid=1, block=128)
+    assert np.array_equal(memory[:1024].view(np.float32).reshape(8, 32), tensor[8:16])
+
+
+def test_a_map_in_constant_memory() -> None:
+    memory, starts, tensor, address = one_array()
+    made = ", ".join(map(str, tensor_map(**facts(address))))
+    text = load(1024).replace("[%d1,", "[%d8,")
+    text = kernel(
+        "mov.b64 %d8, cm; cvta.const.u64 %d8, %d8;" + text, module=f".const .align 64 .b8 cm[128] = {{{made}}};"
+    )
+    run_ptx(text, [bytes(128), starts, memory], grid=1, block=128)
+    assert np.array_equal(memory[:1024].view(np.float32).reshape(8, 32), tensor[:8])
+
+
+IN_GLOBAL = """
+    ld.param.u64 %d8, [G]; setp.eq.u32 %p2, %r4, 0; and.pred %p2, %p1, %p2; mov.u32 %r9, 0;
+    @!%p2 bra NO;
+CP: ld.global.v2.b64 {%d10, %d11}, [%d8+128]; st.global.v2.b64 [%d8], {%d10, %d11};
+    add.u64 %d8, %d8, 16; add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 8; @%p3 bra CP;
+    fence.proxy.tensormap::generic.release.gpu;
+NO: ld.param.u64 %d8, [G];
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    fence.proxy.tensormap::generic.acquire.gpu [%d8], 128;
+""" + load(1024).replace("[%d1,", "[%d8,")
+RELEASE, SYNC, ACQUIRE = (line + "\n" for line in (
+    "    fence.proxy.tensormap::generic.release.gpu;",
+    "    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+    "    fence.proxy.tensormap::generic.acquire.gpu [%d8], 128;",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("", ()),
+        ("", ((ACQUIRE, ACQUIRE.replace("fence", "@%p1 fence")),)),
+        ("", ((ACQUIRE, "setp.eq.u32 %p3, %r3, 77; " + ACQUIRE.replace("fence", "@%p3 fence") + "bar.sync 0;\n"),)),
+        ("proxy", ((ACQUIRE, "setp.eq.u32 %p3, %r3, 77; " + ACQUIRE.replace("fence", "@%p3 fence")),)),
+        ("proxy", ((RELEASE, ""),)),
+        ("proxy", ((ACQUIRE, ""),)),
+        ("proxy", ((ACQUIRE, ACQUIRE.replace("%d8", "%d8+128")),)),
+        ("proxy", ((ACQUIRE, "setp.eq.u32 %p3, %r4, 0; " + ACQUIRE.replace("fence", "@%p3 fence") + SYNC),)),
+        ("proxy", ((SYNC, ""), (ACQUIRE, ACQUIRE + SYNC))),
+        ("race", ((SYNC, ""),)),
+    ],
+)  # fmt: skip
+def test_a_map_that_the_kernel_writes_is_fenced(kind: str, changes: tuple[tuple[str, str], ...]) -> None:
+    """Thread 0 of CTA 0 writes it; who uses it needs the writer's release, and an acquire of these bytes in its CTA."""
+    text = IN_GLOBAL
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    tensor, at = one_array()[2], 2 * SHARED + 128
+    memory = np.zeros(at + tensor.nbytes + 256, np.uint8)  # images, starts, the tensor, room for the map, the map
+    memory[at:-256] = tensor.ravel().view(np.uint8)
+    memory[-128:] = np.frombuffer(tensor_map(**facts(FIRST + at)), np.uint8)
+    arguments = [bytes(128), memory[2 * SHARED :], memory, memory[-256:]]
+
+    def run() -> None:
+        run_ptx(kernel(text, more=", .param .u64 G"), arguments, grid=2, block=128, cluster=2)
+
+    if not kind:
+        run()
+        assert np.array_equal(memory[:1024].view(np.float32).reshape(8, 32), tensor[:8])
+        return
+    with pytest.raises(HazardError) as error:
+        run()
+    assert error.value.kind == kind, error.value
