@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from tilecopy import HazardError
-from tilecopy_emulator import TensorMap, encode_map, run_ptx, tensor_map
+from tilecopy import HazardError, LaunchError
+from tilecopy_emulator import TensorMap, UnsupportedPtxError, encode_map, run_ptx, tensor_map
 
 ELEMENTS = {
     "uint8": "u1",
@@ -482,3 +482,113 @@ def test_a_map_that_the_kernel_writes_is_fenced(kind: str, changes: tuple[tuple[
     with pytest.raises(HazardError) as error:
         run()
     assert error.value.kind == kind, error.value
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"address": FIRST + 8}, "address is a global address, a multiple of 16"),
+        ({"address": -16}, "address is a global address"),
+        ({"address": 1.5}, "address is a global address"),
+        ({"dtype": "float4_e2m1fn"}, "dtype is the name of an element type of 1, 2, 4 or 8 bytes"),
+        ({"dtype": "complex128"}, "dtype is"),
+        ({"dtype": 7}, "dtype is"),
+        ({"sizes": ()}, "sizes is one to five extents"),
+        ({"sizes": (1,) * 6}, "sizes is one to five extents"),
+        ({"sizes": (32, 0)}, "sizes is one to five extents"),
+        ({"sizes": (32, 2**31 + 1)}, "sizes is one to five extents"),
+        ({"sizes": 32}, "sizes is one to five extents"),
+        ({"strides_bytes": (4, 128)}, "strides_bytes is a stride for every dimension but the innermost"),
+        ({"strides_bytes": (136,)}, "multiple of 16 below"),
+        ({"strides_bytes": (2**40,)}, "multiple of 16 below"),
+        ({"strides_bytes": (-16,)}, "multiple of 16 below"),
+        ({"box": (32,)}, "box is an extent of 1 to 256 for every dimension"),
+        ({"box": (32, 257)}, "box is an extent of 1 to 256"),
+        ({"box": (0, 8)}, "box is an extent of 1 to 256"),
+        ({"box": (30, 8)}, r"box is of rows that are a multiple of 16 bytes \(here 120\)"),
+        ({"box": (36, 8), "swizzle": "128B"}, r"box is of rows within the 128 bytes of the swizzle 128B \(here 144\)"),
+        ({"swizzle": "96B"}, "swizzle is one of none, 32B"),
+        ({"element_strides": (1, 9)}, "element_strides is 1 to 8 for every dimension"),
+        ({"element_strides": (1, 1, 1)}, "element_strides is 1 to 8 for every dimension"),
+        ({"fill": "ones"}, "fill is one of zero, nan"),
+        ({"dtype": "uint32", "fill": "nan"}, "fill is zero for elements of type uint32"),
+    ],
+)  # fmt: skip
+def test_limits_of_maps(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(LaunchError, match=words):
+        tensor_map(**facts(FIRST) | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (load(1024).replace("{COORDINATES}", "{%c0}"), "2 coordinates are wanted, not 1"),
+        (load(1024).replace("[%d1, {COORDINATES}]", "[%d1]"), "a tensor map's address and coordinates are wanted"),
+        (load(1024).replace("COORDINATES", "%d2, %c0"), "64 bits where .s32 is wanted"),
+        (load(1024).replace("COORDINATES", "%c0, 0f00000000"), "floating-point constant"),
+        (load(1024).replace("[%r2];", "[%r2], %h1;", 1).replace("expect_tx.shared.b64 _, [%r2], %h1", "expect_tx.shared.b64 _, [%r2]"), "operands"),
+        (load(1024, form=LOAD + ".L2::cache_hint"), "it takes 3 operands, not 2"),
+        (store().replace("[%r7];", "[%r7], [%r2];"), "it takes 2 operands, not 3"),
+        ("ld.global.b32 %r7, [%d1, {%c0}];", "only tensor copies have addresses with coordinates"),
+        ("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d1, {0, 0, 0}], [%r2], {%h1};", "im2col is not known"),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%d1], 64;", "the size is 128"),
+    ],
+)  # fmt: skip
+def test_what_is_no_tensor_copy_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UnsupportedPtxError, match=words):
+        run_pair(kernel(text))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "changes", "text"),
+    [
+        ("bounds", r"byte 14336 \(\+16\) is outside image or starts, which has 14336 bytes", {"sizes": (32, 41)}, load(1024).replace("COORDINATES", "0, 36")),
+        ("bounds", "is outside image or starts", {"sizes": (32, 41)}, store().replace("COORDINATES", "0, 40")),
+        ("bounds", "is not an address of any argument or variable", {"address": 1 << 50}, load(1024)),
+        ("bounds", "memory of space .param", {"address": (2 << 44) + 256}, load(1024)),
+        ("descriptor", "the swizzle 128B_atom_32B needs sm_100", {"swizzle": "128B_atom_32B"}, load(1024)),
+        ("", "", {"sizes": (32, 40)}, load(1024).replace("COORDINATES", "0, 36")),
+    ],
+)  # fmt: skip
+def test_a_map_of_memory_that_is_not_there(kind: str, words: str, changes: dict[str, Any], text: str) -> None:
+    memory, starts, _, address = one_array()
+    made = tensor_map(**facts(address) | changes)
+    if not kind:
+        run_ptx(kernel(text), [made, starts, memory], grid=1, block=128)
+        return
+    with pytest.raises(HazardError, match=words) as error:
+        run_ptx(kernel(text), [made, starts, memory], grid=1, block=128)
+    assert error.value.kind == kind
+
+
+def test_the_bytes_of_the_driver_are_no_map() -> None:
+    with pytest.raises(
+        HazardError, match=r"map bytes 0 to 127 are no tensor map .* a CUtensorMap of the driver is none"
+    ) as error:
+        run_pair(kernel(load(1024)), map=bytes(range(128)))
+    assert error.value.kind == "descriptor"
+
+
+def test_a_map_is_declared_with_its_alignment() -> None:
+    with pytest.raises(HazardError, match=r"multiple of 64 \(map is declared with .align 8\)") as error:
+        run_pair(kernel(load(1024), align=8))
+    assert error.value.kind == "alignment"
+
+
+def test_an_array_that_may_not_be_written() -> None:
+    array = np.zeros((40, 32), np.float32)
+    array.flags.writeable = False
+    with pytest.raises(HazardError, match="map is written and may not be"):
+        run_pair(kernel(store()), address=array)
+    run_pair(kernel(load(1024)), address=array)
+
+
+def test_sectors_are_counted() -> None:
+    """A box of 8 rows of 128 bytes, 4 of them inside the tensor."""
+    array, image = np.zeros((40, 32), np.float32), np.zeros(SHARED, np.uint8)
+    made, starts = TensorMap(array, "float32", (32, 40), (128,), (32, 8)), np.array([0, 36, 0, 0, 0], np.int32)
+    with_copy, without = (
+        run_ptx(kernel(text), [made, starts, image], grid=1, block=128, profile=True) for text in (load(1024), "")
+    )
+    assert with_copy.counters["global_sectors"] - without.counters["global_sectors"] == 16
+    assert with_copy.not_counted == ("cp.async.bulk",)
