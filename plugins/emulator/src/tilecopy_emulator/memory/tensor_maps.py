@@ -98,22 +98,16 @@ class TensorMap:
             bits = 0
         hold("dtype", bits in (8, 16, 32, 64), "the name of an element type of 1, 2, 4 or 8 bytes")
         rank = len(items_of(self.sizes) or ())
-        hold(
-            "sizes",
-            1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31),
-            "one to five extents of 1 to 2**31",
-        )
+        fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
+        hold("sizes", fits, "one to five extents of 1 to 2**31")
         rule = "a stride for every dimension but the innermost, each a multiple of 16 below 2**40"
         hold("strides_bytes", among("strides_bytes", rank - 1, 0, (1 << 40) - 1, 16), rule)
         hold("box", among("box", rank, 1, 256), "an extent of 1 to 256 for every dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
         hold("box", row % 16 == 0, f"of rows that are a multiple of 16 bytes (here {row})")
-        hold(
-            "box",
-            not span or row <= span,
-            f"of rows within the {span} bytes of the swizzle {self.swizzle} (here {row})",
-        )
+        rule = f"of rows within the {span} bytes of the swizzle {self.swizzle} (here {row})"
+        hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
         hold("element_strides", among("element_strides", rank, 1, 8), "1 to 8 for every dimension")
@@ -168,17 +162,7 @@ def tensor_map(
     swizzle: str = "none",
     fill: str = "zero",
 ) -> bytes:
-    """The 128 bytes of a tensor map as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
-
-    Args:
-        address: see :class:`TensorMap`, as for the others.
-        dtype: name of the element type.
-        sizes: in elements, innermost dimension first.
-        strides_bytes: of every dimension but the innermost.
-        box: in elements.
-        element_strides: ones by default.
-        swizzle: ``"none"`` by default.
-        fill: ``"zero"`` by default.
+    """The 128 bytes of a :class:`TensorMap` as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a limit of tensor maps is passed; the message names the argument, the value and the rule.
@@ -188,16 +172,7 @@ def tensor_map(
 
 def encode_map(facts: Any) -> bytes:
     """As :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
-    return tensor_map(
-        facts.address,
-        facts.dtype,
-        facts.sizes,
-        facts.strides_bytes,
-        facts.box,
-        facts.element_strides,
-        facts.swizzle,
-        facts.fill,
-    )
+    return TensorMap(*(getattr(facts, field.name) for field in attrs.fields(TensorMap))).encode()
 
 
 @lru_cache(maxsize=256)
@@ -215,15 +190,6 @@ def decoded(raw: bytes) -> TensorMap | None:
     return None
 
 
-@attrs.frozen
-class _Acquired:
-    """An acquiring fence of the tensormap proxy: who, when, and what it knew."""
-
-    lane: int
-    time: int
-    clock: Clock
-
-
 class TensorMaps:
     """The maps that a machine's threads use.
 
@@ -233,7 +199,8 @@ class TensorMaps:
 
     def __init__(self, memory: GlobalAccesses) -> None:
         self.memory, self.machine = memory, memory.machine
-        self.acquired: dict[int, list[_Acquired]] = {}
+        self.acquired: dict[int, list[tuple[int, int, Clock]]] = {}
+        """Address of a map -> its acquiring fences: who, when, and what they knew."""
 
     def read(self, one: Any, address: int) -> TensorMap:
         """The map at a generic address, as one lane uses it, through every check."""
@@ -248,11 +215,8 @@ class TensorMaps:
                 "makes one; a CUtensorMap of the driver is none)", one,
             )  # fmt: skip
         if "atom" in found.swizzle and machine.program.arch < 100:
-            machine.hazard(
-                "descriptor",
-                f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}",
-                one,
-            )
+            what = f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
+            machine.hazard("descriptor", what, one)
         return found
 
     def _located(self, one: Any, address: int) -> tuple[GlobalArray, int]:
@@ -268,11 +232,8 @@ class TensorMaps:
         align = declared.get(array.name, MAP_ALIGN_BYTES)
         if address % MAP_ALIGN_BYTES or align % MAP_ALIGN_BYTES:
             why = f" ({array.name} is declared with .align {align})" if align % MAP_ALIGN_BYTES else ""
-            machine.hazard(
-                "alignment",
-                f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES}{why}",
-                one,
-            )
+            what = f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES}{why}"
+            machine.hazard("alignment", what, one)
         return array, offset
 
     def _check_order(self, one: Any, array: GlobalArray, offset: int) -> None:
@@ -290,8 +251,8 @@ class TensorMaps:
         machine.demand_single()
         missing = np.ones(len(stamps), bool)
         for fence in self.acquired.get(array.base + offset, ()):
-            if self._before(fence, int(one[0])):
-                missing &= self._released(fence.clock, stamps) < time_of(stamps)
+            if self._before(*fence[:2], int(one[0])):
+                missing &= self._released(fence[2], stamps) < time_of(stamps)
         if missing.any():
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
@@ -300,13 +261,11 @@ class TensorMaps:
                 one, threads=(who,),
             )  # fmt: skip
 
-    def _before(self, fence: _Acquired, lane: int) -> bool:
-        """Whether a fence was made in the lane's CTA, before what it does now."""
+    def _before(self, other: int, time: int, lane: int) -> bool:
+        """Whether what another lane did is known to a lane of its own CTA."""
         order, size = self.machine.order, self.machine.threads
-        if fence.lane // size != lane // size:
-            return False
-        keys, columns = np.array([lane // size + order.first]), np.array([fence.lane % size])
-        return bool(order.ordered(np.array([lane]), keys, columns, np.array([fence.time]))[0])
+        keys, columns = np.array([lane // size + order.first]), np.array([other % size])
+        return other // size == lane // size and bool(order.known(np.array([lane]), keys, columns)[0] >= time)
 
     def _released(self, clock: Clock, stamps: Any) -> Any:
         """Up to when the releasing fences of each stamp's thread are known to a clock."""
@@ -328,5 +287,5 @@ class TensorMaps:
             if array.shadow.writer[self.memory.cells(array, np.array([[offset]]), MAP_BYTES)[0]].any():
                 machine.demand_single()
                 clock = order.snapshot(np.array([lane]))
-                self.acquired.setdefault(address, []).append(_Acquired(lane, machine.launch.time.now, clock))
+                self.acquired.setdefault(address, []).append((lane, machine.launch.time.now, clock))
         machine.launch.time.now += 1

@@ -16,7 +16,7 @@ from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
-from ..threads.arrays import fetch, put
+from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.operations import Operation
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
@@ -254,7 +254,7 @@ def issue_copy(
     lane, shared, memory = int(one[0]), machine.shared, machine.globals
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
-    reads = writes = None
+    reads = writes = flying = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
@@ -274,17 +274,17 @@ def issue_copy(
             threads = np.repeat(machine.grid_thread[lane][: offsets.shape[1]], count)
             check_proxy_global(machine, one, array, cells, threads, "read")
             memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
-        data["array_from"], data["offsets_from"] = array, offsets
+        data["array_from"], data["offsets_from"], flying = array, offsets, (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
         if not array.writable or array.space != "global":
             machine.hazard("read-only", f"{array.name} is written and may not be", one)
         offsets = np.broadcast_to(offsets, (1, machine.copies))
         cells, count = memory.cells(array, offsets, size)
-        before = memory.shadow_of(array).writer[cells]
+        before, threads = memory.shadow_of(array).writer[cells], machine.grid_thread[lane]
+        ordinary(machine, before, np.repeat(threads, count))
         if compute is None:
             memory.check_write(array, one, offsets, size, 0, None)
-        threads = machine.grid_thread[lane]
         check_proxy_global(machine, one, array, cells, np.repeat(threads, count), "written", before)
         data["array_to"], data["offsets_to"] = array, offsets
         array_write = (array, cells.reshape(-1, count).T, threads)
@@ -307,32 +307,36 @@ def issue_copy(
         ctas.append(int(place[0]) // shared.size)
     start_operation(
         machine, lane, kind, _land, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
-        array_write=array_write, data=data,
+        array_write=array_write, flying=flying, data=data,
     )  # fmt: skip
 
 
 def start_operation(
-    machine: Machine, lane: int, kind: str, land: Callable[[Machine, Operation], None], *, barrier: int, **rest: Any
+    machine: Machine,
+    lane: int,
+    kind: str,
+    land: Callable[[Machine, Operation], None],
+    *,
+    barrier: int = -1,
+    array_write: Any = None,
+    flying: tuple[GlobalArray, Any, int] | None = None,
+    **rest: Any,
 ) -> None:
-    """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one (-1) in the lane's bulk group."""
-    data, array_write = rest["data"], rest["array_write"]
+    """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
+
+    ``flying`` is the array that it reads, offsets in it, and how many bytes at each; of the others see :class:`Operation`.
+    """
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind,
-        lane,
-        partial(land, machine),
-        _WAITS if group < 0 else _WAITS_GROUP,
-        barrier=barrier,
-        group=group,
-        clock=clock,
-        **rest,
-    )
+        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, array_write=array_write,
+        group=group, clock=clock, **rest,
+    )  # fmt: skip
     machine.engines.begin(operation)
     if array_write is not None:
         array_write[0].shadow.begin(operation.actor, None, array_write[1])
-    if "array_from" in data:
-        data["array_from"].flying[operation.number] = (machine, data["offsets_from"], data["size"])
+    if flying is not None:
+        flying[0].flying[operation.number] = (machine, *flying[1:])
     if group < 0:
         machine.engines.pending.append(operation)
 
@@ -356,18 +360,25 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
     return array, offsets
 
 
+def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
+    """Which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
+    actor = actor_of(stamps)
+    own = by_engine(stamps) & (actor == threads)  # it has waited
+    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    if len(plain):
+        machine.demand_single()
+    return plain
+
+
 def check_proxy_global(
     machine: Machine, one: Any, array: Any, cells: Any, threads: Any, action: str, stamps: Any = None
 ) -> None:
     """Global bytes that the async proxy touches for some threads (one a cell), as :meth:`Engines.check_proxy` for shared ones."""
     if stamps is None:
         stamps = array.shadow.writer[cells]
-    actor = actor_of(stamps)
-    own = by_engine(stamps) & (actor == threads)  # this proxy, and it has waited
-    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    actor, plain = actor_of(stamps), ordinary(machine, stamps, threads)
     if not len(plain):
         return
-    machine.demand_single()
     order, size = machine.order, machine.threads
     columns = actor[plain] % size + order.section_at[ASYNC_GLOBAL]
     known = order.ordered(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))

@@ -8,14 +8,15 @@ swizzled box that is narrower than the span are the span apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import attrs
 import numpy as np
 
 from ..alu.atomic import atomic_operation
-from ..effects import is_hint
+from ..effects import written_by
 from ..machine.machine import Machine
 from ..memory import profile
 from ..memory.tensor_maps import TensorMap, swizzled
@@ -23,15 +24,15 @@ from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.operations import Operation
-from .copies import check_proxy_global, mbarrier_of, receivers, row_of, start_operation
-from .loads import address_reader
+from .copies import check_proxy_global, mbarrier_of, ordinary, receivers, row_of, start_operation
+from .loads import AddressReader, address_reader
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
 """Bytes of a unit, and what a shared address is a multiple of."""
 _NANS = {"float16": 0x7FFF, "bfloat16": 0x7FFF, "float32": 0x7FFFFFFF, "float64": 0x7FFFFFFFFFFFFFFF}
 """The fill of maps that ask for NaN; not seen on a GPU."""
-_OF_ELEMENT = {"uint": "u", "int": "s", "float": "f", "bfloat": "bf"}
+_LETTERS = {"uint": "u", "int": "s", "float": "f"}
 
 
 # ------------------------------------------------------------------------------------------------ what is written
@@ -39,56 +40,83 @@ _OF_ELEMENT = {"uint": "u", "int": "s", "float": "f", "bfloat": "bf"}
 
 @attrs.frozen
 class _Where:
-    """The operand ``[map, {coordinates}]``."""
+    """The operand ``[map, {coordinates}]``.
 
-    map: Callable[[Machine, Lanes], Any]
+    Attributes:
+        map: reads the map's address.
+        starts: read the coordinates.
+        dimensions: as the opcode says.
+        apart: rows of a matrix are named one by one (``gather4``, ``scatter4``).
+        parameter: what the map's register holds, where that is always the bare address of a parameter; else "".
+    """
+
+    map: AddressReader
     starts: tuple[Reader, ...]
     dimensions: int
+    apart: bool
     parameter: str
 
-    def of(self, machine: Machine, lanes: Lanes, position: int, addresses: Any) -> TensorMap:
-        """The map that one of the lanes names."""
-        one = machine.index(lanes)[position : position + 1]
-        if self.parameter:
-            machine.hazard(
-                "window", f"the address of the parameter {self.parameter} is no generic one: cvta.param is missing", one
-            )
-        found = machine.maps.read(one, int(addresses[position]))
-        if len(found.sizes) != self.dimensions:
-            machine.hazard(
-                "descriptor",
-                f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}",
-                one,
-            )
-        return found
+    def boxes(
+        self, machine: Machine, lanes: Lanes, *, stores: bool = False
+    ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
+        """Position and number of each lane, the map that it names, and its box."""
+        maps = machine.uniform(self.map(machine, lanes), lanes)
+        bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
+        starts = [each.view(np.int32).astype(np.int64) for each in bits]
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            one = np.array([lane])
+            if self.parameter:
+                what = f"the address of the parameter {self.parameter} is no generic one: cvta.param is missing"
+                machine.hazard("window", what, one)
+            found = machine.maps.read(one, int(maps[position]))
+            if len(found.sizes) != self.dimensions:
+                what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
+                machine.hazard("descriptor", what, one)
+            first = [row_of(each, position)[0] for each in starts]
+            box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
+            yield position, one, found, box
+            if machine.launch.profile:
+                profile.count_units(
+                    machine, box.array.base + box.spread(machine, box.offsets), box.spread(machine, box.kept) > 0
+                )
 
 
 def _where(operand: Any, instruction: Instruction, program: Program) -> _Where:
-    dimensions = int(instruction.opcode[instruction.opcode.index("tensor") + 1][0])
+    opcode = instruction.opcode
+    dimensions = int(opcode[opcode.index("tensor") + 1][0])
+    apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
     if not isinstance(operand, TensorAddress):
         raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
-    wanted = 5 if instruction.opcode[-1] and _rows_apart(instruction) else dimensions
+    wanted = 5 if apart else dimensions
     if len(operand.coordinates) != wanted:
         raise refuse(instruction, f"{wanted} coordinates are wanted, not {len(operand.coordinates)}")
     starts = tuple(reader(each, "s32", instruction, program) for each in operand.coordinates)
     address = address_reader(Memory(operand.base, operand.offset), instruction, program)
-    return _Where(address, starts, dimensions, _bare_parameter(operand.base, program))
+    return _Where(address, starts, dimensions, apart, _bare_parameters(program).get(operand.base, ""))
 
 
-def _rows_apart(instruction: Instruction) -> bool:
-    """Whether rows of a matrix are named one by one (``gather4``, ``scatter4``)."""
-    return any(part in ("tile::gather4", "tile::scatter4") for part in instruction.opcode)
-
-
-def _bare_parameter(base: str, program: Program) -> str:
-    """The parameter whose own address a register always holds, or ""."""
+@lru_cache(maxsize=32)
+def _bare_parameters(program: Program) -> dict[str, str]:
+    """Registers that never hold anything but the bare address of a parameter, and that parameter."""
     names = {parameter.name for parameter in program.parameters}
-    writers = [
-        i for i in program.instructions if i.operands[:1] == (base,) and i.opcode[0] in ("mov", "cvta", "ld", "add")
-    ]
-    taken = {str(i.operands[1]) for i in writers if i.opcode[0] == "mov"}
-    plain = bool(writers) and all(i.opcode[0] == "mov" for i in writers)
-    return min(taken) if plain and taken <= names else ""
+    bare: dict[str, str] = {}
+    for instruction in program.instructions:
+        moved = str(instruction.operands[1]) if instruction.opcode[0] == "mov" else ""
+        for register in written_by(instruction):
+            bare[register] = moved if moved in names and bare.get(register, moved) == moved else ""
+    return bare
+
+
+def _operands(instruction: Instruction, count: int) -> list[Any]:
+    """The operands without a cache policy."""
+    if any(part.startswith("im2col") for part in instruction.opcode):
+        raise refuse(instruction, "im2col is not known")
+    operands = list(instruction.operands)
+    if "L2::cache_hint" in instruction.opcode and operands:
+        operands.pop()
+    if len(operands) != count:
+        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+    return operands
 
 
 # ------------------------------------------------------------------------------------------------ boxes
@@ -110,19 +138,29 @@ class _Box:
     kept: Any
     linear: Any
 
-    @property
-    def bytes(self) -> int:
-        """Of the whole box."""
-        return UNIT * len(self.linear)
+    def spread(self, machine: Machine, values: Any) -> Any:
+        """Values with a column for every copy."""
+        return np.broadcast_to(values, (len(self.linear), machine.copies))
 
-    def groups(self, machine: Machine, lane: int) -> Iterator[tuple[Any, Any, int, Any]]:
-        """Bytes inside the tensor: which units of which copies, their offsets, how many bytes, and their threads."""
-        shape = (len(self.linear), machine.copies)
-        kept, offsets = np.broadcast_to(self.kept, shape), np.broadcast_to(self.offsets, shape)
-        threads = np.broadcast_to(machine.grid_thread[lane], shape)
+    def groups(self, machine: Machine, lane: int) -> Iterator[_Group]:
+        """The bytes inside the tensor, by how many of a unit there are."""
+        memory, kept = machine.globals, self.spread(machine, self.kept)
+        offsets, threads = (self.spread(machine, each) for each in (self.offsets, machine.grid_thread[lane]))
         for count in np.unique(kept[kept > 0]).tolist():
-            chosen = kept == count
-            yield chosen, offsets[chosen], count, threads[chosen]
+            chosen, size = kept == count, -(-count // memory.cell) * memory.cell
+            cells, each = memory.cells(self.array, offsets[chosen], size)
+            yield _Group(chosen, offsets[chosen], size, cells, np.repeat(threads[chosen], each))
+
+
+@attrs.frozen
+class _Group:
+    """Pieces of one size: which units of which copies they are of, where they begin, and their cells with the thread of each."""
+
+    chosen: Any
+    offsets: Any
+    size: int
+    cells: Any
+    threads: Any
 
 
 def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
@@ -179,81 +217,58 @@ def _places(machine: Machine, one: Any, found: TensorMap, box: _Box, address: An
 
 def tensor_copy(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk.tensor``."""
-    parts = {part for part in instruction.opcode[5:] if not is_hint(part)}
-    if any(part.startswith("im2col") for part in parts):
-        raise refuse(instruction, "im2col is not known")
-    return _store(instruction, program, "") if "bulk_group" in parts else _load(instruction, program, parts)
+    return (_store if "bulk_group" in instruction.opcode else _load)(instruction, program)
 
 
-def _operands(instruction: Instruction, count: int) -> list[Any]:
-    """The operands without a cache policy."""
-    operands = list(instruction.operands)
-    if "L2::cache_hint" in instruction.opcode and operands:
-        operands.pop()
-    if len(operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
-    return operands
-
-
-def _load(instruction: Instruction, program: Program, parts: set[str]) -> Step:
-    multicast = "multicast::cluster" in parts
+def _load(instruction: Instruction, program: Program) -> Step:
+    multicast = "multicast::cluster" in instruction.opcode
     to, source, barrier, *rest = _operands(instruction, 3 + multicast)
     target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
     mask = reader(rest[0], "b16", instruction, program) if multicast else None
-    where, apart = _where(source, instruction, program), _rows_apart(instruction)
-    remote, paired = "shared::cluster" in parts, "cta_group::2" in parts
+    where = _where(source, instruction, program)
+    remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        maps = machine.uniform(where.map(machine, lanes), lanes)
         targets, barriers = target(machine, lanes), phase(machine, lanes)
         for addresses in (targets, barriers):
             machine.uniform(addresses, lanes)
         masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
-        starts = _starts(machine, lanes, where)
-        for position, lane in enumerate(machine.index(lanes).tolist()):
-            one = np.array([lane])
-            found = where.of(machine, lanes, position, maps)
-            box = _box_of(
-                machine, one, found, [row_of(each, position)[0] for each in starts], apart=apart, stores=False
-            )
-            _check_source(machine, one, box)
+        for position, one, found, box in where.boxes(machine, lanes):
+            sources = _check_source(machine, one, box)
             for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(row_of(targets, position), rank), row_of(barriers, position)
-                signal = _signalled(signal, to, rank, paired=paired)
-                _start_load(machine, one, found, box, to, signal, remote=remote, paired=paired)
-            _count(machine, box)
+                if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
+                    signal = at_rank(signal, rank & ~1 | int(signal.flat[0]) >> RANK_BITS & 1)
+                elif not paired:
+                    signal = at_rank(signal, rank)
+                _start_load(machine, one, found, box, sources, to, signal, remote=remote, paired=paired)
 
     return step
 
 
-def _starts(machine: Machine, lanes: Lanes, where: _Where) -> list[Any]:
-    """The coordinates, signed."""
-    found = [np.ascontiguousarray(read(machine, lanes)) for read in where.starts]
-    return [each.astype(np.uint32).view(np.int32).astype(np.int64) for each in found]
-
-
-def _signalled(barrier: Any, target: Any, rank: int, *, paired: bool) -> Any:
-    """The mbarrier that completes what lands at an address: of a multicast that of each destination, of a pair that of the named parity."""
-    if not paired:
-        return at_rank(barrier, rank)
-    named, there = (int(np.asarray(each).flat[0]) >> RANK_BITS for each in (barrier, target))
-    return at_rank(barrier, there & ~1 | named & 1) if rank >= 0 else barrier
-
-
-def _check_source(machine: Machine, one: Any, box: _Box) -> None:
-    array, memory = box.array, machine.globals
-    if array.shadow is None:
-        return
-    lanes = np.repeat(one, len(box.linear))
-    for chosen, offsets, count, threads in box.groups(machine, int(one[0])):
-        covered = -(-count // memory.cell) * memory.cell
-        cells, each = memory.cells(array, offsets, covered)
-        check_proxy_global(machine, one, array, cells, np.repeat(threads, each), "read")
-        memory.check_read(array, lanes, offsets, covered, 0, chosen, remember=False)
+def _check_source(machine: Machine, one: Any, box: _Box) -> Any:
+    """The bytes inside the tensor are ready for the async proxy; returns their cells."""
+    array, cells = box.array, [np.zeros(0, np.int64)]
+    for group in box.groups(machine, int(one[0])):
+        cells.append(group.cells)
+        if array.shadow is not None:
+            check_proxy_global(machine, one, array, group.cells, group.threads, "read")
+            lanes = np.repeat(one, len(box.linear))
+            machine.globals.check_read(array, lanes, group.offsets, group.size, 0, group.chosen, remember=False)
+    return np.concatenate(cells)
 
 
 def _start_load(
-    machine: Machine, one: Any, found: TensorMap, box: _Box, to: Any, signal: Any, *, remote: bool, paired: bool
+    machine: Machine,
+    one: Any,
+    found: TensorMap,
+    box: _Box,
+    sources: Any,
+    to: Any,
+    signal: Any,
+    *,
+    remote: bool,
+    paired: bool,
 ) -> None:
     lane, shared = int(one[0]), machine.shared
     barrier = mbarrier_of(machine, one, signal)
@@ -270,12 +285,13 @@ def _start_load(
     machine.engines.check_proxy(lane, writes, "written", stamps=before)
     fill = np.array(_NANS[found.element] if found.fill == "nan" else 0, f"u{found.element_bytes}")
     data = {
-        "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places, "size": UNIT,
+        "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
         "fill": np.frombuffer(fill.tobytes() * (UNIT // fill.itemsize), np.uint8),
     }  # fmt: skip
+    memory = machine.globals
     start_operation(
-        machine, lane, "tensor copy", _land_load, writes=writes, barrier=barrier, size=box.bytes, ctas=(there,),
-        array_write=None, data=data,
+        machine, lane, "tensor copy", _land_load, writes=writes, barrier=barrier, size=UNIT * len(places), ctas=(there,), data=data,
+        flying=(box.array, sources * memory.cell - box.array.skew, memory.cell),
     )  # fmt: skip
 
 
@@ -301,28 +317,20 @@ def _land_load(machine: Machine, operation: Operation) -> None:
 
 def tensor_reduction(instruction: Instruction, program: Program) -> Step:
     """``cp.reduce.async.bulk.tensor``."""
-    if any(part.startswith("im2col") for part in instruction.opcode):
-        raise refuse(instruction, "im2col is not known")
     return _store(instruction, program, instruction.opcode[8])
 
 
-def _store(instruction: Instruction, program: Program, operation: str) -> Step:
+def _store(instruction: Instruction, program: Program, operation: str = "") -> Step:
     to, source = _operands(instruction, 2)
-    where, apart = _where(to, instruction, program), _rows_apart(instruction)
-    origin = address_reader(source, instruction, program)
+    where, origin = _where(to, instruction, program), address_reader(source, instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        maps, origins = machine.uniform(where.map(machine, lanes), lanes), origin(machine, lanes)
+        origins = origin(machine, lanes)
         machine.uniform(origins, lanes)
-        starts = _starts(machine, lanes, where)
-        for position, lane in enumerate(machine.index(lanes).tolist()):
-            one = np.array([lane])
-            found = where.of(machine, lanes, position, maps)
-            box = _box_of(machine, one, found, [row_of(each, position)[0] for each in starts], apart=apart, stores=True)
+        for position, one, found, box in where.boxes(machine, lanes, stores=True):
             if (box.kept != box.kept[:, :1]).any():
                 machine.demand_single()
             _start_store(machine, one, found, box, row_of(origins, position), operation)
-            _count(machine, box)
 
     return step
 
@@ -337,36 +345,37 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
     reads = shared.cells_from(places[inside], UNIT)[0]
     shared.check_read(np.repeat(one, int(inside.sum())), places[inside], UNIT, remember=False)
     machine.engines.check_proxy(lane, reads, "read")
-    writes, lanes = [np.zeros((0, machine.copies), np.int64)], np.repeat(one, len(places))
-    for chosen, offsets, count, threads in box.groups(machine, lane):
-        covered = -(-count // memory.cell) * memory.cell
-        cells, each = memory.cells(array, offsets, covered)
-        before = memory.shadow_of(array).writer[cells]
+    stamps, written = memory.shadow_of(array).writer, [np.zeros((0, machine.copies), np.int64)]
+    groups = list(box.groups(machine, lane))
+    before = [stamps[group.cells] for group in groups]
+    for group, each in zip(groups, before, strict=True):
+        ordinary(machine, each, group.threads)
+    for group, each in zip(groups, before, strict=True):
         if compute is None:
-            memory.check_write(array, lanes, offsets, covered, 0, chosen)
-        check_proxy_global(machine, one, array, cells, np.repeat(threads, each), "written", before)
-        writes.append(cells.reshape(-1, machine.copies, each).swapaxes(1, 2).reshape(-1, machine.copies))
+            lanes = np.repeat(one, len(places))
+            memory.check_write(array, lanes, group.offsets, group.size, 0, group.chosen)
+        check_proxy_global(machine, one, array, group.cells, group.threads, "written", each)
+        cells = group.cells.reshape(-1, machine.copies, len(group.cells) // len(group.offsets))
+        written.append(cells.swapaxes(1, 2).reshape(-1, machine.copies))
     data = {
         "array_to": array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
         "element": found.element_bytes,
     }  # fmt: skip
-    memory.shadow_of(array)
     start_operation(
-        machine, lane, "tensor reduction" if name else "tensor copy", _land_store, reads=reads, barrier=-1,
-        ctas=(int(places[0]) // shared.size,), array_write=(array, np.concatenate(writes), machine.grid_thread[lane]), data=data,
+        machine, lane, "tensor reduction" if name else "tensor copy", _land_store, reads=reads, data=data,
+        ctas=(int(places[0]) // shared.size,), array_write=(array, np.concatenate(written), machine.grid_thread[lane]),
     )  # fmt: skip
 
 
 def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
     """What a reduction computes, by the map's element type."""
-    kind, bits = found.element.rstrip("0123456789"), 8 * found.element_bytes
-    types = (f"{_OF_ELEMENT[kind]}{bits}" if kind != "bfloat" else "bf16", f"b{bits}")
+    bits, kind = 8 * found.element_bytes, found.element.rstrip("0123456789")
+    types = ("bf16" if kind == "bfloat" else f"{_LETTERS[kind]}{bits}", f"b{bits}")
     noftz = name == "add" and bits == 16
-    for type in types:
-        compute = atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk")
-        if compute is not None:
-            return compute
-    return machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
+    computes = [atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk") for type in types]
+    if computes == [None, None]:
+        machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
+    return computes[0] or computes[1]
 
 
 def _land_store(machine: Machine, operation: Operation) -> None:
@@ -379,14 +388,12 @@ def _land_store(machine: Machine, operation: Operation) -> None:
         for count in np.unique(kept[kept > 0]).tolist():
             chosen = kept == count
             at = column[chosen][:, None] + np.arange(0, count, element)
-            new = raw[chosen, copy, :count].reshape(*at.shape, element)
+            new = np.ascontiguousarray(raw[chosen, copy, :count]).view(f"u{element}")
             if compute is not None:
-                old = np.ascontiguousarray(fetch(array, at, element)).view(f"u{element}")
+                old = np.ascontiguousarray(fetch(array, at, element)).view(f"u{element}")[..., 0]
                 with np.errstate(all="ignore"):
-                    new = np.ascontiguousarray(compute(old, np.ascontiguousarray(new).view(f"u{element}"))).view(
-                        np.uint8
-                    )
-            put(array, at, new)
+                    new = np.ascontiguousarray(compute(old, new))
+            put(array, at, new[..., None].view(np.uint8))
     machine.launch.version += 1
 
 
@@ -394,23 +401,14 @@ def _land_store(machine: Machine, operation: Operation) -> None:
 
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but the map is read."""
+    """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
     where = _where(_operands(instruction, 1)[0], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        maps = machine.uniform(where.map(machine, lanes), lanes)
-        for position in range(machine.size(lanes)):
-            where.of(machine, lanes, position, maps)
+        for _ in where.boxes(machine, lanes):
+            pass
 
     return step
-
-
-def _count(machine: Machine, box: _Box) -> None:
-    if machine.launch.profile:
-        shape = (len(box.linear), machine.copies)
-        profile.count_units(
-            machine, box.array.base + np.broadcast_to(box.offsets, shape), np.broadcast_to(box.kept, shape) > 0
-        )
 
 
 TENSOR_COPIES: dict[str, Handler] = {
