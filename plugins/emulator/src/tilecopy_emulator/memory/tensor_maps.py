@@ -129,6 +129,12 @@ class TensorMap:
         """Bytes from one row of the box to the next in shared memory."""
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
+    def fill_bytes(self, count: int) -> Any:
+        """So many bytes of what lies outside of the tensor; the bits of a NaN have not been seen on a GPU."""
+        size = self.element_bytes
+        bits = (1 << 8 * size - 1) - 1 if self.fill == "nan" else 0
+        return np.frombuffer(bits.to_bytes(size, "little") * (count // size), np.uint8)
+
     def encode(self, address: int | None = None) -> bytes:
         """Its bytes.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ..alu.atomic import atomic_operation
@@ -251,64 +252,121 @@ def issue_copy(
     rank: int,
 ) -> None:
     """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
-    lane, shared, memory = int(one[0]), machine.shared, machine.globals
+    lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
-    reads = writes = flying = None
+    reads = writes = flying = array_write = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
         barrier = mbarrier_of(machine, one, at_rank(phase, rank))
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
-        reads, _ = shared.cells_from(place, size)
-        shared.check_read(one, place, size, remember=False)
-        machine.engines.check_proxy(lane, reads, "read")
+        reads = check_sent(machine, one, place, size)
         data["place_from"] = int(place[0])
         ctas.append(int(place[0]) // shared.size)
-    array_write = None
     if source[0] == "global":
         array, offsets = global_bytes(machine, one, source[1], size)
-        if array.shadow is not None:
-            cells, count = memory.cells(array, offsets, size)
-            threads = np.repeat(machine.grid_thread[lane][: offsets.shape[1]], count)
-            check_proxy_global(machine, one, array, cells, threads, "read")
-            memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
+        check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
         data["array_from"], data["offsets_from"], flying = array, offsets, (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
-        if not array.writable or array.space != "global":
-            machine.hazard("read-only", f"{array.name} is written and may not be", one)
-        offsets = np.broadcast_to(offsets, (1, machine.copies))
-        cells, count = memory.cells(array, offsets, size)
-        before, threads = memory.shadow_of(array).writer[cells], machine.grid_thread[lane]
-        ordinary(machine, before, np.repeat(threads, count))
-        if compute is None:
-            memory.check_write(array, one, offsets, size, 0, None)
-        check_proxy_global(machine, one, array, cells, np.repeat(threads, count), "written", before)
-        data["array_to"], data["offsets_to"] = array, offsets
-        array_write = (array, cells.reshape(-1, count).T, threads)
+        array_write = check_written_global(
+            machine, one, array, [Piece.of(machine, offsets, size)], reduces=compute is not None
+        )
+        data["array_to"], data["offsets_to"] = array, np.broadcast_to(offsets, (1, machine.copies))
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
-        if shared.has_objects:
-            starts = place + np.arange(0, size, 16)
-            shared.refuse_objects(np.full(len(starts), lane), starts, 16)
-        if source[0] != "global" and int(place[0]) // shared.size == lane // machine.threads:
+        there = int(place[0]) // shared.size
+        if source[0] != "global" and there == lane // machine.threads:
             machine.hazard(
                 "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
             )
-        if barrier // shared.size != int(place[0]) // shared.size:
+        if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes, _ = shared.cells_from(place, size)
-        before = shared.shadow.writer[writes].copy()
-        shared.check_write(one, place, size)
-        machine.engines.check_proxy(lane, writes, "written", stamps=before)
+        writes = check_received(machine, one, place, size)
         data["place_to"] = int(place[0])
-        ctas.append(int(place[0]) // shared.size)
+        ctas.append(there)
     start_operation(
         machine, lane, kind, _land, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
         array_write=array_write, flying=flying, data=data,
     )  # fmt: skip
+
+
+@attrs.frozen
+class Piece:
+    """Pieces of one size in global memory that a lane's copies move.
+
+    Attributes:
+        chosen: which of several pieces, in which copies.
+        offsets: where these begin in the array.
+        size: bytes of each.
+    """
+
+    chosen: Any
+    offsets: Any
+    size: int
+
+    @classmethod
+    def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
+        """One in every copy."""
+        return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
+
+    def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
+        """Shadow cells, and the thread of each."""
+        cells, each = machine.globals.cells(array, self.offsets, self.size)
+        threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
+        return cells, np.repeat(threads, each)
+
+
+def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
+    """Bytes that an engine reads: in order after their writers, and known to the async proxy."""
+    for each in pieces if array.shadow is not None else ():
+        check_proxy_global(machine, one, array, *each.cells(machine, one, array), "read")
+        lanes = np.repeat(one, len(each.chosen))
+        machine.globals.check_read(array, lanes, each.offsets, each.size, 0, each.chosen, remember=False)
+
+
+def check_written_global(
+    machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
+) -> tuple[GlobalArray, Any, Any]:
+    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it."""
+    if not array.writable or array.space != "global":
+        machine.hazard("read-only", f"{array.name} is written and may not be", one)
+    found, stamps = [each.cells(machine, one, array) for each in pieces], machine.globals.shadow_of(array).writer
+    before = [stamps[cells] for cells, _ in found]
+    for old, (_, threads) in zip(before, found, strict=True):
+        ordinary(machine, old, threads)
+    flat = [np.zeros((0, machine.copies), np.int64)]
+    for piece, old, (cells, threads) in zip(pieces, before, found, strict=True):
+        if not reduces:
+            lanes = np.repeat(one, len(piece.chosen))
+            machine.globals.check_write(array, lanes, piece.offsets, piece.size, 0, piece.chosen)
+        check_proxy_global(machine, one, array, cells, threads, "written", old)
+        by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
+        flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
+    return array, np.concatenate(flat), machine.grid_thread[int(one[0])]
+
+
+def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
+    """Shared bytes that an engine reads: written, in order, and known to the async proxy; returns their cells."""
+    machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
+    cells, _ = machine.shared.cells_from(places, size)
+    machine.engines.check_proxy(int(one[0]), cells, "read")
+    return cells
+
+
+def check_received(machine: Machine, one: Any, places: Any, size: int) -> Any:
+    """Shared bytes that an engine writes, likewise."""
+    shared = machine.shared
+    if shared.has_objects:
+        starts = (places[:, None] + np.arange(0, size, 16)).ravel()
+        shared.refuse_objects(np.repeat(one, len(starts)), starts, 16)
+    cells, _ = shared.cells_from(places, size)
+    before = shared.shadow.writer[cells].copy()
+    shared.check_write(np.repeat(one, len(places)), places, size)
+    machine.engines.check_proxy(int(one[0]), cells, "written", stamps=before)
+    return cells
 
 
 def start_operation(

@@ -24,14 +24,22 @@ from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.operations import Operation
-from .copies import check_proxy_global, mbarrier_of, ordinary, receivers, row_of, start_operation
+from .copies import (
+    Piece,
+    check_read_global,
+    check_received,
+    check_sent,
+    check_written_global,
+    mbarrier_of,
+    receivers,
+    row_of,
+    start_operation,
+)
 from .loads import AddressReader, address_reader
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
 """Bytes of a unit, and what a shared address is a multiple of."""
-_NANS = {"float16": 0x7FFF, "bfloat16": 0x7FFF, "float32": 0x7FFFFFFF, "float64": 0x7FFFFFFFFFFFFFFF}
-"""The fill of maps that ask for NaN; not seen on a GPU."""
 _LETTERS = {"uint": "u", "int": "s", "float": "f"}
 
 
@@ -75,10 +83,6 @@ class _Where:
             first = [row_of(each, position)[0] for each in starts]
             box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
             yield position, one, found, box
-            if machine.launch.profile:
-                profile.count_units(
-                    machine, box.array.base + box.spread(machine, box.offsets), box.spread(machine, box.kept) > 0
-                )
 
 
 def _where(operand: Any, instruction: Instruction, program: Program) -> _Where:
@@ -142,25 +146,19 @@ class _Box:
         """Values with a column for every copy."""
         return np.broadcast_to(values, (len(self.linear), machine.copies))
 
-    def groups(self, machine: Machine, lane: int) -> Iterator[_Group]:
+    def pieces(self, machine: Machine) -> list[Piece]:
         """The bytes inside the tensor, by how many of a unit there are."""
-        memory, kept = machine.globals, self.spread(machine, self.kept)
-        offsets, threads = (self.spread(machine, each) for each in (self.offsets, machine.grid_thread[lane]))
-        for count in np.unique(kept[kept > 0]).tolist():
-            chosen, size = kept == count, -(-count // memory.cell) * memory.cell
-            cells, each = memory.cells(self.array, offsets[chosen], size)
-            yield _Group(chosen, offsets[chosen], size, cells, np.repeat(threads[chosen], each))
+        cell, kept = machine.globals.cell, self.spread(machine, self.kept)
+        return [
+            Piece(kept == count, self.spread(machine, self.offsets)[kept == count], -(-count // cell) * cell)
+            for count in np.unique(kept[kept > 0]).tolist()
+        ]
 
-
-@attrs.frozen
-class _Group:
-    """Pieces of one size: which units of which copies they are of, where they begin, and their cells with the thread of each."""
-
-    chosen: Any
-    offsets: Any
-    size: int
-    cells: Any
-    threads: Any
+    def count(self, machine: Machine) -> None:
+        """For the profile."""
+        if machine.launch.profile:
+            addresses = self.array.base + self.spread(machine, self.offsets)
+            profile.count_units(machine, addresses, self.spread(machine, self.kept) > 0)
 
 
 def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
@@ -234,65 +232,34 @@ def _load(instruction: Instruction, program: Program) -> Step:
             machine.uniform(addresses, lanes)
         masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
         for position, one, found, box in where.boxes(machine, lanes):
-            sources = _check_source(machine, one, box)
+            pieces = box.pieces(machine)
+            check_read_global(machine, one, box.array, pieces)
+            cells = np.concatenate(
+                [np.zeros(0, np.int64), *(each.cells(machine, one, box.array)[0] for each in pieces)]
+            )
+            flying = (box.array, cells * machine.globals.cell - box.array.skew, machine.globals.cell)
             for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(row_of(targets, position), rank), row_of(barriers, position)
                 if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
                     signal = at_rank(signal, rank & ~1 | int(signal.flat[0]) >> RANK_BITS & 1)
                 elif not paired:
                     signal = at_rank(signal, rank)
-                _start_load(machine, one, found, box, sources, to, signal, remote=remote, paired=paired)
+                barrier = mbarrier_of(machine, one, signal)
+                places = _places(machine, one, found, box, to, remote=remote)
+                home, there = barrier // machine.shared.size, int(places[0]) // machine.shared.size
+                if home != there and not (paired and home // 2 == there // 2):
+                    machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
+                data = {
+                    "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
+                    "fill": found.fill_bytes(UNIT),
+                }  # fmt: skip
+                start_operation(
+                    machine, int(one[0]), "tensor copy", _land_load, writes=check_received(machine, one, places, UNIT),
+                    barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
+                )  # fmt: skip
+            box.count(machine)
 
     return step
-
-
-def _check_source(machine: Machine, one: Any, box: _Box) -> Any:
-    """The bytes inside the tensor are ready for the async proxy; returns their cells."""
-    array, cells = box.array, [np.zeros(0, np.int64)]
-    for group in box.groups(machine, int(one[0])):
-        cells.append(group.cells)
-        if array.shadow is not None:
-            check_proxy_global(machine, one, array, group.cells, group.threads, "read")
-            lanes = np.repeat(one, len(box.linear))
-            machine.globals.check_read(array, lanes, group.offsets, group.size, 0, group.chosen, remember=False)
-    return np.concatenate(cells)
-
-
-def _start_load(
-    machine: Machine,
-    one: Any,
-    found: TensorMap,
-    box: _Box,
-    sources: Any,
-    to: Any,
-    signal: Any,
-    *,
-    remote: bool,
-    paired: bool,
-) -> None:
-    lane, shared = int(one[0]), machine.shared
-    barrier = mbarrier_of(machine, one, signal)
-    places = _places(machine, one, found, box, to, remote=remote)
-    lanes = np.repeat(one, len(places))
-    if shared.has_objects:
-        shared.refuse_objects(lanes, places, UNIT)
-    home, there = barrier // shared.size, int(places[0]) // shared.size
-    if home != there and not (paired and home // 2 == there // 2):
-        machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
-    writes, _ = shared.cells_from(places, UNIT)
-    before = shared.shadow.writer[writes].copy()
-    shared.check_write(lanes, places, UNIT)
-    machine.engines.check_proxy(lane, writes, "written", stamps=before)
-    fill = np.array(_NANS[found.element] if found.fill == "nan" else 0, f"u{found.element_bytes}")
-    data = {
-        "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
-        "fill": np.frombuffer(fill.tobytes() * (UNIT // fill.itemsize), np.uint8),
-    }  # fmt: skip
-    memory = machine.globals
-    start_operation(
-        machine, lane, "tensor copy", _land_load, writes=writes, barrier=barrier, size=UNIT * len(places), ctas=(there,), data=data,
-        flying=(box.array, sources * memory.cell - box.array.skew, memory.cell),
-    )  # fmt: skip
 
 
 def _land_load(machine: Machine, operation: Operation) -> None:
@@ -331,39 +298,25 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
             if (box.kept != box.kept[:, :1]).any():
                 machine.demand_single()
             _start_store(machine, one, found, box, row_of(origins, position), operation)
+            box.count(machine)
 
     return step
 
 
 def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source: Any, name: str) -> None:
-    lane, shared, memory, array = int(one[0]), machine.shared, machine.globals, box.array
     compute = _computed(machine, one, found, name) if name else None
-    if not array.writable:
-        machine.hazard("read-only", f"{array.name} is written and may not be", one)
-    places = _places(machine, one, found, box, source, remote=False)
-    inside = box.kept[:, 0] > 0
-    reads = shared.cells_from(places[inside], UNIT)[0]
-    shared.check_read(np.repeat(one, int(inside.sum())), places[inside], UNIT, remember=False)
-    machine.engines.check_proxy(lane, reads, "read")
-    stamps, written = memory.shadow_of(array).writer, [np.zeros((0, machine.copies), np.int64)]
-    groups = list(box.groups(machine, lane))
-    before = [stamps[group.cells] for group in groups]
-    for group, each in zip(groups, before, strict=True):
-        ordinary(machine, each, group.threads)
-    for group, each in zip(groups, before, strict=True):
-        if compute is None:
-            lanes = np.repeat(one, len(places))
-            memory.check_write(array, lanes, group.offsets, group.size, 0, group.chosen)
-        check_proxy_global(machine, one, array, group.cells, group.threads, "written", each)
-        cells = group.cells.reshape(-1, machine.copies, len(group.cells) // len(group.offsets))
-        written.append(cells.swapaxes(1, 2).reshape(-1, machine.copies))
+    places, cell = _places(machine, one, found, box, source, remote=False), machine.shared.cell
+    reads, kept = [np.zeros(0, np.int64)], box.kept[:, 0]
+    for count in np.unique(kept[kept > 0]).tolist():
+        reads.append(check_sent(machine, one, places[kept == count], -(-count // cell) * cell))
     data = {
-        "array_to": array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
+        "array_to": box.array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
         "element": found.element_bytes,
     }  # fmt: skip
     start_operation(
-        machine, lane, "tensor reduction" if name else "tensor copy", _land_store, reads=reads, data=data,
-        ctas=(int(places[0]) // shared.size,), array_write=(array, np.concatenate(written), machine.grid_thread[lane]),
+        machine, int(one[0]), "tensor reduction" if name else "tensor copy", _land_store, reads=np.concatenate(reads), data=data,
+        ctas=(int(places[0]) // machine.shared.size,),
+        array_write=check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
 
 
