@@ -11,9 +11,22 @@ import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork 
 
 from .api import run_ptx
 from .executor import EmulatorExecutor, executor
+from .memory.tensor_maps import TensorMap, encode_map, tensor_map
 from .program import Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report, run_grid
 
-__all__ = ["EmulatorExecutor", "Program", "Report", "UnsupportedPtxError", "executor", "parse", "run_grid", "run_ptx"]
+__all__ = [
+    "EmulatorExecutor",
+    "Program",
+    "Report",
+    "TensorMap",
+    "UnsupportedPtxError",
+    "encode_map",
+    "executor",
+    "parse",
+    "run_grid",
+    "run_ptx",
+    "tensor_map",
+]
 __version__ = "0.1.0"

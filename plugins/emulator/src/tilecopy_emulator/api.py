@@ -16,6 +16,7 @@ import numpy as np
 from tilecopy_core import LaunchError
 
 from .demands import demand, is_flag, is_whole, items_of, shown
+from .memory.tensor_maps import MAP_BYTES, TensorMap
 from .program import Parameter, Program
 from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
@@ -48,7 +49,8 @@ def run_ptx(
         text: a PTX module.
         arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which is
             changed in place; two arrays that share memory share it in the kernel too. For a number, an integer or a float.
-            For a structure passed by value, its bytes (``bytes``, or a NumPy array or scalar of that size).
+            For a structure passed by value, its bytes (``bytes``, or a NumPy array or scalar of that size); for a tensor map,
+            a :class:`TensorMap`, whose address may be an array.
         entry: name of the kernel; may be left out where the text has only one.
         grid: CTAs, one to three extents.
         block: threads of a CTA, one to three extents.
@@ -174,21 +176,29 @@ def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory
         )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []
+    maps: dict[str, TensorMap] = {}
     for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
-        array = _as_array(argument, place)
-        if parameter.is_array:
+        is_map = isinstance(argument, TensorMap) and parameter.bytes == MAP_BYTES
+        array = _as_array(argument.address if is_map else argument, place)
+        if is_map and array is not None:
+            maps[parameter.name] = argument
+            arrays.append(_Array(parameter, array, *_span(array, place)))
+        elif is_map:
+            found[parameter.name] = argument.encode()
+        elif parameter.is_array:
             found[parameter.name] = _structure(parameter, argument, place)
         elif array is not None:
             if parameter.bytes != 8:
                 raise LaunchError(
                     f"{place}: an array for a parameter .{parameter.type}, which holds no address: {shown(argument)}"
                 )
-            first, end = _span(array, place)
-            arrays.append(_Array(parameter, array, first, end))
+            arrays.append(_Array(parameter, array, *_span(array, place)))
         else:
             found[parameter.name] = _number(parameter, argument, place)
-    return found | _mapped(arrays, memory)
+    addresses = _mapped(arrays, memory)
+    encoded = {name: each.encode(addresses[name]) for name, each in maps.items()}
+    return found | {name: struct.pack("<Q", address) for name, address in addresses.items()} | encoded
 
 
 def _as_array(argument: Any, place: str) -> Any:
@@ -227,9 +237,9 @@ def _span(array: Any, place: str) -> tuple[int, int]:
     return first, first + array.nbytes
 
 
-def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
+def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
     """Map arrays into the memory, those that share bytes as one; their addresses by parameter."""
-    found: dict[str, bytes] = {}
+    found: dict[str, int] = {}
     group: list[_Array] = []
     for each in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
         end = max((other.end for other in group), default=0)
@@ -246,7 +256,7 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, bytes]:
                 name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable
             )
             for other in group:
-                found[other.parameter.name] = struct.pack("<Q", base + other.first - start)
+                found[other.parameter.name] = base + other.first - start
             group = []
         if each is not None:
             group.append(each)

@@ -11,8 +11,20 @@ import attrs
 
 from .alu import FORMS
 from .order.access import SCOPES, Access
-from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR
-from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Operand, Pair, Program, Vector, refuse
+from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
+from .program import (
+    REGISTER_BITS,
+    Instruction,
+    Memory,
+    Negated,
+    Offset,
+    Operand,
+    Pair,
+    Program,
+    TensorAddress,
+    Vector,
+    refuse,
+)
 
 SPACES = {
     "global": "global",
@@ -81,6 +93,7 @@ EFFECTS = {
         Effect("mbarrier.inval", shared_piece=8, sections=(ISSUED,)),
         Effect("cp.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
         Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
+        Effect("fence.proxy.tensormap::generic", sections=(TENSORMAP,)),
         Effect("st.async", shared_piece=4, by_engine=True),
         Effect("red.async", by_engine=True),
         Effect("tcgen05", shared_piece=4, sections=(ASYNC_SHARED, TENSOR)),
@@ -101,6 +114,8 @@ def names_in(operand: Operand) -> tuple[str, ...]:
     """The registers, variables and constants that an operand names."""
     if isinstance(operand, (Memory, Offset)):
         return (operand.base,)
+    if isinstance(operand, TensorAddress):
+        return operand.base, *operand.coordinates
     if isinstance(operand, Vector):
         return operand.items
     if isinstance(operand, Pair):
@@ -229,7 +244,7 @@ def sections(program: Program) -> tuple[str, ...]:
         found.update(effect.sections)
         if effect.by_engine and effect.sections and "global" in opcode:
             found.add(ASYNC_GLOBAL)
-    return tuple(name for name in (ASYNC_SHARED, ASYNC_GLOBAL, TENSOR, ISSUED) if name in found)
+    return tuple(name for name in (ASYNC_SHARED, ASYNC_GLOBAL, TENSORMAP, TENSOR, ISSUED) if name in found)
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:

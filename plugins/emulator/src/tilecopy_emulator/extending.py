@@ -49,7 +49,18 @@ from .opcodes.arithmetic import compile_arithmetic
 from .opcodes.copies import global_bytes, issue_copy
 from .opcodes.operands import Handler, Lanes, Reader, Step, Writer
 from .order.access import Access
-from .program import REGISTER_BITS, Instruction, Memory, Negated, Offset, Pair, Program, UnsupportedPtxError, Vector
+from .program import (
+    REGISTER_BITS,
+    Instruction,
+    Memory,
+    Negated,
+    Offset,
+    Pair,
+    Program,
+    TensorAddress,
+    UnsupportedPtxError,
+    Vector,
+)
 
 __all__ = [
     "Access",
@@ -66,6 +77,7 @@ __all__ = [
     "Program",
     "Reader",
     "Step",
+    "TensorAddress",
     "UndefinedResultError",
     "UnsupportedPtxError",
     "Vector",
@@ -89,7 +101,8 @@ _PROGRAM = instance_of("a Program, as parse makes it", Program)
 _OPERAND = Kind(
     "an operand of an Instruction",
     lambda value: (
-        (isinstance(value, str) and bool(value)) or isinstance(value, (Memory, Vector, Pair, Negated, Offset))
+        (isinstance(value, str) and bool(value))
+        or isinstance(value, (Memory, TensorAddress, Vector, Pair, Negated, Offset))
     ),
 )
 _TYPE = one_of(*REGISTER_BITS, "u16x2", "s16x2", "f32x2")

@@ -22,6 +22,7 @@ __all__ = [
     "Parameter",
     "Program",
     "Relocation",
+    "TensorAddress",
     "UnsupportedPtxError",
     "Variable",
     "Vector",
@@ -76,6 +77,15 @@ class Memory:
 
 
 @attrs.frozen
+class TensorAddress:
+    """Where a box begins in a tensor: ``[base + offset, {c0, c1}]``; a map's address, and coordinates, innermost first."""
+
+    base: str
+    offset: int
+    coordinates: tuple[str, ...]
+
+
+@attrs.frozen
 class Vector:
     """A braced operand: ``{%r0, %r1}``; ``_`` where nothing is wanted."""
 
@@ -105,7 +115,7 @@ class Offset:
     offset: int
 
 
-Operand = str | Memory | Vector | Pair | Negated | Offset
+Operand = str | Memory | TensorAddress | Vector | Pair | Negated | Offset
 """A string is a register, a special register, a variable, a label, or a constant (``"-12"``, ``"0f3F800000"``,
 ``"0d3FF0000000000000"``: whole numbers in decimal, floating-point ones by their bits)."""
 

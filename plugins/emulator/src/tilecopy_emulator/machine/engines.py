@@ -388,9 +388,7 @@ def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
         return value + copy * shift
     if name == "cells":
         return value + copy * ctas * TENSOR_CELLS
-    if name == "row":
-        return value[:, copy : copy + 1] if value.shape[1] > 1 else value
-    if name.startswith("offsets"):
+    if name in ("row", "kept") or name.startswith("offsets"):
         return value[:, copy : copy + 1] if value.shape[1] > 1 else value
     return value
 
@@ -399,7 +397,7 @@ def _array_of(value: tuple[GlobalArray, Any, Any] | None, copy: int) -> Any:
     if value is None:
         return None
     array, cells, threads = value
-    return array, cells.reshape(-1, cells.shape[-1])[:, copy : copy + 1], threads[..., copy : copy + 1]
+    return array, cells[:, copy : copy + 1], threads[copy : copy + 1]
 
 
 def _fetch_of(fetch: Callable[[Any], Any], copy: int) -> Callable[[Any], Any]:

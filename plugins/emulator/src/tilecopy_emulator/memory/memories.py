@@ -17,6 +17,7 @@ from ..threads.threads import Lanes
 from .global_memory import GlobalAccesses
 from .local import LocalMemory
 from .shared import SharedMemory
+from .tensor_maps import TensorMaps
 
 
 class Memories(Registers):
@@ -25,6 +26,7 @@ class Memories(Registers):
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         super().__init__(launch, first, ctas)
         self.shared, self.local, self.globals = SharedMemory(self), LocalMemory(self), GlobalAccesses(self)
+        self.maps = TensorMaps(self.globals)
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""

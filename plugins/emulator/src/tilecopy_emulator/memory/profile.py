@@ -34,6 +34,15 @@ def count_bulk(machine: Registers, addresses: Any, size: int) -> None:
     counters["global_sectors"] += int(sectors.sum())
 
 
+def count_units(machine: Registers, addresses: Any, moved: Any) -> None:
+    """As :func:`count_bulk`, of a tensor copy: the units of 16 bytes that it moves, each copy of the thread in a column."""
+    counters = machine.launch.counters
+    counters["global_requests"] += machine.copies
+    for copy in range(machine.copies):
+        found = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))
+        counters["global_sectors"] += len(np.unique(found >> np.uint64(5)))
+
+
 def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:
     """Requests and wavefronts of one access to shared memory.
 

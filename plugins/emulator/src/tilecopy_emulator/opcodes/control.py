@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..machine.machine import Machine
+from ..memory.tensor_maps import MAP_BYTES
 from ..order.access import SCOPES
-from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED
+from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, TENSORMAP
 from ..program import Instruction, Memory, Pair, Program
-from .loads import immediate, shared_address
+from .loads import address_reader, immediate, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
 
@@ -122,7 +123,7 @@ def _fence(instruction: Instruction, program: Program) -> Step:
     if name == "membar":
         rest = {"cta": ["sc", "cta"], "gl": ["sc", "gpu"], "sys": ["sc", "sys"]}.get(rest[0], rest)
     if rest[:1] == ["proxy"]:
-        return _proxy_fence(instruction, rest[1], rest[2:])
+        return _proxy_fence(instruction, program, rest[1], rest[2:])
     if rest == ["mbarrier_init", "release", "cluster"]:
         return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
     restricted = [part for part in rest if part.startswith("sync_restrict::")]
@@ -143,8 +144,12 @@ def _memory_fence(scope: str, *, acquires: bool, releases: bool) -> Step:
     return step
 
 
-def _proxy_fence(instruction: Instruction, kind: str, space: list[str]) -> Step:
-    demand_count(instruction, 2 if kind == "tensormap::generic" and "acquire" in space else 0)
+def _proxy_fence(instruction: Instruction, program: Program, kind: str, space: list[str]) -> Step:
+    if kind == "tensormap::generic" and "acquire" in space:
+        return _map_fence(instruction, program)
+    demand_count(instruction, 0)
+    if kind == "tensormap::generic":
+        return lambda machine, lanes: machine.order.fence(machine.index(lanes), (TENSORMAP,))
     if kind != "async":
         return lambda machine, lanes: None
     wanted = {"global": (ASYNC_GLOBAL,), "": (ASYNC_SHARED, ASYNC_GLOBAL)}.get("".join(space), (ASYNC_SHARED,))
@@ -153,6 +158,19 @@ def _proxy_fence(instruction: Instruction, kind: str, space: list[str]) -> Step:
         known = [section for section in wanted if section in machine.order.section_at]
         if known:
             machine.order.fence(machine.index(lanes), known)
+
+    return step
+
+
+def _map_fence(instruction: Instruction, program: Program) -> Step:
+    """``fence.proxy.tensormap::generic.acquire``: what was released of a tensor map may be used from here on."""
+    demand_count(instruction, 2)
+    if immediate(instruction.operands[1], instruction, "the size") != MAP_BYTES:
+        raise refuse(instruction, f"the size is {MAP_BYTES}")
+    address = address_reader(instruction.operands[0], instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        machine.maps.acquire(machine.index(lanes), machine.uniform(address(machine, lanes), lanes))
 
     return step
 

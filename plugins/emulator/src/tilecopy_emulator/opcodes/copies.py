@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ..alu.atomic import atomic_operation
@@ -16,7 +17,7 @@ from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
-from ..threads.arrays import fetch, put
+from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.operations import Operation
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
@@ -164,8 +165,6 @@ def bulk(instruction: Instruction, program: Program) -> Step:
 def bulk_reduction(instruction: Instruction, program: Program) -> Step:
     """``cp.reduce.async.bulk``."""
     opcode = instruction.opcode
-    if "tensor" in opcode:
-        raise refuse(instruction, "this form of cp.reduce is not known")
     rest = [part for part in opcode[4:] if not is_hint(part)]
     noftz = "noftz" in rest
     rest = [part for part in rest if part != "noftz"]
@@ -210,17 +209,9 @@ def _bulk_copy(
             count = int(sizes[position])
             if count % 16 or count <= 0:
                 machine.hazard("alignment", f"a bulk copy of {count} bytes; the size is a multiple of 16", one)
-            where = _row(machine, lanes, targets, position)
-            origin = _row(machine, lanes, sources, position)
-            phase = None if barriers is None else _row(machine, lanes, barriers, position)
-            ranks = [-1]
-            if masks is not None:
-                ranks = [rank for rank in range(16) if int(masks[position]) >> rank & 1]
-                if not ranks or ranks[-1] >= machine.cluster_size:
-                    machine.hazard(
-                        "window", f"a mask 0x{int(masks[position]):x} in a cluster of {machine.cluster_size}", one
-                    )
-            for rank in ranks:
+            where, origin = row_of(targets, position), row_of(sources, position)
+            phase = None if barriers is None else row_of(barriers, position)
+            for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
             if machine.launch.profile and "global" in (to_space, from_space):
                 profile.count_bulk(machine, where if to_space == "global" else origin, count)
@@ -228,8 +219,25 @@ def _bulk_copy(
     return step
 
 
-def _row(machine: Machine, lanes: Lanes, addresses: Any, position: int) -> Any:
-    return addresses if addresses.shape[0] == 1 else addresses[position : position + 1]
+def row_of(values: Any, position: int) -> Any:
+    """The values of one lane, as they were read for several."""
+    return values if values.shape[0] == 1 else values[position : position + 1]
+
+
+def receivers(machine: Machine, one: Any, mask: int) -> list[int]:
+    """The ranks in the cluster that a multicast's mask names."""
+    ranks = [rank for rank in range(16) if mask >> rank & 1]
+    if not ranks or ranks[-1] >= machine.cluster_size:
+        machine.hazard("window", f"a mask 0x{mask:x} in a cluster of {machine.cluster_size}", one)
+    return ranks
+
+
+def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
+    """The place of the mbarrier that an engine completes on; the async proxy must know of its init."""
+    place = int(machine.shared.place(one, address, 8, remote=True)[0])
+    if not machine.mbarriers.use(one, np.array([0]), place).fenced:
+        machine.engines.check_init(int(one[0]), place)
+    return place
 
 
 def issue_copy(
@@ -244,72 +252,149 @@ def issue_copy(
     rank: int,
 ) -> None:
     """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
-    lane, shared, memory = int(one[0]), machine.shared, machine.globals
+    lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
-    reads = writes = None
+    reads = writes = flying = array_write = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
-        barrier = int(shared.place(one, at_rank(phase, rank), 8, remote=True)[0])
-        if not machine.mbarriers.use(one, np.array([0]), barrier).fenced:
-            machine.engines.check_init(lane, barrier)
+        barrier = mbarrier_of(machine, one, at_rank(phase, rank))
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
-        reads, _ = shared.cells_from(place, size)
-        shared.check_read(one, place, size, remember=False)
-        machine.engines.check_proxy(lane, reads, "read")
+        reads = check_sent(machine, one, place, size)
         data["place_from"] = int(place[0])
         ctas.append(int(place[0]) // shared.size)
-    array_write = None
     if source[0] == "global":
         array, offsets = global_bytes(machine, one, source[1], size)
-        if array.shadow is not None:
-            cells, _ = memory.cells(array, offsets, size)
-            _check_proxy_global(machine, one, array, cells, "read")
-            memory.check_read(array, one, np.broadcast_to(offsets, (1, machine.copies)), size, 0, None, remember=False)
-        data["array_from"], data["offsets_from"] = array, offsets
+        check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
+        data["array_from"], data["offsets_from"], flying = array, offsets, (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
-        if not array.writable or array.space != "global":
-            machine.hazard("read-only", f"{array.name} is written and may not be", one)
-        offsets = np.broadcast_to(offsets, (1, machine.copies))
-        cells, count = memory.cells(array, offsets, size)
-        before = memory.shadow_of(array).writer[cells]
-        if compute is None:
-            memory.check_write(array, one, offsets, size, 0, None)
-        _check_proxy_global(machine, one, array, cells, "written", before)
-        data["array_to"], data["offsets_to"] = array, offsets
-        threads = np.repeat(machine.grid_thread[lane], count)
-        array_write = (array, cells, threads)
+        array_write = check_written_global(
+            machine, one, array, [Piece.of(machine, offsets, size)], reduces=compute is not None
+        )
+        data["array_to"], data["offsets_to"] = array, np.broadcast_to(offsets, (1, machine.copies))
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
-        if shared.has_objects:
-            starts = place + np.arange(0, size, 16)
-            shared.refuse_objects(np.full(len(starts), lane), starts, 16)
-        if source[0] != "global" and int(place[0]) // shared.size == lane // machine.threads:
+        there = int(place[0]) // shared.size
+        if source[0] != "global" and there == lane // machine.threads:
             machine.hazard(
                 "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
             )
-        if barrier // shared.size != int(place[0]) // shared.size:
+        if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes, _ = shared.cells_from(place, size)
-        before = shared.shadow.writer[writes].copy()
-        shared.check_write(one, place, size)
-        machine.engines.check_proxy(lane, writes, "written", stamps=before)
+        writes = check_received(machine, one, place, size)
         data["place_to"] = int(place[0])
-        ctas.append(int(place[0]) // shared.size)
-    group = int(machine.engines.bulk_committed[lane]) if phase is None else -1
-    clock = machine.order.causes(lane) if phase is not None else None
+        ctas.append(there)
+    start_operation(
+        machine, lane, kind, _land, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
+        array_write=array_write, flying=flying, data=data,
+    )  # fmt: skip
+
+
+@attrs.frozen
+class Piece:
+    """Pieces of one size in global memory that a lane's copies move.
+
+    Attributes:
+        chosen: which of several pieces, in which copies.
+        offsets: where these begin in the array.
+        size: bytes of each.
+    """
+
+    chosen: Any
+    offsets: Any
+    size: int
+
+    @classmethod
+    def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
+        """One in every copy."""
+        return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
+
+    def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
+        """Shadow cells, and the thread of each."""
+        cells, each = machine.globals.cells(array, self.offsets, self.size)
+        threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
+        return cells, np.repeat(threads, each)
+
+
+def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
+    """Bytes that an engine reads: in order after their writers, and known to the async proxy."""
+    for each in pieces if array.shadow is not None else ():
+        check_proxy_global(machine, one, array, *each.cells(machine, one, array), "read")
+        lanes = np.repeat(one, len(each.chosen))
+        machine.globals.check_read(array, lanes, each.offsets, each.size, 0, each.chosen, remember=False)
+
+
+def check_written_global(
+    machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
+) -> tuple[GlobalArray, Any, Any]:
+    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it."""
+    if not array.writable or array.space != "global":
+        machine.hazard("read-only", f"{array.name} is written and may not be", one)
+    found, stamps = [each.cells(machine, one, array) for each in pieces], machine.globals.shadow_of(array).writer
+    before = [stamps[cells] for cells, _ in found]
+    for old, (_, threads) in zip(before, found, strict=True):
+        ordinary(machine, old, threads)
+    flat = [np.zeros((0, machine.copies), np.int64)]
+    for piece, old, (cells, threads) in zip(pieces, before, found, strict=True):
+        if not reduces:
+            lanes = np.repeat(one, len(piece.chosen))
+            machine.globals.check_write(array, lanes, piece.offsets, piece.size, 0, piece.chosen)
+        check_proxy_global(machine, one, array, cells, threads, "written", old)
+        by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
+        flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
+    return array, np.concatenate(flat), machine.grid_thread[int(one[0])]
+
+
+def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
+    """Shared bytes that an engine reads: written, in order, and known to the async proxy; returns their cells."""
+    machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
+    cells, _ = machine.shared.cells_from(places, size)
+    machine.engines.check_proxy(int(one[0]), cells, "read")
+    return cells
+
+
+def check_received(machine: Machine, one: Any, places: Any, size: int) -> Any:
+    """Shared bytes that an engine writes, likewise."""
+    shared = machine.shared
+    if shared.has_objects:
+        starts = (places[:, None] + np.arange(0, size, 16)).ravel()
+        shared.refuse_objects(np.repeat(one, len(starts)), starts, 16)
+    cells, _ = shared.cells_from(places, size)
+    before = shared.shadow.writer[cells].copy()
+    shared.check_write(np.repeat(one, len(places)), places, size)
+    machine.engines.check_proxy(int(one[0]), cells, "written", stamps=before)
+    return cells
+
+
+def start_operation(
+    machine: Machine,
+    lane: int,
+    kind: str,
+    land: Callable[[Machine, Operation], None],
+    *,
+    barrier: int = -1,
+    array_write: Any = None,
+    flying: tuple[GlobalArray, Any, int] | None = None,
+    **rest: Any,
+) -> None:
+    """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
+
+    ``flying`` is the array that it reads, offsets in it, and how many bytes at each; of the others see :class:`Operation`.
+    """
+    group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
+    clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind, lane, partial(_land, machine), _WAITS if group < 0 else _WAITS_GROUP, reads=reads, writes=writes, barrier=barrier, size=size,
-        group=group, ctas=tuple(ctas), array_write=array_write, clock=clock, data=data,
+        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, array_write=array_write,
+        group=group, clock=clock, **rest,
     )  # fmt: skip
     machine.engines.begin(operation)
     if array_write is not None:
         array_write[0].shadow.begin(operation.actor, None, array_write[1])
-    if "array_from" in data:
-        data["array_from"].flying[operation.number] = (machine, data["offsets_from"], size)
+    if flying is not None:
+        flying[0].flying[operation.number] = (machine, *flying[1:])
     if group < 0:
         machine.engines.pending.append(operation)
 
@@ -333,16 +418,25 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
     return array, offsets
 
 
-def _check_proxy_global(machine: Machine, one: Any, array: Any, cells: Any, action: str, stamps: Any = None) -> None:
+def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
+    """Which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
+    actor = actor_of(stamps)
+    own = by_engine(stamps) & (actor == threads)  # it has waited
+    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    if len(plain):
+        machine.demand_single()
+    return plain
+
+
+def check_proxy_global(
+    machine: Machine, one: Any, array: Any, cells: Any, threads: Any, action: str, stamps: Any = None
+) -> None:
+    """Global bytes that the async proxy touches for some threads (one a cell), as :meth:`Engines.check_proxy` for shared ones."""
     if stamps is None:
         stamps = array.shadow.writer[cells]
-    actor = actor_of(stamps)
-    threads = machine.grid_thread[int(one[0])]
-    own = by_engine(stamps) & (actor == np.repeat(threads, len(cells) // len(threads)))  # this proxy, and it has waited
-    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    actor, plain = actor_of(stamps), ordinary(machine, stamps, threads)
     if not len(plain):
         return
-    machine.demand_single()
     order, size = machine.order, machine.threads
     columns = actor[plain] % size + order.section_at[ASYNC_GLOBAL]
     known = order.ordered(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))

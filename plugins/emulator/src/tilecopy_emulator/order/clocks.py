@@ -21,7 +21,7 @@ import numpy as np
 
 BARRIER_COLUMNS = 64
 """Columns for the mbarriers of a CTA; those past it share the last."""
-ASYNC_SHARED, ASYNC_GLOBAL, TENSOR = "async.shared", "async.global", "tensor"
+ASYNC_SHARED, ASYNC_GLOBAL, TENSOR, TENSORMAP = "async.shared", "async.global", "tensor", "tensormap"
 """Names of the sections of a clock: what has been fenced for other proxies."""
 ISSUED = "issued"
 """The section of what comes before by the order of execution alone (``match.sync``, shuffles, votes): enough to end an mbarrier's life."""

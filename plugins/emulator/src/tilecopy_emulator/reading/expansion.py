@@ -22,6 +22,7 @@ from ..program import (
     Offset,
     Operand,
     Pair,
+    TensorAddress,
     UnsupportedPtxError,
     Variable,
     Vector,
@@ -306,6 +307,8 @@ class Expansion:
         text = " ".join(c.text[start.start : c.tokens[c.at - 1].start].split())
         if "" in opcode:
             c.fail(f"'{text}' has an empty modifier", start.line)
+        if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
+            c.fail(f"'{text}': only tensor copies have addresses with coordinates (textures are not known)", start.line)
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
             c.fail(f"'{text}': bra takes one label", start.line)
         if opcode[0] == "brx":
@@ -337,12 +340,7 @@ class Expansion:
         if token.kind == "[":
             return self._address(scope)
         if token.kind == "{":
-            c.at += 1
-            items = [self._item(scope)]
-            while c.accept(","):
-                items.append(self._item(scope))
-            c.expect("}", "'}' or ','")
-            return Vector(tuple(items))
+            return Vector(self._items(scope))
         if c.accept("!"):
             return Negated(self._register(scope, c.word("a predicate"), token.line))
         if token.kind == "word" and is_label:
@@ -354,6 +352,15 @@ class Expansion:
             sign = -1 if c.advance().kind == "-" else 1
             return Offset(first, sign * c.integer("an offset"))
         return first
+
+    def _items(self, scope: _Scope) -> tuple[str, ...]:
+        c = self.c
+        c.expect("{")
+        items = [self._item(scope)]
+        while c.accept(","):
+            items.append(self._item(scope))
+        c.expect("}", "'}' or ','")
+        return tuple(items)
 
     def _item(self, scope: _Scope) -> str:
         """A register, a variable, a special register, a constant, or ``_``."""
@@ -401,11 +408,11 @@ class Expansion:
             c.fail(f"{text} is not a number of PTX", token.line)
         return str(-value if negative else value)
 
-    def _address(self, scope: _Scope) -> Memory:
+    def _address(self, scope: _Scope) -> Memory | TensorAddress:
         c = self.c
         c.expect("[")
         if c.token.kind in ("number", "-"):
-            address = Memory("", c.integer("an address"))
+            base, offset = "", c.integer("an address")
         else:
             base = self._item(scope)
             if base == "_" or base in SPECIAL_REGISTERS:
@@ -414,11 +421,9 @@ class Expansion:
             if c.token.kind in ("+", "-"):
                 sign = -1 if c.advance().kind == "-" else 1
                 offset = sign * c.integer("an offset")
-            address = Memory(base, offset)
-        if c.token.kind == ",":
-            c.fail("addresses with coordinates (tensor copies, textures) are not known")
+        coordinates = self._items(scope) if c.accept(",") else ()
         c.expect("]", "']'")
-        return address
+        return TensorAddress(base, offset, coordinates) if coordinates else Memory(base, offset)
 
     # ----------------------------------------------------------------------------------------- calls
 

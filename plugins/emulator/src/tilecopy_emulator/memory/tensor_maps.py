@@ -1,0 +1,297 @@
+"""Tensor maps: what one says, its bytes, and how the tensormap proxy reads it.
+
+The bytes of a real map (CUtensorMap) are the driver's secret; these are the emulator's own, 128 of them, little-endian:
+
+==========  =====================================================================
+bytes       what
+==========  =====================================================================
+0 to 7      ``tcmap v1``
+8 to 11     element type, rank, swizzle, fill: places in the tables of this module
+16 to 23    global address
+24 to 63    sizes of five dimensions, in elements, innermost first
+64 to 103   strides of dimensions 1 to 5, in bytes (the last one is not used)
+104 to 113  box, in elements
+114 to 118  element strides
+==========  =====================================================================
+
+Limits: cuda.h, ``cuTensorMapEncodeTiled``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core import LaunchError, TilecopyError, dtype_of
+
+from ..demands import demand, is_whole, items_of
+from ..order.clocks import TENSORMAP, Clock
+from ..order.shadow import BARRIER_ACTOR, actor_of, time_of
+from ..threads.arrays import GlobalArray
+from .global_memory import GlobalAccesses
+
+MAP_BYTES, MAP_ALIGN_BYTES = 128, 64
+MOST_DIMENSIONS = 5
+_FORM = struct.Struct("<8s4B4xQ5Q5Q5H5B9x")
+_TAG = b"tcmap v1"
+ELEMENTS = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16")
+"""Element types in the driver's order; others are moved as the unsigned integers of their size."""
+FILLS = ("zero", "nan")
+SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
+"""Swizzle -> bytes that it moves about in; a box's rows are at most as long."""
+_XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "128B_atom_32B": (2, 0x60),
+        "128B_atom_64B": (1, 0x40)}  # fmt: skip
+"""Swizzle -> how far an address is shifted down, and the bits of that which are XOR-ed into it (PTX ISA 5.5.7)."""
+
+
+def swizzled(addresses: Any, swizzle: str) -> Any:
+    """Where bytes go that would stand at some shared addresses without the swizzle."""
+    down, bits = _XOR[swizzle]
+    return addresses ^ ((addresses >> down) & bits)
+
+
+@attrs.frozen(eq=False)
+class TensorMap:
+    """A tensor in global memory and the boxes that are copied of it, innermost dimension first.
+
+    Attributes:
+        address: of the first element, a multiple of 16; for :func:`~tilecopy_emulator.run_ptx` also the array itself.
+        dtype: name of the element type, of 1 to 8 bytes.
+        sizes: extents of one to five dimensions, in elements.
+        strides_bytes: of every dimension but the innermost, multiples of 16.
+        box: extents of a box, 1 to 256; its rows are a multiple of 16 bytes, and no longer than the span of the swizzle.
+        element_strides: every how many elements of the box is loaded, 1 to 8; the innermost one has no effect. Ones by default.
+        swizzle: one of ``"none"``, ``"32B"``, ``"64B"``, ``"128B"``, ``"128B_atom_32B"``, ``"128B_atom_64B"``.
+        fill: what lies outside of the tensor is read as: ``"zero"``, or for floats ``"nan"``.
+
+    Raises:
+        LaunchError: one of these does not hold.
+    """
+
+    address: Any
+    dtype: str
+    sizes: Sequence[int]
+    strides_bytes: Sequence[int]
+    box: Sequence[int]
+    element_strides: Sequence[int] = ()
+    swizzle: str = "none"
+    fill: str = "zero"
+
+    def __attrs_post_init__(self) -> None:
+        def hold(name: str, fits: bool, rule: str) -> None:
+            demand("tensor_map", name, getattr(self, name), fits, rule, LaunchError)
+
+        def among(name: str, count: int, low: int, high: int, step: int = 1) -> bool:
+            items = items_of(getattr(self, name))
+            return items is not None and len(items) == count and all(
+                is_whole(each, low, high) and each % step == 0 for each in items
+            )  # fmt: skip
+
+        try:
+            bits = dtype_of(self.dtype).bits
+        except TilecopyError:
+            bits = 0
+        hold("dtype", bits in (8, 16, 32, 64), "the name of an element type of 1, 2, 4 or 8 bytes")
+        rank = len(items_of(self.sizes) or ())
+        fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
+        hold("sizes", fits, "one to five extents of 1 to 2**31")
+        rule = "a stride for every dimension but the innermost, each a multiple of 16 below 2**40"
+        hold("strides_bytes", among("strides_bytes", rank - 1, 0, (1 << 40) - 1, 16), rule)
+        hold("box", among("box", rank, 1, 256), "an extent of 1 to 256 for every dimension")
+        hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
+        row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
+        hold("box", row % 16 == 0, f"of rows that are a multiple of 16 bytes (here {row})")
+        rule = f"of rows within the {span} bytes of the swizzle {self.swizzle} (here {row})"
+        hold("box", not span or row <= span, rule)
+        if not items_of(self.element_strides):
+            object.__setattr__(self, "element_strides", (1,) * rank)
+        hold("element_strides", among("element_strides", rank, 1, 8), "1 to 8 for every dimension")
+        hold("fill", isinstance(self.fill, str) and self.fill in FILLS, f"one of {', '.join(FILLS)}")
+        hold("fill", self.fill == "zero" or self.element[0] in "fb", f"zero for elements of type {self.dtype}")
+
+    @property
+    def element(self) -> str:
+        """The element type as the map has it, of :data:`ELEMENTS`."""
+        return self.dtype if self.dtype in ELEMENTS else f"uint{dtype_of(self.dtype).bits}"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return dtype_of(self.dtype).bits // 8
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from one row of the box to the next in shared memory."""
+        return SPANS[self.swizzle] or self.box[0] * self.element_bytes
+
+    def fill_bytes(self, count: int) -> Any:
+        """So many bytes of what lies outside of the tensor; the bits of a NaN have not been seen on a GPU."""
+        size = self.element_bytes
+        bits = (1 << 8 * size - 1) - 1 if self.fill == "nan" else 0
+        return np.frombuffer(bits.to_bytes(size, "little") * (count // size), np.uint8)
+
+    def encode(self, address: int | None = None) -> bytes:
+        """Its bytes.
+
+        Args:
+            address: of the array, where that is what the map has.
+
+        Raises:
+            LaunchError: it is no global address, or no multiple of 16.
+        """
+        address = self.address if address is None else address
+        fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
+        demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
+
+        def five(values: Sequence[int]) -> tuple[int, ...]:
+            return (*values, *(0,) * (MOST_DIMENSIONS - len(values)))
+
+        return _FORM.pack(
+            _TAG, ELEMENTS.index(self.element), len(self.sizes), list(SPANS).index(self.swizzle), FILLS.index(self.fill),
+            address, *five(self.sizes), *five(self.strides_bytes), *five(self.box),
+            *five(self.element_strides),
+        )  # fmt: skip
+
+
+def tensor_map(
+    address: int,
+    dtype: str,
+    sizes: Sequence[int],
+    strides_bytes: Sequence[int],
+    box: Sequence[int],
+    element_strides: Sequence[int] = (),
+    swizzle: str = "none",
+    fill: str = "zero",
+) -> bytes:
+    """The 128 bytes of a :class:`TensorMap` as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
+
+    Raises:
+        LaunchError: a limit of tensor maps is passed; the message names the argument, the value and the rule.
+    """
+    return TensorMap(address, dtype, sizes, strides_bytes, box, element_strides, swizzle, fill).encode()
+
+
+def encode_map(facts: Any) -> bytes:
+    """As :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
+    return TensorMap(*(getattr(facts, field.name) for field in attrs.fields(TensorMap))).encode()
+
+
+@lru_cache(maxsize=256)
+def decoded(raw: bytes) -> TensorMap | None:
+    """The map that 128 bytes are, or None."""
+    tag, element, rank, swizzle, fill, address, *rest = _FORM.unpack(raw)
+    sizes, strides, box, steps = (tuple(rest[5 * part : 5 * part + rank]) for part in range(4))
+    try:
+        if tag == _TAG and 1 <= rank <= MOST_DIMENSIONS:
+            return TensorMap(
+                address, ELEMENTS[element], sizes, strides[: rank - 1], box, steps, list(SPANS)[swizzle], FILLS[fill]
+            )
+    except (IndexError, LaunchError):
+        pass
+    return None
+
+
+class TensorMaps:
+    """The maps that a machine's threads use.
+
+    Args:
+        memory: where they lie.
+    """
+
+    def __init__(self, memory: GlobalAccesses) -> None:
+        self.memory, self.machine = memory, memory.machine
+        self.acquired: dict[int, list[tuple[int, int, Clock]]] = {}
+        """Address of a map -> its acquiring fences: who, when, and what they knew."""
+
+    def read(self, one: Any, address: int) -> TensorMap:
+        """The map at a generic address, as one lane uses it, through every check."""
+        machine = self.machine
+        array, offset = self._located(one, address)
+        if array.space == "global":
+            self._check_order(one, array, offset)
+        found = decoded(array.data[offset : offset + MAP_BYTES].tobytes())
+        if found is None:
+            machine.hazard(
+                "descriptor", f"{array.where(offset, MAP_BYTES)} are no tensor map of the emulator's (tilecopy_emulator.tensor_map "
+                "makes one; a CUtensorMap of the driver is none)", one,
+            )  # fmt: skip
+        if "atom" in found.swizzle and machine.program.arch < 100:
+            what = f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
+            machine.hazard("descriptor", what, one)
+        return found
+
+    def _located(self, one: Any, address: int) -> tuple[GlobalArray, int]:
+        """The array that a map lies in, and its offset there."""
+        machine, where = self.machine, np.full((1, 1), address, np.uint64)
+        array = self.memory.array_at(one, address, where)
+        offset = address - array.base
+        if not 0 <= offset <= len(array.data) - MAP_BYTES:
+            self.memory.outside(one, array, np.array([[offset]]), np.array([[True]]), MAP_BYTES)
+        program = machine.program
+        declared = {parameter.name: parameter.align for parameter in program.parameters if array.space == "param"}
+        declared |= {variable.name: variable.align for variable in program.variables if array.space == "const"}
+        align = declared.get(array.name, MAP_ALIGN_BYTES)
+        if address % MAP_ALIGN_BYTES or align % MAP_ALIGN_BYTES:
+            why = f" ({array.name} is declared with .align {align})" if align % MAP_ALIGN_BYTES else ""
+            what = f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES}{why}"
+            machine.hazard("alignment", what, one)
+        return array, offset
+
+    def _check_order(self, one: Any, array: GlobalArray, offset: int) -> None:
+        """The map's bytes are ordered after their writer, and its writer's fence and one of this CTA lie between."""
+        if array.shadow is None:
+            return
+        machine, memory = self.machine, self.memory
+        offsets = np.full((1, machine.copies), offset)
+        memory.check_read(array, one, offsets, MAP_BYTES, 0, None, remember=False)
+        cells, _ = memory.cells(array, offsets[:, :1], MAP_BYTES)
+        stamps = array.shadow.writer[cells]
+        stamps = stamps[(stamps != 0) & (actor_of(stamps) < BARRIER_ACTOR)]
+        if not len(stamps):
+            return
+        machine.demand_single()
+        missing = np.ones(len(stamps), bool)
+        for fence in self.acquired.get(array.base + offset, ()):
+            if self._before(*fence[:2], int(one[0])):
+                missing &= self._released(fence[2], stamps) < time_of(stamps)
+        if missing.any():
+            who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
+            machine.hazard(
+                "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy; {who} wrote it, and "
+                "fence.proxy.tensormap::generic.release there or .acquire of these bytes in this CTA is missing since",
+                one, threads=(who,),
+            )  # fmt: skip
+
+    def _before(self, other: int, time: int, lane: int) -> bool:
+        """Whether what another lane did is known to a lane of its own CTA."""
+        order, size = self.machine.order, self.machine.threads
+        keys, columns = np.array([lane // size + order.first]), np.array([other % size])
+        return other // size == lane // size and bool(order.known(np.array([lane]), keys, columns)[0] >= time)
+
+    def _released(self, clock: Clock, stamps: Any) -> Any:
+        """Up to when the releasing fences of each stamp's thread are known to a clock."""
+        order, size = self.machine.order, self.machine.threads
+        found = np.zeros(len(stamps), np.int64)
+        for position, actor in enumerate(actor_of(stamps).tolist()):
+            row = clock.rows.get(actor // size)
+            if row is not None:
+                found[position] = row[order.section_at[TENSORMAP] + actor % size]
+        return found
+
+    def acquire(self, lanes: Any, addresses: Any) -> None:
+        """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one a lane)."""
+        machine, order = self.machine, self.machine.order
+        for position, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
+            array, offset = self._located(lanes[position : position + 1], address)
+            if array.shadow is None:
+                continue
+            if array.shadow.writer[self.memory.cells(array, np.array([[offset]]), MAP_BYTES)[0]].any():
+                machine.demand_single()
+                clock = order.snapshot(np.array([lane]))
+                self.acquired.setdefault(address, []).append((lane, machine.launch.time.now, clock))
+        machine.launch.time.now += 1

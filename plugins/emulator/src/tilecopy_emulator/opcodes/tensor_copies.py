@@ -1,0 +1,371 @@
+"""Tensor copies: boxes of a tensor between global and shared memory, by a map (PTX ISA 9.7.9.27).
+
+Everything is in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. What the ISA
+leaves open is as an H200 does it: an innermost start that is no multiple of 16 bytes, a shared address that is none of
+128, and a negative start of a store end the context; the whole box's bytes complete wherever it lies; the rows of a
+swizzled box that is narrower than the span are the span apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..alu.atomic import atomic_operation
+from ..effects import written_by
+from ..machine.machine import Machine
+from ..memory import profile
+from ..memory.tensor_maps import TensorMap, swizzled
+from ..order.access import RANK_BITS, RANK_MASK, at_rank
+from ..program import Instruction, Memory, Program, TensorAddress
+from ..threads.arrays import GlobalArray, fetch, put
+from ..threads.operations import Operation
+from .copies import (
+    Piece,
+    check_read_global,
+    check_received,
+    check_sent,
+    check_written_global,
+    mbarrier_of,
+    receivers,
+    row_of,
+    start_operation,
+)
+from .loads import AddressReader, address_reader
+from .operands import Handler, Lanes, Reader, Step, reader, refuse
+
+UNIT, ALIGN = 16, 128
+"""Bytes of a unit, and what a shared address is a multiple of."""
+_LETTERS = {"uint": "u", "int": "s", "float": "f"}
+
+
+# ------------------------------------------------------------------------------------------------ what is written
+
+
+@attrs.frozen
+class _Where:
+    """The operand ``[map, {coordinates}]``.
+
+    Attributes:
+        map: reads the map's address.
+        starts: read the coordinates.
+        dimensions: as the opcode says.
+        apart: rows of a matrix are named one by one (``gather4``, ``scatter4``).
+        parameter: what the map's register holds, where that is always the bare address of a parameter; else "".
+    """
+
+    map: AddressReader
+    starts: tuple[Reader, ...]
+    dimensions: int
+    apart: bool
+    parameter: str
+
+    def boxes(
+        self, machine: Machine, lanes: Lanes, *, stores: bool = False
+    ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
+        """Position and number of each lane, the map that it names, and its box."""
+        maps = machine.uniform(self.map(machine, lanes), lanes)
+        bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
+        starts = [each.view(np.int32).astype(np.int64) for each in bits]
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            one = np.array([lane])
+            if self.parameter:
+                what = f"the address of the parameter {self.parameter} is no generic one: cvta.param is missing"
+                machine.hazard("window", what, one)
+            found = machine.maps.read(one, int(maps[position]))
+            if len(found.sizes) != self.dimensions:
+                what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
+                machine.hazard("descriptor", what, one)
+            first = [row_of(each, position)[0] for each in starts]
+            box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
+            yield position, one, found, box
+
+
+def _where(operand: Any, instruction: Instruction, program: Program) -> _Where:
+    opcode = instruction.opcode
+    dimensions = int(opcode[opcode.index("tensor") + 1][0])
+    apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
+    if not isinstance(operand, TensorAddress):
+        raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
+    wanted = 5 if apart else dimensions
+    if len(operand.coordinates) != wanted:
+        raise refuse(instruction, f"{wanted} coordinates are wanted, not {len(operand.coordinates)}")
+    starts = tuple(reader(each, "s32", instruction, program) for each in operand.coordinates)
+    address = address_reader(Memory(operand.base, operand.offset), instruction, program)
+    return _Where(address, starts, dimensions, apart, _bare_parameters(program).get(operand.base, ""))
+
+
+@lru_cache(maxsize=32)
+def _bare_parameters(program: Program) -> dict[str, str]:
+    """Registers that never hold anything but the bare address of a parameter, and that parameter."""
+    names = {parameter.name for parameter in program.parameters}
+    bare: dict[str, str] = {}
+    for instruction in program.instructions:
+        moved = str(instruction.operands[1]) if instruction.opcode[0] == "mov" else ""
+        for register in written_by(instruction):
+            bare[register] = moved if moved in names and bare.get(register, moved) == moved else ""
+    return bare
+
+
+def _operands(instruction: Instruction, count: int) -> list[Any]:
+    """The operands without a cache policy."""
+    if any(part.startswith("im2col") for part in instruction.opcode):
+        raise refuse(instruction, "im2col is not known")
+    operands = list(instruction.operands)
+    if "L2::cache_hint" in instruction.opcode and operands:
+        operands.pop()
+    if len(operands) != count:
+        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+    return operands
+
+
+# ------------------------------------------------------------------------------------------------ boxes
+
+
+@attrs.frozen
+class _Box:
+    """A box in units.
+
+    Attributes:
+        array: what it lies in.
+        offsets: of each unit in the array, ``(units, copies or 1)``.
+        kept: how many of its bytes, from its first on, lie in the tensor; likewise.
+        linear: where each unit stands in shared memory after the box's first, without the swizzle.
+    """
+
+    array: GlobalArray
+    offsets: Any
+    kept: Any
+    linear: Any
+
+    def spread(self, machine: Machine, values: Any) -> Any:
+        """Values with a column for every copy."""
+        return np.broadcast_to(values, (len(self.linear), machine.copies))
+
+    def pieces(self, machine: Machine) -> list[Piece]:
+        """The bytes inside the tensor, by how many of a unit there are."""
+        cell, kept = machine.globals.cell, self.spread(machine, self.kept)
+        return [
+            Piece(kept == count, self.spread(machine, self.offsets)[kept == count], -(-count // cell) * cell)
+            for count in np.unique(kept[kept > 0]).tolist()
+        ]
+
+    def count(self, machine: Machine) -> None:
+        """For the profile."""
+        if machine.launch.profile:
+            addresses = self.array.base + self.spread(machine, self.offsets)
+            profile.count_units(machine, addresses, self.spread(machine, self.kept) > 0)
+
+
+def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
+    """Where a box lies, its starts checked; the bytes inside the tensor must lie in the map's array."""
+    size, units = found.element_bytes, found.box[0] * found.element_bytes // UNIT
+    first = starts[0]
+    if (first * size % UNIT).any():
+        bad = int(first[first * size % UNIT != 0][0])
+        machine.hazard(
+            "alignment", f"the box begins at element {bad} of the innermost dimension, which is byte {bad * size}; a multiple "
+            f"of {UNIT} bytes is needed (a GPU ends the context)", one,
+        )  # fmt: skip
+    for dimension, start in enumerate(starts if stores else ()):
+        if (start < 0).any():
+            machine.hazard(
+                "bounds", f"a store begins at {int(start.min())} in dimension {min(dimension, len(found.sizes) - 1)}; it may not "
+                "begin before the tensor (a GPU ends the context)", one,
+            )  # fmt: skip
+    if apart:
+        indices = [np.stack(starts[1:])]
+    else:
+        steps = [np.arange(0, found.box[d], found.element_strides[d])[:, None] for d in range(1, len(found.sizes))]
+        indices = [start + step for start, step in zip(starts[1:], steps, strict=True)]
+    column = first + np.arange(units)[:, None] * (UNIT // size)
+    offsets = column * size
+    kept = np.where(column < 0, 0, np.clip((found.sizes[0] - column) * size, 0, UNIT))
+    for index, extent, stride in zip(indices, found.sizes[1:], found.strides_bytes, strict=True):
+        inside = (index >= 0) & (index < extent)
+        offsets = (index * stride)[:, None] + offsets
+        kept = inside[:, None] * kept
+        offsets, kept = (each.reshape(-1, each.shape[-1]) for each in (offsets, kept))
+    array = machine.globals.array_at(one, found.address, np.full((1, 1), found.address, np.uint64))
+    if array.space != "global":
+        machine.hazard("bounds", f"the tensor lies in {array.name}, which is memory of space .{array.space}", one)
+    offsets = offsets + (found.address - array.base)
+    bad = (kept > 0) & ((offsets < 0) | (offsets + kept > len(array.data)))
+    if bad.any():
+        machine.globals.outside(np.repeat(one, len(bad)), array, offsets, bad, UNIT)
+    rows = np.arange(len(offsets) // units)[:, None]
+    linear = (rows * found.span_bytes + np.arange(units) * UNIT).ravel()
+    return _Box(array, offsets, kept, linear)
+
+
+def _places(machine: Machine, one: Any, found: TensorMap, box: _Box, address: Any, *, remote: bool) -> Any:
+    """The places of a box's units in shared memory, checked."""
+    first = int(machine.uniform(address, one)[0]) & RANK_MASK
+    steps = swizzled(first + box.linear, found.swizzle) - first
+    extent = int(steps.max()) + UNIT if first % ALIGN == 0 else UNIT
+    return machine.shared.place(one, address, extent, remote=remote, aligned=ALIGN) + steps
+
+
+# ------------------------------------------------------------------------------------------------ loads
+
+
+def tensor_copy(instruction: Instruction, program: Program) -> Step:
+    """``cp.async.bulk.tensor``."""
+    return (_store if "bulk_group" in instruction.opcode else _load)(instruction, program)
+
+
+def _load(instruction: Instruction, program: Program) -> Step:
+    multicast = "multicast::cluster" in instruction.opcode
+    to, source, barrier, *rest = _operands(instruction, 3 + multicast)
+    target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
+    mask = reader(rest[0], "b16", instruction, program) if multicast else None
+    where = _where(source, instruction, program)
+    remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        targets, barriers = target(machine, lanes), phase(machine, lanes)
+        for addresses in (targets, barriers):
+            machine.uniform(addresses, lanes)
+        masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
+        for position, one, found, box in where.boxes(machine, lanes):
+            pieces = box.pieces(machine)
+            check_read_global(machine, one, box.array, pieces)
+            cells = np.concatenate(
+                [np.zeros(0, np.int64), *(each.cells(machine, one, box.array)[0] for each in pieces)]
+            )
+            flying = (box.array, cells * machine.globals.cell - box.array.skew, machine.globals.cell)
+            for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
+                to, signal = at_rank(row_of(targets, position), rank), row_of(barriers, position)
+                if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
+                    signal = at_rank(signal, rank & ~1 | int(signal.flat[0]) >> RANK_BITS & 1)
+                elif not paired:
+                    signal = at_rank(signal, rank)
+                barrier = mbarrier_of(machine, one, signal)
+                places = _places(machine, one, found, box, to, remote=remote)
+                home, there = barrier // machine.shared.size, int(places[0]) // machine.shared.size
+                if home != there and not (paired and home // 2 == there // 2):
+                    machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
+                data = {
+                    "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
+                    "fill": found.fill_bytes(UNIT),
+                }  # fmt: skip
+                start_operation(
+                    machine, int(one[0]), "tensor copy", _land_load, writes=check_received(machine, one, places, UNIT),
+                    barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
+                )  # fmt: skip
+            box.count(machine)
+
+    return step
+
+
+def _land_load(machine: Machine, operation: Operation) -> None:
+    data = operation.data
+    array, offsets, kept = data["array_from"], data["offsets_from"], data["kept"]
+    if (kept == UNIT).all():
+        raw = fetch(array, offsets, UNIT)
+    else:
+        raw = np.tile(data["fill"], (*offsets.shape, 1))
+        kept = np.broadcast_to(kept, offsets.shape)
+        for count in np.unique(kept[kept > 0]).tolist():
+            chosen = kept == count
+            raw[chosen, :count] = array.data[offsets[chosen][:, None] + np.arange(count)]
+    array.flying.pop(operation.number, None)
+    machine.shared.put(data["place_to"], raw)
+    machine.launch.version += 1
+    machine.engines.complete(operation)
+
+
+# ------------------------------------------------------------------------------------------------ stores
+
+
+def tensor_reduction(instruction: Instruction, program: Program) -> Step:
+    """``cp.reduce.async.bulk.tensor``."""
+    return _store(instruction, program, instruction.opcode[8])
+
+
+def _store(instruction: Instruction, program: Program, operation: str = "") -> Step:
+    to, source = _operands(instruction, 2)
+    where, origin = _where(to, instruction, program), address_reader(source, instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        origins = origin(machine, lanes)
+        machine.uniform(origins, lanes)
+        for position, one, found, box in where.boxes(machine, lanes, stores=True):
+            if (box.kept != box.kept[:, :1]).any():
+                machine.demand_single()
+            _start_store(machine, one, found, box, row_of(origins, position), operation)
+            box.count(machine)
+
+    return step
+
+
+def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source: Any, name: str) -> None:
+    compute = _computed(machine, one, found, name) if name else None
+    places, cell = _places(machine, one, found, box, source, remote=False), machine.shared.cell
+    reads, kept = [np.zeros(0, np.int64)], box.kept[:, 0]
+    for count in np.unique(kept[kept > 0]).tolist():
+        reads.append(check_sent(machine, one, places[kept == count], -(-count // cell) * cell))
+    data = {
+        "array_to": box.array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
+        "element": found.element_bytes,
+    }  # fmt: skip
+    start_operation(
+        machine, int(one[0]), "tensor reduction" if name else "tensor copy", _land_store, reads=np.concatenate(reads), data=data,
+        ctas=(int(places[0]) // machine.shared.size,),
+        array_write=check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
+    )  # fmt: skip
+
+
+def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
+    """What a reduction computes, by the map's element type."""
+    bits, kind = 8 * found.element_bytes, found.element.rstrip("0123456789")
+    types = ("bf16" if kind == "bfloat" else f"{_LETTERS[kind]}{bits}", f"b{bits}")
+    noftz = name == "add" and bits == 16
+    computes = [atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk") for type in types]
+    if computes == [None, None]:
+        machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
+    return computes[0] or computes[1]
+
+
+def _land_store(machine: Machine, operation: Operation) -> None:
+    data = operation.data
+    array, offsets, compute = data["array_to"], data["offsets_to"], data["compute"]
+    kept, element = data["kept"][:, 0], data["element"]
+    raw = machine.shared.fetch(data["place_from"], UNIT)
+    for copy in range(raw.shape[1]):  # one after another: they may write to the same bytes
+        column = offsets[:, copy if offsets.shape[1] > 1 else 0]
+        for count in np.unique(kept[kept > 0]).tolist():
+            chosen = kept == count
+            at = column[chosen][:, None] + np.arange(0, count, element)
+            new = np.ascontiguousarray(raw[chosen, copy, :count]).view(f"u{element}")
+            if compute is not None:
+                old = np.ascontiguousarray(fetch(array, at, element)).view(f"u{element}")[..., 0]
+                with np.errstate(all="ignore"):
+                    new = np.ascontiguousarray(compute(old, new))
+            put(array, at, new[..., None].view(np.uint8))
+    machine.launch.version += 1
+
+
+# ------------------------------------------------------------------------------------------------ prefetches
+
+
+def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
+    """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
+    where = _where(_operands(instruction, 1)[0], instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        for _ in where.boxes(machine, lanes):
+            pass
+
+    return step
+
+
+TENSOR_COPIES: dict[str, Handler] = {
+    "cp.async.bulk.tensor": tensor_copy,
+    "cp.reduce.async.bulk.tensor": tensor_reduction,
+    "cp.async.bulk.prefetch.tensor": tensor_prefetch,
+}
