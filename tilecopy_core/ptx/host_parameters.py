@@ -15,7 +15,7 @@ _GLOBAL = instance_of("a Buffer", Buffer)
 _INTEGERS = tuple_of(INT)
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
-FILLS = ("zeros", "nan")
+FILLS = ("zero", "nan")
 
 
 def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
@@ -34,7 +34,7 @@ class TensorMap:
         strides_bytes: bytes from one element to the next along each dimension but the innermost; multiples of 16.
         box: elements that a copy moves along each dimension, at most 256.
         swizzle: one of :data:`SWIZZLES`.
-        fill: what stands for elements outside, ``zeros`` or ``nan``.
+        fill: what stands for elements outside, ``zero`` or ``nan``.
         element_strides: every so many elements of a dimension are copied, 1 to 8; () for all.
 
     Raises:
@@ -46,7 +46,7 @@ class TensorMap:
     strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys)
     box: tuple[int, ...]
     swizzle: str = "none"
-    fill: str = "zeros"
+    fill: str = "zero"
     element_strides: tuple[int, ...] = ()
 
     size_bytes = 128

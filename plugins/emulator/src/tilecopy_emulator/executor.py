@@ -10,6 +10,7 @@ from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
+from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
 from .program import Program, UnsupportedPtxError
 from .reading.parser import parse
@@ -75,10 +76,8 @@ class EmulatorExecutor:
                 "Launch a smaller grid, or run it on a GPU"
             )
         program, memory = parse(kernel.ptx), GlobalMemory()
-        encoded = host.encoded(
-            kernel,
-            {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays},
-        )
+        addresses = {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays}
+        encoded = host.encoded(kernel, addresses, encode_map)
         checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
         journal: list[tuple[Any, Any]] = []
         for array in memory.arrays if checks else ():

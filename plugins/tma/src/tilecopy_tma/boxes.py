@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import gcd, prod
 
 import attrs
 
@@ -183,7 +183,7 @@ def _of_pieces(
         most = min(MOST_BOX, span) if number == 0 and span else MOST_BOX
         taken = 0
         if open_ and piece.shared == pitch and (piece.unit == 1 or (room > 0 and not overhangs[piece.dim])):
-            taken = next(count for count in range(min(most, piece.extent), 0, -1) if piece.extent % count == 0)
+            taken = _extent(piece, most, SHARED_ALIGN_BYTES // gcd(SHARED_ALIGN_BYTES, piece.shared * size))
         if not taken or (number and taken == 1):
             open_ = False
             steps.append(piece)
@@ -217,6 +217,14 @@ def _of_pieces(
     side = Side(tile, layout.unswizzled.with_iters(iters))
     rounds = VectorPartition(count, 1, elems, elems * size * 8, side, side)
     return BoxPartition(tensor, starts, tuple(along), rounds, elems * size)
+
+
+def _extent(piece: Piece, most: int, aligned: int) -> int:
+    """The largest part of a piece's extent that divides it; its multiples begin aligned in shared memory where that can be."""
+    if piece.extent <= most:
+        return piece.extent
+    counts = [count for count in range(most, 0, -1) if piece.extent % count == 0]
+    return next((count for count in counts if count % aligned == 0), counts[0])
 
 
 def why_misaligned(

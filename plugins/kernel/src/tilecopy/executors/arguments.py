@@ -13,7 +13,7 @@ from tilecopy_core.errors import LaunchError, LayoutError, attribute, checked, i
 from tilecopy_core.layout import row_major
 
 from ..kernel.built import BuiltKernel
-from ..kernel.parameters import ArrayFacts, Binding
+from ..kernel.parameters import ArrayFacts, Binding, MapFacts
 from .streams import current_stream, exported_stream, framework_of
 
 View = Callable[[str, Any], ArrayFacts]
@@ -335,7 +335,22 @@ class HostArguments:
             arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable=not facts.readonly))
         return cls(arrays, binding)
 
-    def encoded(self, kernel: BuiltKernel, addresses: dict[str, int]) -> list[bytes]:
-        """The bytes of each parameter, in order, once every array has an address."""
+    def encoded(
+        self,
+        kernel: BuiltKernel,
+        addresses: dict[str, int],
+        encode_map: Callable[[MapFacts], bytes] | None = None,
+    ) -> list[bytes]:
+        """The bytes of each parameter, in order, once every array has an address.
+
+        Args:
+            kernel: what is launched.
+            addresses: of the arrays, by parameter.
+            encode_map: the executor's tensor maps; None where it has none.
+
+        Raises:
+            LaunchError: what a launch computes cannot be made of them.
+        """
         self.binding.addresses.update(addresses)
+        self.binding.encode_map = encode_map
         return [parameter.encode(self.binding) for parameter in kernel.parameters]

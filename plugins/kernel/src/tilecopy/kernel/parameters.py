@@ -554,7 +554,10 @@ class TensorMapParameter(ComputedParameter):
 
     def encode(self, binding: Binding) -> bytes:
         """The map as the executor encodes it."""
-        assert binding.encode_map is not None
+        if binding.encode_map is None:
+            raise LaunchError(
+                f"kernel {binding.kernel} has a tensor map of {self.array}, which this executor cannot encode"
+            )
         address = binding.addresses[self.array] + self.start_bytes
         if address % 16:
             raise LaunchError(
