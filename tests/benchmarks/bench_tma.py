@@ -135,13 +135,12 @@ def shared_rows(ctas: int, multicast: bool) -> tc.BuiltKernel:
     k = tc.KernelBuilder("cast", threads=32)
     a, out = k.param("A", (1024 * rows, columns), "float16"), k.param("out", (128,), "int32")
     ring = tile_of(k, rows, columns, "float16", True, stages)
-    full, free = k.mbarrier("full", count=stages), k.mbarrier("free", count=stages)
+    full = k.mbarrier("full", count=stages)
     block, rank = k.block_id("x"), k.cluster_rank()
     share = rows // ctas
     with k.if_(k.thread_id() == 0):
         for slot in range(stages):
             full.init(1, index=slot)
-            free.init(1, index=slot)
         k.fence_mbarrier_init()
     k.cluster_sync()
     with k.range(count // stages) as lap:
@@ -149,8 +148,6 @@ def shared_rows(ctas: int, multicast: bool) -> tc.BuiltKernel:
             n = (lap * stages + slot + block // ctas * 8) % 1024
             with k.if_(k.thread_id() == 0):
                 full.arrive_expect_tx(rows * columns * 2, index=slot)
-            if multicast:
-                k.cluster_sync()
             with k.if_(k.thread_id() == 0):
                 if multicast:
                     part = slice(rank * share, rank * share + share)
@@ -163,7 +160,7 @@ def shared_rows(ctas: int, multicast: bool) -> tc.BuiltKernel:
                     k.thread.copy_async(ring[slot], a[n * rows : n * rows + rows, :], mbar=full[slot], variant="tma")
         for slot in range(stages):
             full.wait(lap % 2, index=slot)
-        k.cluster_sync()
+        k.cluster_sync()  # every CTA has read its slots: they are free for the next lap
     with k.if_(k.thread_id() == 0):
         k.store(out[block], 1)
     return k.build(target="sm_90", grid=128, cluster=ctas)
