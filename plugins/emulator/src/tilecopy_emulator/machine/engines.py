@@ -388,7 +388,7 @@ def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
         return value + copy * shift
     if name == "cells":
         return value + copy * ctas * TENSOR_CELLS
-    if name in ("row", "kept") or name.startswith("offsets"):
+    if value is not None and (name in ("row", "kept") or name.startswith("offsets")):
         return value[:, copy : copy + 1] if value.shape[1] > 1 else value
     return value
 

@@ -22,8 +22,7 @@ from ..memory import profile
 from ..memory.tensor_maps import ELEMENTS, TensorMap, swizzled
 from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
-from ..threads.arrays import GlobalArray, fetch, put
-from ..threads.operations import Operation
+from ..threads.arrays import GlobalArray
 from . import copies
 from .loads import AddressReader, address_reader
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
@@ -229,32 +228,15 @@ def _load(instruction: Instruction, program: Program) -> Step:
                     machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
-                    "fill": found.fill_bytes(UNIT),
+                    "fill": found.fill_bytes(UNIT), "compute": None,
                 }  # fmt: skip
                 copies.start_operation(
-                    machine, int(one[0]), "tensor copy", _land_load, writes=copies.check_received(machine, one, places, UNIT),
+                    machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
                     barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
                 )  # fmt: skip
             box.count(machine)
 
     return step
-
-
-def _land_load(machine: Machine, operation: Operation) -> None:
-    data = operation.data
-    array, offsets, kept = data["array_from"], data["offsets_from"], data["kept"]
-    if (kept == UNIT).all():
-        raw = fetch(array, offsets, UNIT)
-    else:
-        raw = np.tile(data["fill"], (*offsets.shape, 1))
-        kept = np.broadcast_to(kept, offsets.shape)
-        for count in np.unique(kept[kept > 0]).tolist():
-            chosen = kept == count
-            raw[chosen, :count] = array.data[offsets[chosen][:, None] + np.arange(count)]
-    array.flying.pop(operation.number, None)
-    machine.shared.put(data["place_to"], raw)
-    machine.launch.version += 1
-    machine.engines.complete(operation)
 
 
 # ------------------------------------------------------------------------------------------------ stores
@@ -292,7 +274,7 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
         "element": found.element_bytes,
     }  # fmt: skip
     copies.start_operation(
-        machine, int(one[0]), "tensor reduction" if name else "tensor copy", _land_store, reads=np.concatenate(reads), data=data,
+        machine, int(one[0]), "tensor reduction" if name else "tensor copy", reads=np.concatenate(reads), data=data,
         ctas=(int(places[0]) // machine.shared.size,),
         array_write=copies.check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
@@ -306,25 +288,6 @@ def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
         if compute := atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk"):
             return compute
     return machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
-
-
-def _land_store(machine: Machine, operation: Operation) -> None:
-    data = operation.data
-    array, offsets, compute = data["array_to"], data["offsets_to"], data["compute"]
-    kept, element = data["kept"][:, 0], data["element"]
-    raw = machine.shared.fetch(data["place_from"], UNIT)
-    for copy in range(raw.shape[1]):  # one after another: they may write to the same bytes
-        column = offsets[:, copy if offsets.shape[1] > 1 else 0]
-        for count in np.unique(kept[kept > 0]).tolist():
-            chosen = kept == count
-            at = column[chosen][:, None] + np.arange(0, count, element)
-            new = np.ascontiguousarray(raw[chosen, copy, :count]).view(f"u{element}")
-            if compute is not None:
-                old = np.ascontiguousarray(fetch(array, at, element)).view(f"u{element}")[..., 0]
-                with np.errstate(all="ignore"):
-                    new = np.ascontiguousarray(compute(old, new))
-            put(array, at, new[..., None].view(np.uint8))
-    machine.launch.version += 1
 
 
 # ------------------------------------------------------------------------------------------------ prefetches
