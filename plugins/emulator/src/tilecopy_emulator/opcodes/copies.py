@@ -214,7 +214,8 @@ def _bulk_copy(
             for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
             if machine.launch.profile and "global" in (to_space, from_space):
-                profile.count_bulk(machine, where if to_space == "global" else origin, count)
+                first = np.asarray(where if to_space == "global" else origin).astype(np.uint64)
+                profile.count_bulk(machine, first + np.arange(0, count, 16, dtype=np.uint64)[:, None])
 
     return step
 
@@ -266,15 +267,14 @@ def issue_copy(
         reads = check_sent(machine, one, place, size)
         data["place_from"] = place + steps
         ctas.append(int(place[0]) // shared.size)
-    if source[0] == "global":
+    else:
         array, offsets = global_bytes(machine, one, source[1], size)
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
         data["array_from"], data["offsets_from"], flying = array, offsets + steps[:, None], (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
-        array_write = check_written_global(
-            machine, one, array, [Piece.of(machine, offsets, size)], reduces=compute is not None
-        )
+        pieces = [Piece.of(machine, offsets, size)]
+        array_write = check_written_global(machine, one, array, pieces, reduces=compute is not None)
         data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)

@@ -124,23 +124,12 @@ class _Box:
     kept: Any
     linear: Any
 
-    def spread(self, machine: Machine, values: Any) -> Any:
-        """Values with a column for every copy."""
-        return np.broadcast_to(values, (len(self.linear), machine.copies))
-
     def pieces(self, machine: Machine) -> list[copies.Piece]:
         """The bytes inside the tensor, by how many of a unit there are."""
-        cell, kept = machine.globals.cell, self.spread(machine, self.kept)
-        return [
-            copies.Piece(kept == count, self.spread(machine, self.offsets)[kept == count], -(-count // cell) * cell)
-            for count in np.unique(kept[kept > 0]).tolist()
-        ]
-
-    def count(self, machine: Machine) -> None:
-        """For the profile."""
-        if machine.launch.profile:
-            addresses = self.array.base + self.spread(machine, self.offsets)
-            profile.count_units(machine, addresses, self.spread(machine, self.kept) > 0)
+        shape, cell = (len(self.linear), machine.copies), machine.globals.cell
+        kept, offsets = (np.broadcast_to(each, shape) for each in (self.kept, self.offsets))
+        counts = np.unique(kept[kept > 0]).tolist()
+        return [copies.Piece(kept == count, offsets[kept == count], -(-count // cell) * cell) for count in counts]
 
 
 def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
@@ -234,7 +223,8 @@ def _load(instruction: Instruction, program: Program) -> Step:
                     machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
                     barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
                 )  # fmt: skip
-            box.count(machine)
+            if machine.launch.profile:
+                profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
     return step
 
@@ -258,7 +248,8 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
             if (box.kept != box.kept[:, :1]).any():
                 machine.demand_single()
             _start_store(machine, one, found, box, copies.row_of(origins, position), operation)
-            box.count(machine)
+            if machine.launch.profile:
+                profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
     return step
 
