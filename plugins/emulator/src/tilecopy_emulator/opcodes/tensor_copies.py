@@ -198,7 +198,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for addresses in (targets, barriers):
             machine.uniform(addresses, lanes)
         masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
-        for position, one, found, box in where.boxes(machine, lanes):
+        for position, one, found, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
             copies.check_read_global(machine, one, box.array, pieces)
             cells = [each.cells(machine, one, box.array)[0] for each in pieces] or [np.zeros(0, np.int64)]
@@ -244,9 +244,10 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
     def step(machine: Machine, lanes: Lanes) -> None:
         origins = origin(machine, lanes)
         machine.uniform(origins, lanes)
-        for position, one, found, box in where.boxes(machine, lanes, stores=True):
-            if (box.kept != box.kept[:, :1]).any():
-                machine.demand_single()
+        boxes = list(where.boxes(machine, lanes, stores=True))
+        if any((box.kept != box.kept[:, :1]).any() for *_, box in boxes):
+            machine.demand_single()
+        for position, one, found, box in boxes:
             _start_store(machine, one, found, box, copies.row_of(origins, position), operation)
             if machine.launch.profile:
                 profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
