@@ -682,3 +682,35 @@ def test_reductions_of_halves(dtype: str, op: str) -> None:
     facts = TensorMap(array.view(np.uint16), dtype, (64, 8), (128,), (64, 8))
     run_ptx(kernel(store(form=REDUCE, op=op)), [facts, np.zeros(5, np.int32), image.view(np.uint16)], grid=1, block=128)
     assert np.array_equal(array.view(np.uint16), wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "faulty", "correct"),
+    [
+        ("proxy", "byte 9216 is read by the async proxy", "@%p1 st.global.b32 [%d4+9216], %r4;" + load(1024),
+         "@%p1 st.global.b32 [%d4+9216], %r4; fence.proxy.async.global;" + load(1024)),
+        ("proxy", "byte 9216 is written by the async proxy", "@%p1 st.global.b32 [%d4+9216], %r4;" + store(),
+         "@%p1 st.global.b32 [%d4+9216], %r4; fence.proxy.async;" + store()),
+        ("async", "byte 10236 is written while .* still reads it", load(1024).replace("W:", "@%p1 st.global.b32 [%d4+10236], %r4; W:"),
+         load(1024).replace("W:", "@%p1 st.global.b32 [%d4+10240], %r4; W:")),
+        ("async", "is read while .* to it is in flight", store().replace("cp.async.bulk.wait_group", "@%p1 ld.global.b32 %r8, [%d4+10236]; cp.async.bulk.wait_group"),
+         store() + "@%p1 ld.global.b32 %r8, [%d4+10236];"),
+        ("race", "with no barrier", store() + "setp.eq.u32 %p3, %r3, 64; @%p3 st.global.b32 [%d4+8192], %r4;",
+         store() + "bar.sync 0; setp.eq.u32 %p3, %r3, 64; @%p3 st.global.b32 [%d4+8192], %r4;"),
+    ],
+)  # fmt: skip
+def test_order_of_the_tensor_in_global_memory(kind: str, words: str, faulty: str, correct: str) -> None:
+    for text in (correct, faulty):
+        memory, starts, _, address = one_array()
+        arguments = [tensor_map(**facts(address)), starts, memory]
+        if text is correct:
+            run_ptx(kernel(text), arguments, grid=1, block=128)
+            continue
+        with pytest.raises(HazardError, match=words) as error:
+            run_ptx(kernel(text), arguments, grid=1, block=128)
+        assert error.value.kind == kind
+
+
+@pytest.mark.parametrize("space", ["", ".param"])
+def test_a_prefetch_of_a_map_changes_nothing(space: str) -> None:
+    run_pair(kernel(f"prefetch{space}.tensormap [%d1];" + load(1024)))

@@ -148,15 +148,15 @@ class TensorMap:
         address = self.address if address is None else address
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
         demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
-
-        def five(values: Sequence[int]) -> tuple[int, ...]:
-            return (*values, *(0,) * (MOST_DIMENSIONS - len(values)))
-
-        return _FORM.pack(
-            _TAG, list(ELEMENTS).index(self.element), len(self.sizes), list(SPANS).index(self.swizzle), FILLS.index(self.fill),
-            address, *five(self.sizes), *five(self.strides_bytes), *five(self.box),
-            *five(self.element_strides),
-        )  # fmt: skip
+        lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
+        padded = [number for each in lists for number in (*each, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
+        codes = (
+            list(ELEMENTS).index(self.element),
+            len(self.sizes),
+            list(SPANS).index(self.swizzle),
+            FILLS.index(self.fill),
+        )
+        return _FORM.pack(_TAG, *codes, address, *padded)
 
 
 def tensor_map(

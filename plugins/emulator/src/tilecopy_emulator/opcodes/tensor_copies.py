@@ -24,7 +24,7 @@ from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray
 from . import copies
-from .loads import AddressReader, address_reader
+from .loads import AddressReader, address_reader, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
@@ -67,11 +67,14 @@ class _Where:
             yield position, one, found, box
 
 
-def _where(operand: Any, instruction: Instruction, program: Program) -> _Where:
+def _where(instruction: Instruction, program: Program) -> _Where:
     opcode = instruction.opcode
+    if any(part.startswith("im2col") for part in opcode):
+        raise refuse(instruction, "im2col is not known")
     dimensions = int(opcode[opcode.index("tensor") + 1][0])
     apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
-    if not isinstance(operand, TensorAddress):
+    operand = next((each for each in instruction.operands if isinstance(each, TensorAddress)), None)
+    if operand is None:
         raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
     wanted = 5 if apart else dimensions
     if len(operand.coordinates) != wanted:
@@ -91,18 +94,6 @@ def _bare_parameters(program: Program) -> dict[str, str]:
         for register in written_by(instruction):
             bare[register] = moved if moved in names and bare.get(register, moved) == moved else ""
     return bare
-
-
-def _operands(instruction: Instruction, count: int) -> list[Any]:
-    """The operands without a cache policy."""
-    if any(part.startswith("im2col") for part in instruction.opcode):
-        raise refuse(instruction, "im2col is not known")
-    operands = list(instruction.operands)
-    if "L2::cache_hint" in instruction.opcode and operands:
-        operands.pop()
-    if len(operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
-    return operands
 
 
 # ------------------------------------------------------------------------------------------------ boxes
@@ -186,11 +177,10 @@ def tensor_copy(instruction: Instruction, program: Program) -> Step:
 
 
 def _load(instruction: Instruction, program: Program) -> Step:
-    multicast = "multicast::cluster" in instruction.opcode
-    to, source, barrier, *rest = _operands(instruction, 3 + multicast)
+    where, multicast = _where(instruction, program), "multicast::cluster" in instruction.opcode
+    to, _, barrier, *rest = operands_of(instruction, 3 + multicast)
     target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
     mask = reader(rest[0], "b16", instruction, program) if multicast else None
-    where = _where(source, instruction, program)
     remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -238,8 +228,8 @@ def tensor_reduction(instruction: Instruction, program: Program) -> Step:
 
 
 def _store(instruction: Instruction, program: Program, operation: str = "") -> Step:
-    to, source = _operands(instruction, 2)
-    where, origin = _where(to, instruction, program), address_reader(source, instruction, program)
+    where = _where(instruction, program)
+    origin = address_reader(operands_of(instruction, 2)[1], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         origins = origin(machine, lanes)
@@ -287,7 +277,8 @@ def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
-    where = _where(_operands(instruction, 1)[0], instruction, program)
+    where = _where(instruction, program)
+    operands_of(instruction, 1)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         for _ in where.boxes(machine, lanes):
