@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 import pytest
 from tilecopy import HazardError, LaunchError
@@ -592,3 +593,124 @@ def test_sectors_are_counted() -> None:
     )
     assert with_copy.counters["global_sectors"] - without.counters["global_sectors"] == 16
     assert with_copy.not_counted == ("cp.async.bulk",)
+
+
+@pytest.mark.parametrize("edge", [0, 3])
+def test_copies_of_a_batch_that_part_while_a_copy_is_in_flight(edge: int) -> None:
+    """Eight CTAs load a box each, part, store it elsewhere, and part again before they wait; the last box hangs over."""
+    array, out = np.arange(64 * 32, dtype=np.float32).reshape(64, 32), np.zeros((64, 32), np.float32)
+    starts, image = np.zeros((8, 5), np.int32), np.zeros((8, SHARED // 4), np.float32)
+    starts[:, 1] = np.arange(8) * 8
+    part = "setp.eq.u32 %p3, %r4, {n}; @%p3 bra A{n}; add.u32 %r9, %r4, 1; A{n}: add.u32 %r10, %r4, 1;"
+    text = (
+        load(1024).replace("W:", part.format(n=2) + "W:")
+        + "mov.b64 %d9, out; cvta.param.u64 %d9, %d9;"
+        + store().replace("%d1", "%d9")
+    )
+    again = text.replace(
+        "cp.async.bulk.commit_group;", part.format(n=5) + "cp.async.bulk.commit_group;" + part.format(n=6)
+    )
+    for number, each in enumerate(
+        (
+            text,
+            again,
+            again.replace(part.format(n=2), ""),
+            again.replace(part.format(n=2), "").replace(part.format(n=5), ""),
+        )
+    ):
+        source, target = (TensorMap(a, "float32", (32, 64 - edge), (128,), (32, 8)) for a in (array, out))
+        run_ptx(
+            kernel(each, more=", .param .align 64 .b8 out[128]"), [source, starts, image, target], grid=8, block=128
+        )
+        wanted = array.copy()
+        wanted[64 - edge :] = 0
+        assert np.array_equal(out, wanted), number
+        out[...] = 0
+
+
+@pytest.mark.parametrize(
+    ("form", "more", "target"),
+    [
+        (LOAD.replace("shared::cluster", "shared::cta"), "", "sm_90a"),
+        (LOAD.replace(".tile", ""), "", "sm_90a"),
+        (LOAD + ".L2::cache_hint", ", %d9", "sm_90a"),
+        (LOAD + ".cta_group::1", "", "sm_100a"),
+        (LOAD.replace("shared::cluster", "shared::cta") + ".cta_group::2", "", "sm_100a"),
+    ],
+)
+def test_forms_of_loads(form: str, more: str, target: str) -> None:
+    array, image = np.arange(40 * 32, dtype=np.float32).reshape(40, 32), np.zeros((1, SHARED // 4), np.float32)
+    facts = TensorMap(array, "float32", (32, 40), (128,), (32, 8))
+    text = "createpolicy.fractional.L2::evict_first.b64 %d9, 1.0;" + load(1024, form=form).replace(
+        ", [%r2];\nW", f", [%r2]{more};\nW"
+    )
+    run_ptx(kernel(text, target=target), [facts, np.array([0, 3, 0, 0, 0], np.int32), image], grid=1, block=128)
+    assert np.array_equal(image[0, :256].reshape(8, 32), array[3:11])
+
+
+def test_every_lane_that_issues_makes_a_copy() -> None:
+    array, image = np.arange(40 * 32, dtype=np.float32).reshape(40, 32), np.zeros((1, SHARED // 4), np.float32)
+    facts = TensorMap(array, "float32", (32, 40), (128,), (32, 8))
+    text = f"""
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 4096; bar.sync 0;
+    setp.lt.u32 %p3, %r3, 4; shl.b32 %r8, %r3, 3; mad.lo.u32 %r9, %r3, 1024, %r1;
+    @%p3 {LOAD.format(n=2)} [%r9], [%d1, {{0, %r8}}], [%r2];
+    {WAIT}"""
+    run_ptx(kernel(text), [facts, np.zeros(5, np.int32), image], grid=1, block=128)
+    assert np.array_equal(image[0, :1024].reshape(32, 32), array[:32])
+
+
+def test_lanes_store_boxes_that_hang_over_in_some_ctas() -> None:
+    array, image = np.zeros((61, 32), np.float32), np.arange(2 * SHARED // 4, dtype=np.float32).reshape(2, SHARED // 4)
+    facts = TensorMap(array, "float32", (32, 61), (128,), (32, 8))
+    text = f"""
+    setp.lt.u32 %p3, %r3, 4; mad.lo.u32 %r8, %r4, 4, %r3; shl.b32 %r8, %r8, 3; mad.lo.u32 %r9, %r3, 1024, %r1;
+    @%p3 {STORE.format(n=2)} [%d1, {{0, %r8}}], [%r9];
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    run_ptx(kernel(text), [facts, np.zeros((2, 5), np.int32), image], grid=2, block=128)
+    assert np.array_equal(array, image[:, :1024].reshape(64, 32)[:61])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", ["add", "min"])
+def test_reductions_of_halves(dtype: str, op: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    rng = np.random.default_rng(5)
+    array, image = rng.integers(-9, 9, (8, 64)).astype(kind), rng.integers(-9, 9, (1, SHARED // 2)).astype(kind)
+    box = image[0, :512].reshape(8, 64)
+    wanted = (array + box if op == "add" else np.minimum(array, box)).view(np.uint16)
+    facts = TensorMap(array.view(np.uint16), dtype, (64, 8), (128,), (64, 8))
+    run_ptx(kernel(store(form=REDUCE, op=op)), [facts, np.zeros(5, np.int32), image.view(np.uint16)], grid=1, block=128)
+    assert np.array_equal(array.view(np.uint16), wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "faulty", "correct"),
+    [
+        ("proxy", "byte 9216 is read by the async proxy", "@%p1 st.global.b32 [%d4+9216], %r4;" + load(1024),
+         "@%p1 st.global.b32 [%d4+9216], %r4; fence.proxy.async.global;" + load(1024)),
+        ("proxy", "byte 9216 is written by the async proxy", "@%p1 st.global.b32 [%d4+9216], %r4;" + store(),
+         "@%p1 st.global.b32 [%d4+9216], %r4; fence.proxy.async;" + store()),
+        ("async", "byte 10236 is written while .* still reads it", load(1024).replace("W:", "@%p1 st.global.b32 [%d4+10236], %r4; W:"),
+         load(1024).replace("W:", "@%p1 st.global.b32 [%d4+10240], %r4; W:")),
+        ("async", "is read while .* to it is in flight", store().replace("cp.async.bulk.wait_group", "@%p1 ld.global.b32 %r8, [%d4+10236]; cp.async.bulk.wait_group"),
+         store() + "@%p1 ld.global.b32 %r8, [%d4+10236];"),
+        ("race", "with no barrier", store() + "setp.eq.u32 %p3, %r3, 64; @%p3 st.global.b32 [%d4+8192], %r4;",
+         store() + "bar.sync 0; setp.eq.u32 %p3, %r3, 64; @%p3 st.global.b32 [%d4+8192], %r4;"),
+    ],
+)  # fmt: skip
+def test_order_of_the_tensor_in_global_memory(kind: str, words: str, faulty: str, correct: str) -> None:
+    for text in (correct, faulty):
+        memory, starts, _, address = one_array()
+        arguments = [tensor_map(**facts(address)), starts, memory]
+        if text is correct:
+            run_ptx(kernel(text), arguments, grid=1, block=128)
+            continue
+        with pytest.raises(HazardError, match=words) as error:
+            run_ptx(kernel(text), arguments, grid=1, block=128)
+        assert error.value.kind == kind
+
+
+@pytest.mark.parametrize("space", ["", ".param"])
+def test_a_prefetch_of_a_map_changes_nothing(space: str) -> None:
+    run_pair(kernel(f"prefetch{space}.tensormap [%d1];" + load(1024)))

@@ -1,6 +1,6 @@
 """Asynchronous copies: cp.async, bulk copies between CTAs, from and to global memory."""
 
-from .model import fault
+from .model import clean, fault
 
 CP = "cp.async: its bytes may be touched after a wait that covers it (PTX ISA 9.7.9.25.3)"
 OTHERS = "a wait tells the issuing thread alone; others need a barrier after it (PTX ISA 9.7.9.25.3.3)"
@@ -865,4 +865,46 @@ fault(
     """,
     bytes="s 0:4",
     **STORE,
+)
+clean(
+    "bulk_stores_of_ctas_that_part_before_the_wait",
+    BULK + "; what was stored is the thread's own again after its wait",
+    """
+    st.shared.b32 [%st], %cta;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mad.wide.u32 %d0, %cta, 128, %B;
+    @%is0 cp.async.bulk.global.shared::cta.bulk_group [%d0], [%s], 128;
+    cp.async.bulk.commit_group;
+    @%c2 bra $X;
+    add.u32 %r0, %cta, 1;
+$X:
+    cp.async.bulk.wait_group 0;
+    @%is0 st.global.b32 [%d0+64], %cta;
+    """,
+    shared="s:128",
+    arrays="B:256",
+    grid=8,
+    block=32,
+    gives={"B": lambda i: i // 32},
+)
+clean(
+    "bulk_stores_over_what_each_cta_wrote_and_fenced",
+    PROXY,
+    """
+    mad.wide.u32 %d0, %cta, 128, %B;
+    mad.wide.u32 %d1, %t, 4, %d0;
+    st.global.b32 [%d1], %t;
+    st.shared.b32 [%st], %cta;
+    fence.proxy.async;
+    bar.sync 0;
+    @%is0 cp.async.bulk.global.shared::cta.bulk_group [%d0], [%s], 128;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    """,
+    shared="s:128",
+    arrays="B:256",
+    grid=8,
+    block=32,
+    gives={"B": lambda i: i // 32},
 )

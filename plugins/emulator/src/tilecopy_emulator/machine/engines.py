@@ -15,7 +15,7 @@ import numpy as np
 
 from ..memory.memories import Memories
 from ..order.clocks import ASYNC_SHARED, Clock, join
-from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, stamp, time_of
+from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
 from ..threads.operations import Operation, lands_later
 from ..threads.threads import Lanes
@@ -77,6 +77,9 @@ class Engines:
                     data=data,
                     array_write=_array_of(old.array_write, copy),
                 )
+                if new.array_write is not None:
+                    array, cells, _ = new.array_write
+                    array.shadow.land(old.actor, cells, in_flight(new.actor))
                 made[old.number, copy] = new
                 self.machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
@@ -388,7 +391,7 @@ def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
         return value + copy * shift
     if name == "cells":
         return value + copy * ctas * TENSOR_CELLS
-    if name in ("row", "kept") or name.startswith("offsets"):
+    if value is not None and (name in ("row", "kept") or name.startswith("offsets")):
         return value[:, copy : copy + 1] if value.shape[1] > 1 else value
     return value
 

@@ -25,22 +25,14 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
     counters["global_sectors"] += np.unique(np.stack([np.tile(warps, 2), reached]), axis=1).shape[1]
 
 
-def count_bulk(machine: Registers, addresses: Any, size: int) -> None:
-    """Requests and 32-byte sectors of a bulk copy's side in global memory, in every copy of the thread."""
-    first = machine.launch.memory.unskewed(np.broadcast_to(addresses, (1, machine.copies)).astype(np.uint64))
-    sectors = ((first + np.uint64(size - 1)) >> np.uint64(5)) - (first >> np.uint64(5)) + np.uint64(1)
-    counters = machine.launch.counters
-    counters["global_requests"] += machine.copies
-    counters["global_sectors"] += int(sectors.sum())
-
-
-def count_units(machine: Registers, addresses: Any, moved: Any) -> None:
-    """As :func:`count_bulk`, of a tensor copy: the units of 16 bytes that it moves, each copy of the thread in a column."""
-    counters = machine.launch.counters
-    counters["global_requests"] += machine.copies
+def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
+    """Requests and 32-byte sectors of a bulk or tensor copy's side in global memory, by the units of 16 bytes that each copy moves."""
+    addresses, moved = (np.broadcast_to(each, (len(addresses), machine.copies)) for each in (addresses, moved))
+    machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
-        found = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))
-        counters["global_sectors"] += len(np.unique(found >> np.uint64(5)))
+        first = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))
+        sectors = np.concatenate([first, first + np.uint64(15)]) >> np.uint64(5)
+        machine.launch.counters["global_sectors"] += len(np.unique(sectors))
 
 
 def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:

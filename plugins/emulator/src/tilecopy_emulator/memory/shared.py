@@ -363,7 +363,3 @@ class SharedMemory(ShadowedMemory):
             words.reshape(-1)[places // size] = values[:, 0]
         else:
             words[places >> 4, :, (places & 15) // size] = values
-
-    def span(self, place: int, size: int) -> Any:
-        """The data of a run of bytes, in units of 16, as a view (units, C, 16)."""
-        return self.data[place >> 4 : (place + size) >> 4]

@@ -39,8 +39,9 @@ MAP_BYTES, MAP_ALIGN_BYTES = 128, 64
 MOST_DIMENSIONS = 5
 _FORM = struct.Struct("<8s4B4xQ5Q5Q5H5B9x")
 _TAG = b"tcmap v1"
-ELEMENTS = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16")
-"""Element types in the driver's order; others are moved as the unsigned integers of their size."""
+ELEMENTS = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64",
+            "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16"}  # fmt: skip
+"""Element type, in the driver's order -> PTX type; others are moved as the unsigned integers of their size."""
 FILLS = ("zero", "nan")
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
 """Swizzle -> bytes that it moves about in; a box's rows are at most as long."""
@@ -147,15 +148,15 @@ class TensorMap:
         address = self.address if address is None else address
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
         demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
-
-        def five(values: Sequence[int]) -> tuple[int, ...]:
-            return (*values, *(0,) * (MOST_DIMENSIONS - len(values)))
-
-        return _FORM.pack(
-            _TAG, ELEMENTS.index(self.element), len(self.sizes), list(SPANS).index(self.swizzle), FILLS.index(self.fill),
-            address, *five(self.sizes), *five(self.strides_bytes), *five(self.box),
-            *five(self.element_strides),
-        )  # fmt: skip
+        lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
+        padded = [number for each in lists for number in (*each, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
+        codes = (
+            list(ELEMENTS).index(self.element),
+            len(self.sizes),
+            list(SPANS).index(self.swizzle),
+            FILLS.index(self.fill),
+        )
+        return _FORM.pack(_TAG, *codes, address, *padded)
 
 
 def tensor_map(
@@ -189,7 +190,14 @@ def decoded(raw: bytes) -> TensorMap | None:
     try:
         if tag == _TAG and 1 <= rank <= MOST_DIMENSIONS:
             return TensorMap(
-                address, ELEMENTS[element], sizes, strides[: rank - 1], box, steps, list(SPANS)[swizzle], FILLS[fill]
+                address,
+                list(ELEMENTS)[element],
+                sizes,
+                strides[: rank - 1],
+                box,
+                steps,
+                list(SPANS)[swizzle],
+                FILLS[fill],
             )
     except (IndexError, LaunchError):
         pass
@@ -256,9 +264,9 @@ class TensorMaps:
             return
         machine.demand_single()
         missing = np.ones(len(stamps), bool)
-        for fence in self.acquired.get(array.base + offset, ()):
-            if self._before(*fence[:2], int(one[0])):
-                missing &= self._released(fence[2], stamps) < time_of(stamps)
+        for lane, time, clock in self.acquired.get(array.base + offset, ()):
+            if self._before(lane, time, int(one[0])):
+                missing &= self._released(clock, stamps) < time_of(stamps)
         if missing.any():
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
@@ -275,22 +283,17 @@ class TensorMaps:
 
     def _released(self, clock: Clock, stamps: Any) -> Any:
         """Up to when the releasing fences of each stamp's thread are known to a clock."""
-        order, size = self.machine.order, self.machine.threads
-        found = np.zeros(len(stamps), np.int64)
-        for position, actor in enumerate(actor_of(stamps).tolist()):
-            row = clock.rows.get(actor // size)
-            if row is not None:
-                found[position] = row[order.section_at[TENSORMAP] + actor % size]
-        return found
+        at, size = self.machine.order.section_at[TENSORMAP], self.machine.threads
+        actors = actor_of(stamps).tolist()
+        return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])
 
     def acquire(self, lanes: Any, addresses: Any) -> None:
         """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one a lane)."""
         machine, order = self.machine, self.machine.order
-        for position, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
-            array, offset = self._located(lanes[position : position + 1], address)
-            if array.shadow is None:
-                continue
-            if array.shadow.writer[self.memory.cells(array, np.array([[offset]]), MAP_BYTES)[0]].any():
+        for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+            array, offset = self._located(np.array([lane]), address)
+            cells, _ = self.memory.cells(array, np.array([offset]), MAP_BYTES)
+            if array.shadow is not None and array.shadow.writer[cells].any():
                 machine.demand_single()
                 clock = order.snapshot(np.array([lane]))
                 self.acquired.setdefault(address, []).append((lane, machine.launch.time.now, clock))

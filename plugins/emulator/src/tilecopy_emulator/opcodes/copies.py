@@ -214,7 +214,8 @@ def _bulk_copy(
             for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
                 issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
             if machine.launch.profile and "global" in (to_space, from_space):
-                profile.count_bulk(machine, where if to_space == "global" else origin, count)
+                first = np.asarray(where if to_space == "global" else origin).astype(np.uint64)
+                profile.count_bulk(machine, first + np.arange(0, count, 16, dtype=np.uint64)[:, None])
 
     return step
 
@@ -254,7 +255,8 @@ def issue_copy(
     """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
     lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
-    data: dict[str, Any] = {"size": size, "compute": compute, "element": element}
+    data: dict[str, Any] = {"compute": compute, "element": element, "kept": None}
+    steps = np.arange(0, size, 16)
     reads = writes = flying = array_write = None
     ctas: list[int] = []
     barrier = -1
@@ -263,18 +265,17 @@ def issue_copy(
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
         reads = check_sent(machine, one, place, size)
-        data["place_from"] = int(place[0])
+        data["place_from"] = place + steps
         ctas.append(int(place[0]) // shared.size)
-    if source[0] == "global":
+    else:
         array, offsets = global_bytes(machine, one, source[1], size)
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
-        data["array_from"], data["offsets_from"], flying = array, offsets, (array, offsets, size)
+        data["array_from"], data["offsets_from"], flying = array, offsets + steps[:, None], (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
-        array_write = check_written_global(
-            machine, one, array, [Piece.of(machine, offsets, size)], reduces=compute is not None
-        )
-        data["array_to"], data["offsets_to"] = array, np.broadcast_to(offsets, (1, machine.copies))
+        pieces = [Piece.of(machine, offsets, size)]
+        array_write = check_written_global(machine, one, array, pieces, reduces=compute is not None)
+        data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
         there = int(place[0]) // shared.size
@@ -285,10 +286,10 @@ def issue_copy(
         if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
         writes = check_received(machine, one, place, size)
-        data["place_to"] = int(place[0])
+        data["place_to"] = place + steps
         ctas.append(there)
     start_operation(
-        machine, lane, kind, _land, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
+        machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
         array_write=array_write, flying=flying, data=data,
     )  # fmt: skip
 
@@ -321,8 +322,12 @@ class Piece:
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
     """Bytes that an engine reads: in order after their writers, and known to the async proxy."""
-    for each in pieces if array.shadow is not None else ():
-        check_proxy_global(machine, one, array, *each.cells(machine, one, array), "read")
+    if array.shadow is None:
+        return
+    for each in pieces:
+        cells, threads = each.cells(machine, one, array)
+        stamps = array.shadow.writer[cells]
+        check_proxy_global(machine, one, array, cells, stamps, ordinary(machine, stamps, threads), "read")
         lanes = np.repeat(one, len(each.chosen))
         machine.globals.check_read(array, lanes, each.offsets, each.size, 0, each.chosen, remember=False)
 
@@ -333,19 +338,19 @@ def check_written_global(
     """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
-    found, stamps = [each.cells(machine, one, array) for each in pieces], machine.globals.shadow_of(array).writer
-    before = [stamps[cells] for cells, _ in found]
-    for old, (_, threads) in zip(before, found, strict=True):
-        ordinary(machine, old, threads)
-    flat = [np.zeros((0, machine.copies), np.int64)]
-    for piece, old, (cells, threads) in zip(pieces, before, found, strict=True):
+    shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
+    before = [shadow.writer[cells] for cells, _ in found]
+    plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, found, strict=True)]
+    flat = []
+    for number, (piece, (cells, _)) in enumerate(zip(pieces, found, strict=True)):
         if not reduces:
             lanes = np.repeat(one, len(piece.chosen))
             machine.globals.check_write(array, lanes, piece.offsets, piece.size, 0, piece.chosen)
-        check_proxy_global(machine, one, array, cells, threads, "written", old)
+        check_proxy_global(machine, one, array, cells, before[number], plain[number], "written")
         by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
         flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
-    return array, np.concatenate(flat), machine.grid_thread[int(one[0])]
+    none = np.zeros((0, machine.copies), np.int64)
+    return array, flat[0] if len(flat) == 1 else np.concatenate([none, *flat]), machine.grid_thread[int(one[0])]
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
@@ -373,7 +378,6 @@ def start_operation(
     machine: Machine,
     lane: int,
     kind: str,
-    land: Callable[[Machine, Operation], None],
     *,
     barrier: int = -1,
     array_write: Any = None,
@@ -420,23 +424,24 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
     """Which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
-    actor = actor_of(stamps)
-    own = by_engine(stamps) & (actor == threads)  # it has waited
-    plain = np.nonzero((stamps != 0) & (actor < BARRIER_ACTOR) & ~own)[0]
+    written = np.nonzero(stamps)[0]
+    if not len(written):
+        return written
+    actor = actor_of(stamps[written])
+    own = by_engine(stamps[written]) & (actor == threads[written])  # it has waited
+    plain = written[(actor < BARRIER_ACTOR) & ~own]
     if len(plain):
         machine.demand_single()
     return plain
 
 
 def check_proxy_global(
-    machine: Machine, one: Any, array: Any, cells: Any, threads: Any, action: str, stamps: Any = None
+    machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Global bytes that the async proxy touches for some threads (one a cell), as :meth:`Engines.check_proxy` for shared ones."""
-    if stamps is None:
-        stamps = array.shadow.writer[cells]
-    actor, plain = actor_of(stamps), ordinary(machine, stamps, threads)
+    """Global bytes that the async proxy touches, as :meth:`Engines.check_proxy` for shared ones; ``plain``: see :func:`ordinary`."""
     if not len(plain):
         return
+    actor = actor_of(stamps)
     order, size = machine.order, machine.threads
     columns = actor[plain] % size + order.section_at[ASYNC_GLOBAL]
     known = order.ordered(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))
@@ -450,31 +455,46 @@ def check_proxy_global(
         )  # fmt: skip
 
 
-def _land(machine: Machine, operation: Operation) -> None:
-    """Move (or add) the bytes."""
-    data = operation.data
-    shared, size = machine.shared, data["size"]
-    steps = np.arange(0, size, 16)[:, None]
+def land(machine: Machine, operation: Operation) -> None:
+    """Move (or add) the bytes, in units of 16; of those in global memory ``kept`` says how many bytes there are, if not all."""
+    data, shared = operation.data, machine.shared
     if "array_from" in data:
-        raw = fetch(data["array_from"], data["offsets_from"] + steps, 16)
+        raw = _fetched(data["array_from"], data["offsets_from"], data)
         data["array_from"].flying.pop(operation.number, None)
     else:
-        raw = shared.span(data["place_from"], size)
-    if "array_to" in data:
-        array, where = data["array_to"], data["offsets_to"] + steps
-        raw = np.broadcast_to(raw, (*where.shape, 16))
-        if data["compute"] is None:
-            put(array, where, raw)
-        else:
-            for copy in range(where.shape[1]):  # one after another: they may add to the same bytes
-                part = where[:, copy : copy + 1]
-                put(array, part, _combined(data, fetch(array, part, 16), raw[:, copy : copy + 1]))
-        machine.launch.version += 1
-        return
-    span = shared.span(data["place_to"], size)
-    span[:] = _combined(data, span, raw)
+        raw = shared.fetch(data["place_from"], 16)
     machine.launch.version += 1
+    if "array_to" in data:
+        _put(data["array_to"], data["offsets_to"], np.broadcast_to(raw, (len(raw), machine.copies, 16)), data)
+        return
+    places = data["place_to"]
+    shared.put(places, raw if data["compute"] is None else _combined(data, shared.fetch(places, 16), raw))
     machine.engines.complete(operation)
+
+
+def _fetched(array: GlobalArray, offsets: Any, data: dict[str, Any]) -> Any:
+    kept = data["kept"]
+    if kept is None or (kept == 16).all():
+        return fetch(array, offsets, 16)
+    raw, kept = np.tile(data["fill"], (*offsets.shape, 1)), np.broadcast_to(kept, offsets.shape)
+    for count in np.unique(kept[kept > 0]).tolist():
+        chosen = kept == count
+        raw[chosen, :count] = array.data[offsets[chosen][:, None] + np.arange(count)]
+    return raw
+
+
+def _put(array: GlobalArray, offsets: Any, raw: Any, data: dict[str, Any]) -> None:
+    kept, offsets = data["kept"], np.broadcast_to(offsets, raw.shape[:2])
+    if kept is None and data["compute"] is None:
+        put(array, offsets, raw)
+        return
+    kept = np.full(len(raw), 16) if kept is None else kept[:, 0]
+    for copy in range(raw.shape[1]):  # one after another: they may add to the same bytes
+        for count in np.unique(kept[kept > 0]).tolist():
+            pieces = np.arange(0, count, data["element"])
+            at = offsets[kept == count, copy][:, None] + pieces
+            new = raw[kept == count, copy, :count].reshape(*at.shape, -1)
+            put(array, at, _combined(data, fetch(array, at, data["element"]), new))
 
 
 def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:

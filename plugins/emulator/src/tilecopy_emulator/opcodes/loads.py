@@ -87,7 +87,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
     return tuple(names)
 
 
-def _operands(instruction: Instruction, count: int) -> tuple[Any, ...]:
+def operands_of(instruction: Instruction, count: int) -> tuple[Any, ...]:
     """The operands, a cache policy left out."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
@@ -99,7 +99,7 @@ def _operands(instruction: Instruction, count: int) -> tuple[Any, ...]:
 
 def _load(instruction: Instruction, program: Program) -> Step:
     parts = parts_of(instruction)
-    destination, source = _operands(instruction, 2)
+    destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
     writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
     address = _data_address(source, parts.access.space, instruction, program)
@@ -120,7 +120,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
     parts = parts_of(instruction)
     if parts.access.space in ("param", "const"):
         raise refuse(instruction, f".{parts.access.space} cannot be written")
-    destination, source = _operands(instruction, 2)
+    destination, source = operands_of(instruction, 2)
     readers = [
         reader(name, parts.type, instruction, program, wider=True)
         for name in names_of(source, parts.count, instruction)
@@ -311,7 +311,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, f"this form of {name} is not known")
     if not returns and order in ("acquire", "acq_rel"):
         raise refuse(instruction, "red has no result to acquire by")
-    operands = list(_operands(instruction, (3 if operation == "cas" else 2) + returns))
+    operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     write = writer(operands.pop(0), type, instruction, program, wider=True) if returns else None
     address = _data_address(operands.pop(0), space, instruction, program)
     readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]

@@ -19,28 +19,16 @@ from ..alu.atomic import atomic_operation
 from ..effects import written_by
 from ..machine.machine import Machine
 from ..memory import profile
-from ..memory.tensor_maps import TensorMap, swizzled
+from ..memory.tensor_maps import ELEMENTS, TensorMap, swizzled
 from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
-from ..threads.arrays import GlobalArray, fetch, put
-from ..threads.operations import Operation
-from .copies import (
-    Piece,
-    check_read_global,
-    check_received,
-    check_sent,
-    check_written_global,
-    mbarrier_of,
-    receivers,
-    row_of,
-    start_operation,
-)
-from .loads import AddressReader, address_reader
+from ..threads.arrays import GlobalArray
+from . import copies
+from .loads import AddressReader, address_reader, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
 """Bytes of a unit, and what a shared address is a multiple of."""
-_LETTERS = {"uint": "u", "int": "s", "float": "f"}
 
 
 # ------------------------------------------------------------------------------------------------ what is written
@@ -48,21 +36,15 @@ _LETTERS = {"uint": "u", "int": "s", "float": "f"}
 
 @attrs.frozen
 class _Where:
-    """The operand ``[map, {coordinates}]``.
-
-    Attributes:
-        map: reads the map's address.
-        starts: read the coordinates.
-        dimensions: as the opcode says.
-        apart: rows of a matrix are named one by one (``gather4``, ``scatter4``).
-        parameter: what the map's register holds, where that is always the bare address of a parameter; else "".
-    """
+    """The operand ``[map, {coordinates}]``."""
 
     map: AddressReader
     starts: tuple[Reader, ...]
     dimensions: int
     apart: bool
+    """Rows of a matrix are named one by one (``gather4``, ``scatter4``)."""
     parameter: str
+    """Whose bare address the map's register always holds, or ""."""
 
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
@@ -80,16 +62,19 @@ class _Where:
             if len(found.sizes) != self.dimensions:
                 what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
                 machine.hazard("descriptor", what, one)
-            first = [row_of(each, position)[0] for each in starts]
+            first = [copies.row_of(each, position)[0] for each in starts]
             box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
             yield position, one, found, box
 
 
-def _where(operand: Any, instruction: Instruction, program: Program) -> _Where:
+def _where(instruction: Instruction, program: Program) -> _Where:
     opcode = instruction.opcode
+    if any(part.startswith("im2col") for part in opcode):
+        raise refuse(instruction, "im2col is not known")
     dimensions = int(opcode[opcode.index("tensor") + 1][0])
     apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
-    if not isinstance(operand, TensorAddress):
+    operand = next((each for each in instruction.operands if isinstance(each, TensorAddress)), None)
+    if operand is None:
         raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
     wanted = 5 if apart else dimensions
     if len(operand.coordinates) != wanted:
@@ -105,22 +90,10 @@ def _bare_parameters(program: Program) -> dict[str, str]:
     names = {parameter.name for parameter in program.parameters}
     bare: dict[str, str] = {}
     for instruction in program.instructions:
-        moved = str(instruction.operands[1]) if instruction.opcode[0] == "mov" else ""
+        moved = "".join(map(str, instruction.operands[1:])) if instruction.opcode[0] == "mov" else ""
         for register in written_by(instruction):
             bare[register] = moved if moved in names and bare.get(register, moved) == moved else ""
     return bare
-
-
-def _operands(instruction: Instruction, count: int) -> list[Any]:
-    """The operands without a cache policy."""
-    if any(part.startswith("im2col") for part in instruction.opcode):
-        raise refuse(instruction, "im2col is not known")
-    operands = list(instruction.operands)
-    if "L2::cache_hint" in instruction.opcode and operands:
-        operands.pop()
-    if len(operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
-    return operands
 
 
 # ------------------------------------------------------------------------------------------------ boxes
@@ -142,23 +115,12 @@ class _Box:
     kept: Any
     linear: Any
 
-    def spread(self, machine: Machine, values: Any) -> Any:
-        """Values with a column for every copy."""
-        return np.broadcast_to(values, (len(self.linear), machine.copies))
-
-    def pieces(self, machine: Machine) -> list[Piece]:
+    def pieces(self, machine: Machine) -> list[copies.Piece]:
         """The bytes inside the tensor, by how many of a unit there are."""
-        cell, kept = machine.globals.cell, self.spread(machine, self.kept)
-        return [
-            Piece(kept == count, self.spread(machine, self.offsets)[kept == count], -(-count // cell) * cell)
-            for count in np.unique(kept[kept > 0]).tolist()
-        ]
-
-    def count(self, machine: Machine) -> None:
-        """For the profile."""
-        if machine.launch.profile:
-            addresses = self.array.base + self.spread(machine, self.offsets)
-            profile.count_units(machine, addresses, self.spread(machine, self.kept) > 0)
+        shape, cell = (len(self.linear), machine.copies), machine.globals.cell
+        kept, offsets = (np.broadcast_to(each, shape) for each in (self.kept, self.offsets))
+        counts = np.unique(kept[kept > 0]).tolist()
+        return [copies.Piece(kept == count, offsets[kept == count], -(-count // cell) * cell) for count in counts]
 
 
 def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
@@ -167,16 +129,12 @@ def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, 
     first = starts[0]
     if (first * size % UNIT).any():
         bad = int(first[first * size % UNIT != 0][0])
-        machine.hazard(
-            "alignment", f"the box begins at element {bad} of the innermost dimension, which is byte {bad * size}; a multiple "
-            f"of {UNIT} bytes is needed (a GPU ends the context)", one,
-        )  # fmt: skip
+        what = f"the box begins at element {bad} of the innermost dimension, which is byte {bad * size}"
+        machine.hazard("alignment", f"{what}; a multiple of {UNIT} bytes is needed (a GPU ends the context)", one)
     for dimension, start in enumerate(starts if stores else ()):
         if (start < 0).any():
-            machine.hazard(
-                "bounds", f"a store begins at {int(start.min())} in dimension {min(dimension, len(found.sizes) - 1)}; it may not "
-                "begin before the tensor (a GPU ends the context)", one,
-            )  # fmt: skip
+            what = f"a store begins at {int(start.min())} in dimension {min(dimension, len(found.sizes) - 1)}"
+            machine.hazard("bounds", f"{what}; it may not begin before the tensor (a GPU ends the context)", one)
     if apart:
         indices = [np.stack(starts[1:])]
     else:
@@ -219,11 +177,10 @@ def tensor_copy(instruction: Instruction, program: Program) -> Step:
 
 
 def _load(instruction: Instruction, program: Program) -> Step:
-    multicast = "multicast::cluster" in instruction.opcode
-    to, source, barrier, *rest = _operands(instruction, 3 + multicast)
+    where, multicast = _where(instruction, program), "multicast::cluster" in instruction.opcode
+    to, _, barrier, *rest = operands_of(instruction, 3 + multicast)
     target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
     mask = reader(rest[0], "b16", instruction, program) if multicast else None
-    where = _where(source, instruction, program)
     remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -231,52 +188,35 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for addresses in (targets, barriers):
             machine.uniform(addresses, lanes)
         masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
-        for position, one, found, box in where.boxes(machine, lanes):
+        for position, one, found, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
-            check_read_global(machine, one, box.array, pieces)
-            cells = np.concatenate(
-                [np.zeros(0, np.int64), *(each.cells(machine, one, box.array)[0] for each in pieces)]
-            )
-            flying = (box.array, cells * machine.globals.cell - box.array.skew, machine.globals.cell)
-            for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
-                to, signal = at_rank(row_of(targets, position), rank), row_of(barriers, position)
+            copies.check_read_global(machine, one, box.array, pieces)
+            cells = [each.cells(machine, one, box.array)[0] for each in pieces] or [np.zeros(0, np.int64)]
+            cell = machine.globals.cell
+            flying = (box.array, np.concatenate(cells) * cell - box.array.skew, cell)
+            for rank in [-1] if masks is None else copies.receivers(machine, one, int(masks[position])):
+                to, signal = at_rank(copies.row_of(targets, position), rank), copies.row_of(barriers, position)
                 if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
                     signal = at_rank(signal, rank & ~1 | int(signal.flat[0]) >> RANK_BITS & 1)
                 elif not paired:
                     signal = at_rank(signal, rank)
-                barrier = mbarrier_of(machine, one, signal)
+                barrier = copies.mbarrier_of(machine, one, signal)
                 places = _places(machine, one, found, box, to, remote=remote)
                 home, there = barrier // machine.shared.size, int(places[0]) // machine.shared.size
                 if home != there and not (paired and home // 2 == there // 2):
                     machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
-                    "fill": found.fill_bytes(UNIT),
+                    "fill": found.fill_bytes(UNIT), "compute": None,
                 }  # fmt: skip
-                start_operation(
-                    machine, int(one[0]), "tensor copy", _land_load, writes=check_received(machine, one, places, UNIT),
+                copies.start_operation(
+                    machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
                     barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
                 )  # fmt: skip
-            box.count(machine)
+            if machine.launch.profile:
+                profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
     return step
-
-
-def _land_load(machine: Machine, operation: Operation) -> None:
-    data = operation.data
-    array, offsets, kept = data["array_from"], data["offsets_from"], data["kept"]
-    if (kept == UNIT).all():
-        raw = fetch(array, offsets, UNIT)
-    else:
-        raw = np.tile(data["fill"], (*offsets.shape, 1))
-        kept = np.broadcast_to(kept, offsets.shape)
-        for count in np.unique(kept[kept > 0]).tolist():
-            chosen = kept == count
-            raw[chosen, :count] = array.data[offsets[chosen][:, None] + np.arange(count)]
-    array.flying.pop(operation.number, None)
-    machine.shared.put(data["place_to"], raw)
-    machine.launch.version += 1
-    machine.engines.complete(operation)
 
 
 # ------------------------------------------------------------------------------------------------ stores
@@ -288,17 +228,19 @@ def tensor_reduction(instruction: Instruction, program: Program) -> Step:
 
 
 def _store(instruction: Instruction, program: Program, operation: str = "") -> Step:
-    to, source = _operands(instruction, 2)
-    where, origin = _where(to, instruction, program), address_reader(source, instruction, program)
+    where = _where(instruction, program)
+    origin = address_reader(operands_of(instruction, 2)[1], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         origins = origin(machine, lanes)
         machine.uniform(origins, lanes)
-        for position, one, found, box in where.boxes(machine, lanes, stores=True):
-            if (box.kept != box.kept[:, :1]).any():
-                machine.demand_single()
-            _start_store(machine, one, found, box, row_of(origins, position), operation)
-            box.count(machine)
+        boxes = list(where.boxes(machine, lanes, stores=True))
+        if any((box.kept != box.kept[:, :1]).any() for *_, box in boxes):
+            machine.demand_single()
+        for position, one, found, box in boxes:
+            _start_store(machine, one, found, box, copies.row_of(origins, position), operation)
+            if machine.launch.profile:
+                profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
     return step
 
@@ -308,46 +250,26 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
     places, cell = _places(machine, one, found, box, source, remote=False), machine.shared.cell
     reads, kept = [np.zeros(0, np.int64)], box.kept[:, 0]
     for count in np.unique(kept[kept > 0]).tolist():
-        reads.append(check_sent(machine, one, places[kept == count], -(-count // cell) * cell))
+        reads.append(copies.check_sent(machine, one, places[kept == count], -(-count // cell) * cell))
     data = {
         "array_to": box.array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
         "element": found.element_bytes,
     }  # fmt: skip
-    start_operation(
-        machine, int(one[0]), "tensor reduction" if name else "tensor copy", _land_store, reads=np.concatenate(reads), data=data,
+    copies.start_operation(
+        machine, int(one[0]), "tensor reduction" if name else "tensor copy", reads=np.concatenate(reads), data=data,
         ctas=(int(places[0]) // machine.shared.size,),
-        array_write=check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
+        array_write=copies.check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
 
 
 def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
     """What a reduction computes, by the map's element type."""
-    bits, kind = 8 * found.element_bytes, found.element.rstrip("0123456789")
-    types = ("bf16" if kind == "bfloat" else f"{_LETTERS[kind]}{bits}", f"b{bits}")
-    noftz = name == "add" and bits == 16
-    computes = [atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk") for type in types]
-    if computes == [None, None]:
-        machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
-    return computes[0] or computes[1]
-
-
-def _land_store(machine: Machine, operation: Operation) -> None:
-    data = operation.data
-    array, offsets, compute = data["array_to"], data["offsets_to"], data["compute"]
-    kept, element = data["kept"][:, 0], data["element"]
-    raw = machine.shared.fetch(data["place_from"], UNIT)
-    for copy in range(raw.shape[1]):  # one after another: they may write to the same bytes
-        column = offsets[:, copy if offsets.shape[1] > 1 else 0]
-        for count in np.unique(kept[kept > 0]).tolist():
-            chosen = kept == count
-            at = column[chosen][:, None] + np.arange(0, count, element)
-            new = np.ascontiguousarray(raw[chosen, copy, :count]).view(f"u{element}")
-            if compute is not None:
-                old = np.ascontiguousarray(fetch(array, at, element)).view(f"u{element}")[..., 0]
-                with np.errstate(all="ignore"):
-                    new = np.ascontiguousarray(compute(old, new))
-            put(array, at, new[..., None].view(np.uint8))
-    machine.launch.version += 1
+    bits = 8 * found.element_bytes
+    for type in (ELEMENTS[found.element], f"b{bits}"):
+        noftz = name == "add" and bits == 16
+        if compute := atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk"):
+            return compute
+    return machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
 
 
 # ------------------------------------------------------------------------------------------------ prefetches
@@ -355,7 +277,8 @@ def _land_store(machine: Machine, operation: Operation) -> None:
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
-    where = _where(_operands(instruction, 1)[0], instruction, program)
+    where = _where(instruction, program)
+    operands_of(instruction, 1)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         for _ in where.boxes(machine, lanes):
