@@ -80,7 +80,7 @@ def relayout(
         from .dask_blocks import relayout_blocks
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
-    if torch is not None and isinstance(array, torch.Tensor) and _is_for_torch(torch, array):
+    if torch is not None and isinstance(array, torch.Tensor) and is_for_torch(torch, array):
         from .torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
@@ -107,7 +107,7 @@ def _checked(
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
-    destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
+    destination = checked_out(out, source, moved.shape) if out is not None else array_of("the new array", result)
     if source.device is None or destination.device is None:
         with nullcontext() if device is None else _through(device, chosen):
             if 0 not in moved.shape:
@@ -144,13 +144,15 @@ def _current(source: Array, destination: Array) -> Callable[[], int]:
     return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
-def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
-    """What an ``out`` is, once it has been found fit."""
+def checked_out(out: Any, source: Array, shape: tuple[int, ...]) -> Array:
+    """What an ``out`` is, once it has been found fit for a result of this shape.
+
+    Raises:
+        RequestError: it is not.
+    """
     found = array_of("out", out)
-    if found.shape != moved.shape:
-        raise RequestError(
-            f"out has the shape {found.shape}, the result has {moved.shape}, of an array of {source.shape}"
-        )
+    if found.shape != shape:
+        raise RequestError(f"out has the shape {found.shape}, the result has {shape}, of an array of {source.shape}")
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
         raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
     if (found.device is None) != (source.device is None):
@@ -372,7 +374,7 @@ def _cupy_key(array: Any) -> tuple[Any, int]:
     return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
 
 
-def _is_for_torch(torch: Any, tensor: Any) -> bool:
+def is_for_torch(torch: Any, tensor: Any) -> bool:
     """Whether torch must see the call: it records gradients, traces, or wraps what has the memory."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True

@@ -1,0 +1,249 @@
+"""``relayout_shards`` and DTensors by real processes on the CPU (gloo), against NumPy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+processes = pytest.importorskip("torch.multiprocessing")
+if not dist.is_available() or not dist.is_gloo_available():
+    pytest.skip("torch has no gloo", allow_module_level=True)
+
+from tilecopy import LaunchError, RequestError
+from tilecopy_relayout import exchange, relayout, relayout_shards
+from tilecopy_relayout.meeting import Meeting
+from tilecopy_relayout.shards import cuts_of
+
+SECONDS = 10
+
+
+def _process(rank: int, program: Callable[[], None], ranks: int, folder: str, seconds: float) -> None:
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", ranks)
+    timeout = dt.timedelta(seconds=seconds)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timeout)
+    program()
+    dist.destroy_process_group()
+
+
+def run(program: Callable[[], None], ranks: int, folder: Path, seconds: float = SECONDS) -> None:
+    """Run it in as many processes as there are ranks, which import torch once."""
+    processes.get_context("forkserver").set_forkserver_preload([__name__])
+    arguments = (program, ranks, str(folder), seconds)
+    processes.start_processes(_process, arguments, nprocs=ranks, start_method="forkserver")
+
+
+def drawn_cuts(draw: random.Random, extent: int) -> tuple[int, ...]:
+    return (0, *sorted(draw.randint(0, extent) for _ in range(dist.get_world_size() - 1)), extent)
+
+
+def chunked(extent: int) -> tuple[int, ...]:
+    ranks = dist.get_world_size()
+    return cuts_of([max(0, min(-(-extent // ranks), extent - rank * -(-extent // ranks))) for rank in range(ranks)])
+
+
+def part(whole: Any, dim: int, cuts: tuple[int, ...]) -> Any:
+    first, end = cuts[dist.get_rank() : dist.get_rank() + 2]
+    return whole.narrow(dim, first, end - first).contiguous()
+
+
+def same(one: Any, other: Any) -> bool:
+    """By bits."""
+    return one.shape == other.shape and one.dtype == other.dtype and bool((_bytes(one) == _bytes(other)).all())
+
+
+def _bytes(tensor: Any) -> Any:
+    return tensor.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
+
+
+def gathered(value: Any) -> list[Any]:
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------- programs
+
+
+def against_numpy() -> None:
+    draw, noise = random.Random(7), np.random.default_rng(7)
+    kinds = [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.int64, torch.complex64]
+    for number in range(24):
+        rank = draw.randint(1, 4)
+        shape = [draw.choice((1, 2, 3, 8, 12)) for _ in range(rank)]
+        axes = tuple(draw.sample(range(rank), rank))
+        split, out_split, dtype = draw.randrange(rank), draw.randrange(rank), kinds[number % len(kinds)]
+        size = [*shape[:-1], shape[-1] * dtype.itemsize]
+        raw = noise.integers(0, 2 if dtype is torch.bool else 256, size, np.uint8)
+        whole = torch.from_numpy(raw).view(dtype)
+        x = part(whole, split, drawn_cuts(draw, shape[split]) if number % 3 else chunked(shape[split]))
+        if number % 4 == 1:  # rows with a gap behind them
+            x = torch.cat([x, x], -1)[..., : x.shape[-1]]
+        expected = whole.permute(axes)
+        cuts, out = chunked(expected.shape[out_split]), None
+        if number % 2:  # the caller's extents, into every other place
+            cuts = drawn_cuts(draw, expected.shape[out_split])
+            like = part(expected, out_split, cuts)
+            out = torch.zeros([*like.shape, 2], dtype=torch.uint8).to(dtype)[..., 0]
+        for _ in range(2):
+            made = relayout_shards(x, axes if number % 5 else list(axes), split=split, out_split=out_split, out=out)
+            assert out is None or made is out
+            assert same(made, part(expected, out_split, cuts)), (shape, axes, split, out_split, dtype)
+
+
+def patterns() -> None:
+    whole = torch.arange(24 * 5.0).view(24, 5)
+    expected = whole.view(2, 12, 5).permute(1, 2, 0).reshape(12, 10)
+    x = part(whole, 0, chunked(24))
+    for out_split in (0, 1, -1):
+        made = relayout_shards(x, "(a b) c -> b (c a)", split=0, out_split=out_split, a=2)
+        assert made.equal(part(expected, out_split, chunked(expected.shape[out_split])))
+
+
+def groups() -> None:
+    """Two groups at once, and one of a single rank."""
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    alone = [dist.new_group([rank]) for rank in range(4)][dist.get_rank()]
+    group, number = pairs[dist.get_rank() // 2], dist.get_rank() % 2
+    whole = torch.arange(24.0).view(4, 6) + dist.get_rank() // 2
+    for _ in range(2):
+        made = relayout_shards(whole.chunk(2)[number], (1, 0), split=0, out_split=0, group=group)
+        assert made.equal(whole.t().chunk(2)[number])
+        assert relayout_shards(whole, (1, 0), split=0, out_split=1, group=alone).equal(whole.t())
+    if dist.get_rank() > 1:
+        with pytest.raises(RequestError, match="a process group of torch.distributed that this process is a member of"):
+            relayout_shards(whole, (1, 0), split=0, out_split=0, group=pairs[0])
+
+
+def several_hosts() -> None:
+    """Where no memory is shared the group's store carries the words."""
+    meeting = Meeting(dist.group.WORLD, shared=False)
+    assert not meeting.one_host and Meeting(dist.group.WORLD).one_host
+    for digest in (5 << 20, 5 << 20, 7 << 20):
+        assert meeting.agree(digest)
+    assert not meeting.agree(dist.get_rank() << 20) and not meeting.agree(0)
+    assert meeting.tell(f"{dist.get_rank()}") == [f"{rank}" for rank in range(dist.get_world_size())]
+
+
+def a_repeated_call_tells_nothing() -> None:
+    x = torch.arange(12.0).view(3, 4) + dist.get_rank()
+    relayout_shards(x, (1, 0), split=0, out_split=0)
+    state = exchange._groups[dist.group.WORLD]
+    state.meeting.tell = None  # type: ignore[method-assign, assignment]
+    for _ in range(70000 if dist.get_world_size() == 2 else 10):  # past the number of a call in a word
+        state.meeting.agree(5 << 20)
+    assert relayout_shards(x, (1, 0), split=0, out_split=0).shape == (2, 6)
+
+
+def disagreement() -> None:
+    rank = dist.get_rank()
+    x = torch.zeros(4, 6)
+    odd = rank == 1
+    calls: list[Callable[[], Any]] = [
+        lambda: relayout_shards(x.double() if odd else x, (1, 0), split=0, out_split=0),
+        lambda: relayout_shards(x[:, :5] if odd else x, (1, 0), split=0, out_split=0),
+        lambda: relayout_shards(x, (0, 1) if odd else (1, 0), split=0, out_split=0),
+        lambda: relayout_shards(x, (1, 0), split=int(odd), out_split=0),
+        lambda: relayout_shards(x, (1, 0), split=0, out_split="a" if odd else 0),  # type: ignore[arg-type]
+        lambda: relayout_shards(x, 5 if odd else (1, 0), split=0, out_split=0),
+        lambda: relayout_shards(x, (1, 0), split=0, out_split=0, out=x.new_zeros(6, 8) if odd else None),
+        lambda: relayout_shards(x, (1, 0), split=0, out_split=0, out=x.new_zeros(3, 9)),
+        lambda: relayout_shards(x.to_sparse() if odd else x, (1, 0), split=0, out_split=0),
+        lambda: relayout_shards(x, (1, 0), split=9, out_split=0),
+    ]
+    relayout_shards(x, (1, 0), split=0, out_split=0)  # a remembered call meets others
+    for call in calls:
+        try:
+            call()
+        except RequestError as error:
+            said = gathered(str(error))
+        else:
+            said = gathered("nothing")
+        assert len(set(said)) == 1 and said[0] != "nothing", said
+        made = relayout_shards(x + rank, (1, 0), split=0, out_split=1)
+        assert made.shape == (6, 2 * 4 // 2) and sorted(made.unique().tolist()) == [rank]
+
+
+def a_rank_that_does_not_come() -> None:
+    x = torch.zeros(4, 6)
+    relayout_shards(x, (1, 0), split=0, out_split=0)
+    if dist.get_rank() == 1:
+        time.sleep(3.5)
+        return
+    for axes in ((1, 0), (0, 1)):
+        started = time.monotonic()
+        with pytest.raises(LaunchError, match=r"rank 0 has waited 2 s for rank 1 of the group's 2, which did not make"):
+            relayout_shards(x, axes, split=0, out_split=0)
+        assert time.monotonic() - started < 3
+
+
+def gradients() -> None:
+    draw = random.Random(1)
+    whole = torch.randn(8, 6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weight = torch.arange(240.0, dtype=torch.float64).view(5, 8, 6)
+    cuts = drawn_cuts(draw, 8)
+    x = part(whole, 0, cuts).requires_grad_()
+    made = relayout_shards(x, (2, 0, 1), split=0, out_split=2)
+    (made.square() * part(weight, 2, chunked(6))).sum().backward()
+    y = whole.clone().requires_grad_()
+    (y.permute(2, 0, 1).square() * weight).sum().backward()
+    assert x.grad is not None and x.grad.allclose(part(y.grad, 0, cuts))
+    with pytest.raises(RequestError, match="out= with tensors that require gradients"):
+        relayout_shards(x, (2, 0, 1), split=0, out_split=2, out=torch.zeros_like(made))
+    with torch.no_grad():
+        assert not relayout_shards(x, (2, 0, 1), split=0, out_split=2).requires_grad
+
+
+def compiled() -> None:
+    whole = torch.arange(8 * 6.0).view(8, 6)
+
+    def function(x: Any) -> Any:
+        return relayout_shards(x * 2, "a (b c) -> c (a b)", split=0, out_split=0, b=2) + 1
+
+    x = part(whole, 0, chunked(8)).requires_grad_()
+    made = torch.compile(function, backend="aot_eager", fullgraph=True)(x)
+    expected = (whole * 2).view(8, 2, 3).permute(2, 0, 1).reshape(3, 16) + 1
+    assert made.equal(part(expected, 0, chunked(3)))
+    made.sum().backward()
+    assert x.grad is not None and x.grad.eq(2).all()
+    uneven = torch.zeros(2 + dist.get_rank(), 6)
+    with pytest.raises(RequestError, match="in what torch.compile compiles all parts are equal"):
+        torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)(uneven)
+
+
+PROGRAMS = [
+    (against_numpy, 2),
+    (against_numpy, 3),
+    (against_numpy, 8),
+    (patterns, 3),
+    (groups, 4),
+    (several_hosts, 3),
+    (a_repeated_call_tells_nothing, 2),
+    (disagreement, 2),
+    (gradients, 3),
+    (compiled, 2),
+]
+
+
+@pytest.mark.parametrize(("program", "ranks"), PROGRAMS, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_ranks(program: Callable[[], None], ranks: int, tmp_path: Path) -> None:
+    run(program, ranks, tmp_path)
+
+
+def test_a_rank_that_does_not_come(tmp_path: Path) -> None:
+    run(a_rank_that_does_not_come, 2, tmp_path, seconds=2)
+
+
+def test_no_group() -> None:
+    with pytest.raises(RequestError, match="init_process_group makes the one of all ranks"):
+        relayout_shards(torch.zeros(2), (0,), split=0, out_split=0)
+    assert relayout(torch.zeros(2, 3), (1, 0), executor="emulator").shape == (3, 2)
