@@ -56,8 +56,7 @@ class Case:
         whole = whole.view(torch.bfloat16)
         self.x = whole.split(self.parts, self.split)[self.rank].contiguous()
         self.expected = whole.permute(self.axes).chunk(self.ranks, self.out_split)[self.rank].contiguous()
-        largest = torch.tensor(self.expected.numel(), device="cuda")
-        self.out = symmetric.empty(int(largest), dtype=torch.bfloat16, device="cuda").view(self.expected.shape)
+        self.out = symmetric.empty(self.expected.shape, dtype=torch.bfloat16, device="cuda")
         self.sent = [x.numel() for x in self.x.chunk(self.ranks, self.axes[self.out_split])]
         of_one = self.expected.numel() // sum(self.parts)
         self.received = [of_one * extent for extent in self.parts]
@@ -80,9 +79,7 @@ class Case:
         """As torch does it, with one copy on each side at most."""
         parts = self.x.unflatten(self.axes[self.out_split], (self.ranks, -1)).movedim(self.axes[self.out_split], 0)
         packed = parts.permute(0, *(axis + 1 for axis in self.axes)).contiguous().view(-1)
-        made = (
-            torch.empty_like(packed) if sum(self.received) == packed.numel() else packed.new_empty(sum(self.received))
-        )
+        made = packed.new_empty(sum(self.received))
         dist.all_to_all_single(made, packed, self.received, self.sent)
         place = self.axes.index(self.split)
         shape = list(self.expected.shape)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -220,6 +223,39 @@ def compiled() -> None:
         torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)(uneven)
 
 
+def dtensors() -> None:
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2, 2))
+    whole = torch.arange(8 * 10 * 6.0).view(8, 10, 6)
+    turned = whole.view(8, 5, 2, 6).permute(1, 0, 3, 2).reshape(5, 48, 2)
+    cases: list[tuple[list[Any], Any, list[Any] | None, list[Any]]] = [
+        ([Shard(0), Shard(2)], (2, 0, 1), None, [Shard(1), Shard(0)]),
+        ([Shard(0), Replicate()], (2, 0, 1), [Shard(2), Replicate()], [Shard(2), Replicate()]),
+        ([Shard(1), Shard(0)], (2, 0, 1), [Shard(0), Shard(1)], [Shard(0), Shard(1)]),
+        ([Replicate(), Shard(1)], "a (b c) d -> b (a d) c", [Replicate(), Shard(-2)], [Replicate(), Shard(1)]),
+    ]
+    for had, axes, asked, has in cases:
+        array = distribute_tensor(whole, mesh, had)
+        sizes = {"c": 2} if isinstance(axes, str) else {}
+        made = relayout(array, axes, placements=asked, executor=None if asked else "emulator", **sizes)
+        assert list(made.placements) == has and made.full_tensor().equal(turned if sizes else whole.permute(axes))
+    array = distribute_tensor(whole, mesh, [Shard(0), Shard(1)])
+    for call, message in (
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0), Replicate()]), "exchanges the parts of one mesh dim"),
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0)]), "one each dimension of the mesh, which has 2"),
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(3), Shard(0)]), r"placements\[0\].dim=3: a dimension of"),
+        (lambda: relayout(array, "a b c -> (a b) c"), "use array.redistribute"),
+        (lambda: relayout(array, (2, 0, 1), out=array), "out= is not for a DTensor"),
+        (lambda: relayout(whole, (2, 0, 1), placements=[Shard(0)]), "placements= is for a DTensor of torch"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            call()
+    array = distribute_tensor(whole.clone(), mesh, [Shard(0), Replicate()]).requires_grad_()
+    relayout(array, (1, 2, 0), placements=[Shard(0), Replicate()]).to_local().square().sum().backward()
+    assert array.grad is not None and array.grad.to_local().equal(2 * array.to_local())
+
+
 PROGRAMS = [
     (against_numpy, 2),
     (against_numpy, 3),
@@ -231,6 +267,7 @@ PROGRAMS = [
     (disagreement, 2),
     (gradients, 3),
     (compiled, 2),
+    (dtensors, 4),
 ]
 
 
@@ -241,6 +278,35 @@ def test_ranks(program: Callable[[], None], ranks: int, tmp_path: Path) -> None:
 
 def test_a_rank_that_does_not_come(tmp_path: Path) -> None:
     run(a_rank_that_does_not_come, 2, tmp_path, seconds=2)
+
+
+def test_the_example_on_two_nodes() -> None:
+    """Two of torchrun's nodes on this machine."""
+    example = Path(__file__).parents[3] / "docs" / "examples" / "relayout_shards.py"
+    if not example.exists():
+        pytest.skip("the example belongs to the repository")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        "--nproc-per-node=1",
+        f"--master-port={port}",
+    ]
+    nodes = [
+        subprocess.Popen(
+            [*torchrun, "--master-addr=127.0.0.1", f"--node-rank={node}", str(example)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for node in range(2)
+    ]
+    said = [node.communicate(timeout=100) for node in nodes]
+    assert said[0][0] == "right on 2 ranks: (32, 8, 16) to (4, 64, 16) and back\n", said
 
 
 def test_no_group() -> None:
