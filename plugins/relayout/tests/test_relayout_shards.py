@@ -7,11 +7,15 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -22,9 +26,12 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("torch has no gloo", allow_module_level=True)
 
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import exchange, relayout, relayout_shards
+from tilecopy_relayout import exchange, launching, relayout, relayout_shards, symmetric
 from tilecopy_relayout.meeting import Meeting
-from tilecopy_relayout.shards import cuts_of
+from tilecopy_relayout.patterns import rearrangement
+from tilecopy_relayout.shards import Shards, cuts_of
+
+from tilecopy_core.plugin import row_major
 
 SECONDS = 10
 
@@ -256,6 +263,104 @@ def dtensors() -> None:
     assert array.grad is not None and array.grad.to_local().equal(2 * array.to_local())
 
 
+@attrs.frozen
+class Handle:
+    """NOT a GPU's symmetric memory: a stand-in by files that all ranks map."""
+
+    rank: int
+    buffer_ptrs: list[int]
+    kept: list[Any]
+
+    def barrier(self, channel: int, timeout_ms: int) -> None:
+        assert timeout_ms == SECONDS * 1000
+        dist.barrier()
+
+
+class Rooms:
+    """What gives out such memory; a rank's begins elsewhere in its file than another's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count, self.own = folder, 0, 0
+
+    def _mapped(self, rank: int) -> Any:
+        return np.memmap(self.folder / f"{self.count}-{rank}", np.uint8, "r+")
+
+    def empty(self, nbytes: int, dtype: Any, device: Any) -> Any:
+        self.count += 1
+        rank = dist.get_rank()
+        (self.folder / f"{self.count}-{rank}").write_bytes(bytes(nbytes + 4096))
+        mapped = self._mapped(rank)
+        self.own = mapped.ctypes.data
+        return torch.from_numpy(mapped[64 * rank :][:nbytes])
+
+    def rendezvous(self, tensor: Any, name: str) -> Handle:
+        dist.barrier()
+        rank = dist.get_rank()
+        mapped = [self._mapped(each) for each in range(dist.get_world_size())]
+        bases = [each.ctypes.data for each in mapped]
+        bases[rank] = self.own
+        return Handle(rank, bases, mapped)
+
+
+def on_the_emulator(work: symmetric.Push, source: int) -> None:
+    work.barrier()
+    for launch, first, address in work.moves:
+        planned = launch.plan(launching.align_of(source + first), launching.align_of(address))
+        views = launching._operands(planned, source + first, address)
+        planned[-1](*map(np.asarray, views), executor="emulator")
+    work.barrier()
+
+
+def into_each_others_memory() -> None:
+    """The addresses, plans and order of what the GPUs do, on the emulator."""
+    import torch.distributed._symmetric_memory as torchs
+
+    group, ranks, rank = dist.group.WORLD, dist.get_world_size(), dist.get_rank()
+    with tempfile.TemporaryDirectory() as own, pytest.MonkeyPatch.context() as patch:
+        folders = gathered(own)
+        rooms = Rooms(Path(folders[0]))
+        stand_in = SimpleNamespace(active=lambda gpu: nullcontext(), call=lambda name, flags: 5)
+        stream = SimpleNamespace(wait=lambda: None, record=lambda: None)
+        for owner, name, value in (
+            (torchs, "empty", rooms.empty),
+            (torchs, "rendezvous", rooms.rendezvous),
+            (symmetric, "driver", lambda: stand_in),
+            (symmetric, "target_of_gpu", lambda gpu: "sm_90"),
+            (symmetric.Push, "__call__", on_the_emulator),
+            (torch.cuda, "device", lambda device: nullcontext()),
+            (torch.cuda, "Event", lambda: stream),
+            (torch.cuda, "is_current_stream_capturing", lambda: False),
+        ):
+            patch.setattr(owner, name, value)
+        meeting = Meeting(group)
+        peers = symmetric.Peers(group.group_name, meeting)
+        draw = random.Random(2)
+        for shape, axes, split, out_split, dtype in (
+            ((8, 12, 16), (1, 0, 2), 0, 0, torch.bfloat16),
+            ((8, 12, 16), (2, 0, 1), 1, 2, torch.float32),
+            ((7, 9), (0, 1), 0, 0, torch.uint8),
+            ((1200, 900), (1, 0), 0, 0, torch.float64),  # more than was kept
+        ):
+            whole = torch.arange(np.prod(shape)).view(shape).to(dtype)
+            expected = whole.permute(axes)
+            cuts, into = drawn_cuts(draw, shape[split]), drawn_cuts(draw, expected.shape[out_split])
+            shards = Shards(rearrangement(axes, shape), split, out_split, cuts, into)
+            strides = [row_major(shards.out_shape(each)) for each in range(ranks)]
+            x = part(whole, split, cuts)
+            move = peers.push(x, None, shards, strides)
+            assert move is not None
+            out = torch.zeros(shards.out_shape(rank), dtype=dtype)
+            for made in (move(group, x, None), move(group, x, out)):
+                assert same(made, part(expected, out_split, into))
+            room = rooms.empty(1 << 23, torch.uint8, None).view(dtype)[: 2 * out.numel()]
+            direct = room.view(*out.shape, 2)[..., 1]  # every other element of the caller's memory
+            told = [tuple(2 * step for step in each) for each in strides]
+            move = peers.push(x, direct, shards, told)
+            assert move is not None
+            assert move(group, x, direct) is direct and same(direct, part(expected, out_split, into))
+        dist.barrier()
+
+
 PROGRAMS = [
     (against_numpy, 2),
     (against_numpy, 3),
@@ -268,6 +373,7 @@ PROGRAMS = [
     (gradients, 3),
     (compiled, 2),
     (dtensors, 4),
+    (into_each_others_memory, 3),
 ]
 
 

@@ -128,8 +128,8 @@ def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
         meeting = Meeting(group)
         state = _groups[group] = _Group(meeting, Peers(group.group_name, meeting))
     try:
-        key = call, _facts(x), None if out is None else (out.data_ptr(), _facts(out))
-        kind = state.kinds.get(key)
+        key = call, _facts(x), None if out is None else (out.data_ptr(), out.requires_grad, _facts(out))
+        kind = None if out is not None and _may_overlap(x, out) else state.kinds.get(key)
     except Exception:  # whatever is odd about the arguments, the whole check says it
         key, kind = None, None
     if state.meeting.agree(NEW if kind is None else kind.digest):
@@ -154,7 +154,12 @@ def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
 
 
 def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device
+    lazy = tensor.is_conj(), tensor.is_neg()
+    return type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, lazy
+
+
+def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
 def _into(told: Sequence[Told], shards: Shards) -> list[tuple[int, ...]]:

@@ -225,7 +225,7 @@ class Push:
         self.barrier()
         for other in others:
             driver().wait_for(current, other)
-        for (launch, first, address), (_, stream) in zip(self.moves, [current, *others], strict=True):
+        for (launch, first, address), (_, stream) in zip(self.moves, [current, *others], strict=False):
             launch(source + first, address, stream)
         for other in others:
             driver().wait_for(other, current)
