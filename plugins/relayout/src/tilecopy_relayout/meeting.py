@@ -15,7 +15,7 @@ import time
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -31,19 +31,9 @@ _SPIN_SECONDS, _NAP_SECONDS = 1e-3, 5e-3
 """How long a rank looks without a pause, and the longest of its pauses after that."""
 
 
-class _Board(Protocol):
-    """Two words of each rank, which all ranks read."""
-
-    def post(self, which: int, word: int) -> None:
-        """Write this rank's."""
-
-    def words(self, which: int) -> list[int]:
-        """Read those of all ranks."""
-
-
 @attrs.frozen(eq=False)
 class _Page:
-    """In memory that the ranks share. A word is written and read as a whole, so that nothing else orders them."""
+    """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so that nothing else orders them."""
 
     rank: int
     memory: Any
@@ -58,7 +48,7 @@ class _Page:
 
 @attrs.frozen(eq=False)
 class _Keys:
-    """In the store of the group."""
+    """The same in the store of the group."""
 
     store: Any
     rank: int
@@ -97,7 +87,7 @@ class Meeting:
         self._said, self._calls, self._broken = 0, 0, ""
         page = self._page() if shared else None
         self.one_host = page is not None
-        self._board: _Board = page or _Keys(self._store, self.rank, self.ranks)
+        self._board = page or _Keys(self._store, self.rank, self.ranks)
         for which in (0, 1):
             self._board.post(which, 0)
         self.tell("ready")

@@ -87,7 +87,7 @@ class Peers:
             into: the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):
-            room = self._kept_room(x, shards) if out is None else self._room(out)
+            room = self._kept_room(x, shards) if out is None else self._room(lambda: out)
             if room is None:
                 return None
             if out is None:
@@ -149,30 +149,35 @@ class Peers:
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
-            from torch.distributed._symmetric_memory import empty
-
-            room = self._room(empty(nbytes, dtype=torch.uint8, device=x.device))
+            room = self._room(lambda: _empty(nbytes, x.device))
             self._usable = room is not None
             if room is not None:
                 self._kept.append(room)
         return self._kept[-1] if self._usable else None
 
-    def _room(self, tensor: torch.Tensor) -> Room | None:
-        """A tensor as memory that all ranks write; None on all of them where it cannot be."""
+    def _room(self, make: Callable[[], torch.Tensor]) -> Room | None:
+        """A tensor as memory that all ranks write; None on all of them where one of them has none, or no way to another's."""
         if not self._usable:
             return None
-        from torch.distributed._symmetric_memory import rendezvous
-
         try:
+            from torch.distributed._symmetric_memory import rendezvous
+
+            tensor = make()
             handle = rendezvous(tensor, self._group_name)
             within = f"{tensor.data_ptr() - handle.buffer_ptrs[handle.rank]}"  # it may begin elsewhere on each rank
-        except RuntimeError:  # no way from GPU to GPU
-            handle, within = None, ""
+        except (ImportError, RuntimeError):
+            within = ""
         told = self._meeting.tell(within)
-        if handle is None or not all(told):
+        if not all(told):
             return None
         bases = zip(handle.buffer_ptrs, map(int, told), strict=True)
         return Room(tensor, handle, tuple(base + offset for base, offset in bases))
+
+
+def _empty(nbytes: int, device: torch.device) -> torch.Tensor:
+    from torch.distributed._symmetric_memory import empty
+
+    return empty(nbytes, dtype=torch.uint8, device=device)
 
 
 @attrs.frozen(eq=False)
@@ -210,7 +215,7 @@ class Push:
     def _captured(self, source: int) -> Any:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(torch.cuda.ExternalStream(self.streams[0], self.device)):
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(capture_error_mode="relaxed")
             try:
                 self._work(source)
             finally:
