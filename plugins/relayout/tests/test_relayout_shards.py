@@ -47,7 +47,7 @@ def _process(rank: int, program: Callable[[], None], ranks: int, folder: str, se
 
 def run(program: Callable[[], None], ranks: int, folder: Path, seconds: float = SECONDS) -> None:
     """Run it in as many processes as there are ranks, which import torch once."""
-    processes.get_context("forkserver").set_forkserver_preload([__name__])
+    processes.get_context("forkserver").set_forkserver_preload([__name__, "torch._dynamo", "torch.distributed.tensor"])
     arguments = (program, ranks, str(folder), seconds)
     processes.start_processes(_process, arguments, nprocs=ranks, start_method="forkserver")
 
