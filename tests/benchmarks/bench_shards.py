@@ -135,7 +135,7 @@ def both(name: str, work: Work, expected: torch.Tensor) -> tuple[float, float]:
     if name != "NCCL alone":
         assert made.shape == expected.shape, (name, made.shape)
         assert torch.equal(made.view(torch.int16), expected.view(torch.int16)), name
-    calls = max(2, min(CALLS, (1 << 28) // (expected.numel() * 2)))
+    calls = max(4, min(CALLS, (1 << 28) // (expected.numel() * 2)))
     plain = measured(repeated(work, calls), calls)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):

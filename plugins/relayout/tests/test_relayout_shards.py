@@ -225,6 +225,8 @@ def compiled() -> None:
     assert made.equal(part(expected, 0, chunked(3)))
     made.sum().backward()
     assert x.grad is not None and x.grad.eq(2).all()
+    arguments = (x, "a (b c) -> c (a b)", "b", [2], 0, 0, dist.group.WORLD.group_name, -1, 8)
+    torch.library.opcheck(torch.ops.tilecopy.relayout_shards, arguments)
     uneven = torch.zeros(2 + dist.get_rank(), 6)
     with pytest.raises(RequestError, match="in what torch.compile compiles all parts are equal"):
         torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)(uneven)
@@ -324,6 +326,7 @@ def into_each_others_memory() -> None:
         for owner, name, value in (
             (torchs, "empty", rooms.empty),
             (torchs, "rendezvous", rooms.rendezvous),
+            (symmetric, "_LEAST_BYTES", 4096),
             (symmetric, "driver", lambda: stand_in),
             (symmetric, "target_of_gpu", lambda gpu: "sm_90"),
             (symmetric.Push, "__call__", on_the_emulator),
@@ -339,7 +342,7 @@ def into_each_others_memory() -> None:
             ((8, 12, 16), (1, 0, 2), 0, 0, torch.bfloat16),
             ((8, 12, 16), (2, 0, 1), 1, 2, torch.float32),
             ((7, 9), (0, 1), 0, 0, torch.uint8),
-            ((1000, 600), (1, 0), 0, 0, torch.float64),  # more than was kept
+            ((60, 40), (1, 0), 0, 0, torch.float64),  # more than was kept
         ):
             whole = torch.arange(np.prod(shape)).view(shape).to(dtype)
             expected = whole.permute(axes)
@@ -352,13 +355,22 @@ def into_each_others_memory() -> None:
             out = torch.zeros(shards.out_shape(rank), dtype=dtype)
             for made in (move(group, x, None), move(group, x, out)):
                 assert same(made, part(expected, out_split, into))
-            room = rooms.empty(1 << 24, torch.uint8, None).view(dtype)[: 2 * out.numel()]
+            room = rooms.empty(1 << 17, torch.uint8, None).view(dtype)[: 2 * out.numel()]
             direct = room.view(*out.shape, 2)[..., 1]  # every other element of the caller's memory
             told = [tuple(2 * step for step in each) for each in strides]
             move = peers.push(x, direct, shards, told)
             assert move is not None
             assert move(group, x, direct) is direct and same(direct, part(expected, out_split, into))
         assert len(peers._kept) == 2
+
+        def refused(tensor: Any, name: str) -> Handle:
+            if rank == 1:
+                raise RuntimeError("no way from GPU to GPU")
+            return Handle(rank, [0] * ranks, [])
+
+        patch.setattr(torchs, "rendezvous", refused)
+        peers = symmetric.Peers(group.group_name, meeting)
+        assert peers.push(x, None, shards, strides) is None and peers.push(x, None, shards, strides) is None
         dist.barrier()
 
 

@@ -141,7 +141,7 @@ def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
     # The number: what was remembered at different times is not the same kind, whatever it is called with.
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
-    into = _into(told, shards)
+    into = [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(told)]
     move: Callable[[Any, Any, Any], Any] | None = None
     if told[0].device == "cuda":
         move = state.peers.push(x, out if all(each.symmetric for each in told) else None, shards, into)
@@ -160,11 +160,6 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
-
-
-def _into(told: Sequence[Told], shards: Shards) -> list[tuple[int, ...]]:
-    """The strides of each rank's part of the result."""
-    return [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(told)]
 
 
 def _told(x: torch.Tensor, call: Call, out: Any) -> Told:

@@ -87,11 +87,13 @@ class Peers:
             into: the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):
-            room = self._kept_room(x, shards) if out is None else self._room(lambda: out)
+            if out is not None:
+                room = self._room(lambda: out)
+            else:
+                room = self._kept_room(x, shards)
+                into = [row_major(shards.out_shape(rank)) for rank in range(shards.ranks)]
             if room is None:
                 return None
-            if out is None:
-                into = [row_major(shards.out_shape(rank)) for rank in range(shards.ranks)]
             self._done = self._done or torch.cuda.Event()
             gpu, rank, moves = x.device.index, self._meeting.rank, []
             for step in range(1, shards.ranks + 1):  # each rank begins with another receiver
