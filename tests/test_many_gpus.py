@@ -59,6 +59,7 @@ class Torch:
         self.copies: list[tuple[str, str]] = []
         self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device])
         self.shares: Callable[[], object] = lambda: None
+        self.cuda = types.SimpleNamespace(is_initialized=lambda: True)
 
     def empty(self, count: int, device: str) -> Any:
         def copy_(source: Any) -> None:

@@ -309,12 +309,12 @@ class CudaExecutor:
         facts = binding.arrays[name]
         assert facts.device is not None
         pair = ordinal, facts.device
-        if framework_of(type(facts.owner)) == "torch" and self.driver.has_peer_access(*pair):
-            with LOCK:
-                if pair not in self._sharing:  # the driver's flags of torch's pools and segments say nothing that holds
-                    share_memory("torch", *pair)
-                    self._sharing.add(pair)
-            return
+        with LOCK:
+            if pair not in self._sharing and self.driver.has_peer_access(*pair):
+                share_memory(
+                    *pair
+                )  # the driver's flags of torch's pools say that they may be used, and they may not yet
+                self._sharing.add(pair)
         if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.written):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
