@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import threading
 from collections import Counter
 from functools import cached_property
@@ -94,6 +95,7 @@ class FakeDriver:
         self.version, self.images = 13000, list[bytes]()
         self._linking: Any = None
         self._memory: dict[int, Any] = {}
+        self._numbers = itertools.count(7)  # of events and modules, in any thread
         self._lock = threading.Lock()
         self._thread = _OfThread()
         self._thread.own = self.begins
@@ -248,7 +250,7 @@ class FakeDriver:
     def cuEventCreate(self, flags: int) -> Any:
         if self.current is None:
             return real.CUresult.CUDA_ERROR_INVALID_CONTEXT, None
-        said = self._said("cuEventCreate", 7 + self.calls["cuEventCreate"])
+        said = self._said("cuEventCreate", next(self._numbers))
         if not int(said[0]):
             self._of[said[1]] = self.current
         return said
@@ -304,7 +306,7 @@ class FakeDriver:
         assert self.pushed and self.modes[-1] == "RELAXED" and count == len(options) == len(values)
         assert image.startswith(b"\x7fELF") or image.endswith(b"\0")
         self.images.append(image)
-        said = self._said("cuModuleLoadDataEx", 1000 + self.calls["cuModuleLoadDataEx"])
+        said = self._said("cuModuleLoadDataEx", 1000 + next(self._numbers))
         if not int(said[0]):
             self.loaded.add(said[1])
             self._of[said[1]] = self.pushed[-1]

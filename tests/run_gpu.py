@@ -52,10 +52,13 @@ def on_two_gpus() -> list[tuple[str, str]]:
     options = ["-q", "-p", "no:cacheprovider", "-W", "default"]
     relayouts = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
     again = [str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py"), relayouts]
+    shards, bench_shards = str(TESTS / "gpu_shards.py"), str(TESTS / "benchmarks" / "bench_shards.py")
     return [
         run("tests on two GPUs", [sys.executable, "-m", "pytest", *options, str(TESTS / "test_gpus.py")], 300, 25),
         run("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
         run("bench_gpus", [sys.executable, str(TESTS / "benchmarks" / "bench_gpus.py")], 120, 16),
+        run("exchanges between two to four GPUs", [sys.executable, shards], 120, 25),
+        run("bench_shards", [sys.executable, bench_shards], 300, 36),
     ]
 
 

@@ -22,7 +22,7 @@ PACKAGES = {
     "ragged": 525,
     "reg": 450,
     "regperm": 1_550,
-    "relayout": 3_700,
+    "relayout": 4_900,
     "tcgen05_cp": 450,
     "testkit": 5_350,
 }

@@ -59,6 +59,7 @@ class Torch:
         self.copies: list[tuple[str, str]] = []
         self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device])
         self.shares: Callable[[], object] = lambda: None
+        self.cuda = types.SimpleNamespace(is_initialized=lambda: True)
 
     def empty(self, count: int, device: str) -> Any:
         def copy_(source: Any) -> None:
@@ -216,20 +217,16 @@ def test_a_driver_that_gives_no_peer_access(kernel: tc.BuiltKernel, fake: FakeDr
     assert len(fake.launches) == 1
 
 
-@pytest.mark.parametrize("peers", [True, False])
-def test_mapped_memory_is_taken_where_its_allocator_gave_access(
-    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, torch: Torch, peers: bool
+def test_torch_shares_its_memory_once(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, torch: Torch
 ) -> None:
-    a, b, fake.peers = tensor(A0, 1), tensor(B0, 2), peers
+    """Whatever its allocator is: the driver's flags of a pool say that it may be accessed, and it may not (seen on two H200)."""
+    a, b = tensor(A0, 1), tensor(B0, 2)
     fake.mapped[a.pointer] = {1}
-    why = "may not read this memory of GPU 1.*cuMemSetAccess" if peers else "no peer access"
-    with pytest.raises(tc.LaunchError, match=f"argument A: GPU 2 .*{why}"):
-        cuda.launch(kernel, (a, b))
-    assert torch.copies == [("cuda:2", "cuda:1")] and not fake.launches
     torch.shares = lambda: fake.mapped[a.pointer].add(2)
     cuda.launch(kernel, (a, b))
     cuda.launch(kernel, (a, b))
-    assert where(fake) == [(2, 0x20020)] * 2 and len(torch.copies) == 2
+    assert where(fake) == [(2, 0x20020)] * 2 and torch.copies == [("cuda:2", "cuda:1")]
 
 
 def test_memory_that_lies_on_another_gpu_than_its_tensor_says(
@@ -269,6 +266,22 @@ def test_the_gpu_of_a_cupy_array_is_what_cupy_says(
     for _ in range(2):
         cuda.launch(kernel, (mine, peers))
     assert where(fake) == [(1, 0)] * 2 and fake.retained == [1]
+
+
+@pytest.mark.parametrize("peers", [True, False])
+def test_mapped_memory_is_taken_where_its_allocator_gave_access(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, peers: bool
+) -> None:
+    a, b, fake.peers = CupyArray(A0 + (1 << 48), 1), CupyArray(B0 + (2 << 48), 2), peers
+    fake.mapped[a.data.ptr] = {1}
+    why = "may not read this memory of GPU 1.*cuMemSetAccess" if peers else "no peer access"
+    with pytest.raises(tc.LaunchError, match=f"argument A: GPU 2 .*{why}"):
+        cuda.launch(kernel, (a, b))
+    assert not fake.launches
+    if peers:
+        fake.mapped[a.data.ptr].add(2)
+        cuda.launch(kernel, (a, b))
+        assert where(fake) == [(2, 0)]
 
 
 # ------------------------------------------------------------------------------------------------------- threads

@@ -71,6 +71,7 @@ class CudaExecutor:
         self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
         self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
+        self._sharing: set[tuple[int, int]] = set()
         self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
     # ------------------------------------------------------------------------------------------- devices
@@ -308,11 +309,14 @@ class CudaExecutor:
         """See to it that an array on another GPU can be used by kernels on this one."""
         facts = binding.arrays[name]
         assert facts.device is not None
-        written = name in kernel.written
-        if self.driver.reaches(ordinal, facts.device, facts.pointer, written=written):
-            return
-        share_memory(framework_of(type(facts.owner)), ordinal, facts.device)
-        if why := self.driver.why_unreachable(ordinal, facts.device, facts.pointer, written=written):
+        pair = ordinal, facts.device
+        with LOCK:
+            if pair not in self._sharing and self.driver.has_peer_access(*pair):
+                share_memory(
+                    *pair
+                )  # the driver's flags of torch's pools say that they may be used, and they may not yet
+                self._sharing.add(pair)
+        if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.written):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
     def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:

@@ -271,8 +271,8 @@ class Driver:
         address, _ = self.call("cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
-    def reaches(self, ordinal: int, device: int, address: int, *, written: bool) -> bool:
-        """Whether the driver says that kernels on one GPU may use memory of another, once peer access was enabled.
+    def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
+        """Why kernels on one GPU cannot use memory of another, or None: they can, once peer access was enabled.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -283,35 +283,26 @@ class Driver:
         Raises:
             LaunchError: the driver does not give peer access although the hardware has it.
         """
-        self._peer_access(ordinal, device)
-        needed = _MAY_WRITE if written else _MAY_READ
-        with self.active(ordinal):
-            return self._attribute(_ACCESS_FLAGS, address) & needed == needed
-
-    def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Why kernels on one GPU cannot use memory of another, or None: they can. It takes what :meth:`reaches` takes.
-
-        Raises:
-            LaunchError: as there.
-        """
-        if self.reaches(ordinal, device, address, written=written):
-            return None
-        enabled = self._peer_access(ordinal, device)
-        with self.active(ordinal):
-            # Memory of a pool, or mapped by cuMemMap, has no context: its allocator says who may use it, for each GPU.
-            if enabled and self._attribute(_CONTEXT, address):
-                return None
-        if not enabled:
+        if not self.has_peer_access(ordinal, device):
             return (
                 f"GPU {ordinal} has no peer access to GPU {device} (cuDeviceCanAccessPeer says so); copy it there first"
             )
+        needed = _MAY_WRITE if written else _MAY_READ
+        with self.active(ordinal):
+            # Memory of a pool, or mapped by cuMemMap, has no context: its allocator says who may use it, for each GPU.
+            if self._attribute(_CONTEXT, address) or self._attribute(_ACCESS_FLAGS, address) & needed == needed:
+                return None
         return (
             f"GPU {ordinal} may not {'write' if written else 'read'} this memory of GPU {device}: it is of a memory pool or mapped, "
             "and its allocator gives access (cudaMemPoolSetAccess, cuMemSetAccess)"
         )
 
-    def _peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable it, once a pair; False: the hardware has none."""
+    def has_peer_access(self, ordinal: int, device: int) -> bool:
+        """Enable peer access of one GPU to the memory of another, once a pair; False: the hardware has none.
+
+        Raises:
+            LaunchError: the driver does not give it although the hardware has it.
+        """
         with LOCK:
             if (ordinal, device) not in self._peers:
                 pair = [self.call("cuDeviceGet", each) for each in (ordinal, device)]

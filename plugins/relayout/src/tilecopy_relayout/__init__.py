@@ -2,5 +2,6 @@
 
 from .api import relayout
 from .planner import plan_relayout
+from .shards import relayout_shards
 
-__all__ = ["plan_relayout", "relayout"]
+__all__ = ["plan_relayout", "relayout", "relayout_shards"]

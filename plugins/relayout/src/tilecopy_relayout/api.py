@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
@@ -36,6 +36,7 @@ def relayout(
     stream: Any = None,
     device: int | None = None,
     executor: str | None = None,
+    placements: Sequence[Any] | None = None,
     **sizes: int,
 ) -> Any:
     """The array with its dimensions permuted, split and merged, as new memory; its bits are moved, never computed on.
@@ -55,6 +56,8 @@ def relayout(
         device: the number of the GPU that launches, where ``out`` is on another GPU than the array: the one's or the other's. Of
             host arrays, the GPU that they go through; by default the current one.
         executor: ``"cuda"`` or ``"emulator"``; host arrays go through a GPU where there is one, and else to the emulator.
+        placements: of the result of a DTensor of torch, one each dimension of its mesh. By default what is divided stays divided. Along
+            one mesh dimension another dimension may be divided than before: :func:`relayout_shards` exchanges the parts.
         sizes: extents of names in the pattern: ``p=4``.
 
     Returns:
@@ -69,7 +72,7 @@ def relayout(
         from .torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
-    if device is None:
+    if device is None and placements is None:
         try:
             return _remembered(array, axes, out, stream, executor, sizes)
         except _UnknownError:
@@ -80,11 +83,30 @@ def relayout(
         from .dask_blocks import relayout_blocks
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
-    if torch is not None and isinstance(array, torch.Tensor) and _is_for_torch(torch, array):
+    if placements is not None or _is_dtensor(array):
+        _demand_dtensor(array, out, stream, device)
+        from .dtensors import relayout_dtensor
+
+        return relayout_dtensor(array, axes, placements, executor, sizes)
+    if torch is not None and isinstance(array, torch.Tensor) and is_for_torch(torch, array):
         from .torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
     return _checked(array, axes, out, stream, device, executor, sizes)
+
+
+def _is_dtensor(array: Any) -> bool:
+    return type(array).__name__ == "DTensor" and type(array).__module__.startswith("torch.")
+
+
+def _demand_dtensor(array: Any, out: Any, stream: Any, device: int | None) -> None:
+    if not _is_dtensor(array):
+        raise RequestError(
+            f"placements= is for a DTensor of torch, and the array is a {type(array).__name__}; leave it away"
+        )
+    given = {"out": out, "stream": stream, "device": device}
+    if named := [name for name, value in given.items() if value is not None]:
+        raise RequestError(f"{named[0]}= is not for a DTensor, of which every process has a part; leave it away")
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
@@ -107,7 +129,7 @@ def _checked(
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
-    destination = _checked_out(out, source, moved) if out is not None else array_of("the new array", result)
+    destination = checked_out(out, source, moved.shape) if out is not None else array_of("the new array", result)
     if source.device is None or destination.device is None:
         with nullcontext() if device is None else _through(device, chosen):
             if 0 not in moved.shape:
@@ -144,13 +166,15 @@ def _current(source: Array, destination: Array) -> Callable[[], int]:
     return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
-def _checked_out(out: Any, source: Array, moved: Rearrangement) -> Array:
-    """What an ``out`` is, once it has been found fit."""
+def checked_out(out: Any, source: Array, shape: tuple[int, ...]) -> Array:
+    """What an ``out`` is, once it has been found fit for a result of this shape.
+
+    Raises:
+        RequestError: it is not.
+    """
     found = array_of("out", out)
-    if found.shape != moved.shape:
-        raise RequestError(
-            f"out has the shape {found.shape}, the result has {moved.shape}, of an array of {source.shape}"
-        )
+    if found.shape != shape:
+        raise RequestError(f"out has the shape {found.shape}, the result has {shape}, of an array of {source.shape}")
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
         raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
     if (found.device is None) != (source.device is None):
@@ -372,7 +396,7 @@ def _cupy_key(array: Any) -> tuple[Any, int]:
     return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
 
 
-def _is_for_torch(torch: Any, tensor: Any) -> bool:
+def is_for_torch(torch: Any, tensor: Any) -> bool:
     """Whether torch must see the call: it records gradients, traces, or wraps what has the memory."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True

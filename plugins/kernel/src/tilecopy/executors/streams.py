@@ -84,10 +84,10 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
     return partial(_cupy_stream, module, device) if framework == "cupy" else None
 
 
-def share_memory(framework: str, device: int, other: int) -> None:
-    """Have torch give one GPU access to its memory of another, as its allocators do at the first copy between both."""
-    torch: Any = sys.modules.get("torch") if framework == "torch" else None
-    if torch is not None:
+def share_memory(device: int, other: int) -> None:
+    """Have torch, where it is in use, give one GPU access to its memory of another, as its allocators do at the first copy between both."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
 
 

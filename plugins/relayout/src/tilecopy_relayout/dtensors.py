@@ -1,0 +1,92 @@
+"""Relayouts of torch's DTensors: each mesh dimension either keeps what it divides, or exchanges parts. Imported with torch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from tilecopy_core import RequestError
+from tilecopy_core.plugin import row_major
+
+from .asking import shown
+from .patterns import Rearrangement, rearrangement
+from .shards import dimension, relayout_shards
+
+
+def relayout_dtensor(
+    array: Any, axes: Any, placements: Sequence[Any] | None, executor: str | None, sizes: dict[str, int]
+) -> Any:
+    """:func:`~tilecopy_relayout.relayout` of a DTensor.
+
+    Args:
+        array: each mesh dimension replicates it or divides one of its dimensions.
+        axes: as there, of the whole array.
+        placements: of the result, one each mesh dimension; by default what is divided stays divided, wherever it goes. At most one mesh
+            dimension may divide another dimension than before.
+        executor: as there, where nothing is exchanged.
+        sizes: as there.
+
+    Raises:
+        RequestError: an array or placements that are not of this kind.
+    """
+    mesh = array.device_mesh
+    moved = rearrangement(axes, array.shape, sizes)
+    kept = [_kept(moved, placement) for placement in array.placements]
+    wanted = kept if placements is None else [_wanted(each, moved, n) for n, each in enumerate(placements)]
+    if len(wanted) != len(kept):
+        raise RequestError(f"placements {shown(placements)}: one each dimension of the mesh, which has {len(kept)}")
+    changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
+    divided = [each.dim for each in array.placements if isinstance(each, Shard)]
+    onto = [each.dim for each in wanted if isinstance(each, Shard)]
+    exchanges = all(isinstance(each[n], Shard) for n in changed for each in (array.placements, wanted))
+    if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
+        raise RequestError(
+            f"placements {shown(placements)} of a DTensor that has {array.placements}: a relayout exchanges the parts of one mesh "
+            "dimension, from one dimension of the array to one of the result; use array.redistribute(...) before or after it"
+        )
+    # With all extents given a pattern says what becomes of the part that a process has; that of the other mesh dimensions is its own.
+    local = array.to_local()
+    pattern, extents = moved.pattern()
+    named: dict[str, Any] = dict(zip(extents, moved.extents, strict=True))
+    for number, placement in enumerate(array.placements):
+        if isinstance(placement, Shard) and number not in changed:
+            named[f"d{sum(map(len, moved.split[: placement.dim]))}"] = local.shape[placement.dim]
+    if not changed:
+        from .api import relayout
+
+        made = relayout(local, pattern, executor=executor, **named)
+    else:
+        (number,) = changed
+        split, out_split = array.placements[number].dim, wanted[number].dim
+        made = relayout_shards(local, pattern, split=split, out_split=out_split, group=mesh.get_group(number), **named)
+    return DTensor.from_local(made, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape))
+
+
+def _kept(moved: Rearrangement, placement: Any) -> Any:
+    """What a placement becomes where nothing is exchanged; None: the dimension that it divides is split, merged or gone."""
+    if isinstance(placement, Replicate):
+        return placement
+    if type(placement) is not Shard:
+        raise RequestError(
+            f"a DTensor with the placement {placement}: each mesh dimension is Shard(dim) or Replicate()"
+        )
+    first = sum(map(len, moved.split[: placement.dim]))
+    if len(moved.split[placement.dim]) != 1:
+        return None
+    position = moved.order.index(first)
+    before = 0
+    for dim, count in enumerate(moved.merge):
+        if before <= position < before + count:
+            return Shard(dim) if count == 1 else None
+        before += count
+    return None
+
+
+def _wanted(placement: Any, moved: Rearrangement, number: int) -> Any:
+    if isinstance(placement, Replicate):
+        return placement
+    if type(placement) is not Shard:
+        raise RequestError(f"placements[{number}] {shown(placement)}: Shard(dim) or Replicate()")
+    return Shard(dimension(f"placements[{number}].dim", placement.dim, len(moved.shape), "the result"))

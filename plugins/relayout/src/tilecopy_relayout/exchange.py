@@ -1,0 +1,370 @@
+"""``relayout_shards`` of torch tensors: the ranks agree, then the parts are exchanged. Imported with torch alone.
+
+Where the ranks reach each other's memory, each writes its share of every rank's result (symmetric.py). Elsewhere what goes to a rank is
+packed, exchanged by ``all_to_all_single`` and put in its place; either step falls away where nothing changes place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from math import prod
+from typing import Any, NoReturn
+
+import attrs
+import torch
+import torch.distributed as dist
+
+from tilecopy_core import RequestError
+from tilecopy_core.plugin import integer, row_major
+
+from .api import checked_out, is_for_torch, relayout
+from .arrays import array_of, dtype_name
+from .asking import PERMUTATION, items_of, shown, sizes_of
+from .meeting import NEW, Meeting
+from .patterns import rearrangement
+from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension
+from .symmetric import Peers, is_symmetric
+
+_MOST_KINDS = 64
+"""Calls of a group that are remembered; the oldest is forgotten first."""
+
+
+@attrs.frozen
+class Call:
+    """What is asked for, but for the tensors: see :class:`~tilecopy_relayout.shards.Told`."""
+
+    axes: Any
+    sizes: tuple[tuple[str, Any], ...]
+    split: Any
+    out_split: Any
+    extent: int | None = None
+    total: int | None = None
+
+
+def relayout_part(
+    x: Any, axes: Any, sizes: dict[str, int], split: Any, out_split: Any, group: Any, out: Any
+) -> torch.Tensor:
+    """:func:`~tilecopy_relayout.relayout_shards` of a torch tensor.
+
+    Raises:
+        RequestError: as there.
+        LaunchError: as there.
+    """
+    if group is None:
+        group = dist.group.WORLD
+    if torch.compiler.is_compiling():
+        if out is not None:
+            raise RequestError("out=: relayout_shards that torch.compile compiles makes its result; leave out= away")
+        total = x.shape[split] * dist.get_world_size(group)
+        return _operate(x, _text(axes), sizes, split, out_split, group.group_name, -1, total)
+    if not isinstance(group, dist.ProcessGroup):
+        raise RequestError(
+            f"group={shown(group)}: a process group of torch.distributed that this process is a member of "
+            "(torch.distributed.init_process_group makes the one of all ranks)"
+        )
+    if not isinstance(axes, (str, tuple)):
+        with suppress(RequestError):  # refused where the other ranks learn of it
+            axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
+    call = Call(axes, tuple(sorted(sizes.items())), split, out_split)
+    if not is_for_torch(torch, x):
+        return exchange(x, call, group, out)
+    if out is not None and torch.is_grad_enabled():
+        raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
+    shards = _agreed(x, call, group, None).shards
+    total, split = shards.cuts[-1], shards.split
+    return _operate(x, _text(axes), sizes, split, shards.out_split, group.group_name, -1, total)
+
+
+def exchange(x: torch.Tensor, call: Call, group: Any, out: Any) -> torch.Tensor:
+    """The same without gradients.
+
+    Raises:
+        RequestError: as there.
+        LaunchError: as there.
+    """
+    with torch.no_grad():
+        return _agreed(x, call, group, out).move(group, x, out)
+
+
+# ---------------------------------------------------------------------------------------------------- agreement
+
+
+@attrs.frozen(eq=False)
+class _Kind:
+    """A call that all ranks have agreed on: the same digest on all of them, and what exchanges the parts of the group, ``x`` and ``out``."""
+
+    digest: int
+    shards: Shards
+    move: Callable[[Any, torch.Tensor, Any], torch.Tensor]
+
+
+@attrs.define(eq=False)
+class _Group:
+    """A process group: where its ranks meet, the calls that they have agreed on, and what they share on a GPU."""
+
+    meeting: Meeting
+    peers: Peers
+    kinds: dict[Any, _Kind] = attrs.field(factory=dict)
+    settled: int = 0
+
+
+_groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
+"""What a process group has is gone with it: nothing in there holds the group."""
+
+
+def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
+    """What all ranks agree to do now.
+
+    Raises:
+        RequestError: they do not, the same on every rank.
+        LaunchError: one does not come.
+    """
+    state = _groups.get(group)
+    if state is None:
+        meeting = Meeting(group)
+        state = _groups[group] = _Group(meeting, Peers(group.group_name, meeting))
+    try:
+        key = call, _facts(x), None if out is None else (out.data_ptr(), out.requires_grad, _facts(out))
+        kind = None if out is not None and _may_overlap(x, out) else state.kinds.get(key)
+    except Exception:  # whatever is odd about the arguments, the whole check says it
+        key, kind = None, None
+    if state.meeting.agree(NEW if kind is None else kind.digest):
+        assert kind is not None
+        return kind
+    texts = state.meeting.tell(_told(x, call, out).text())
+    told = [Told.of(text) for text in texts]
+    shards = agreed(told)
+    # The number: what was remembered at different times is not the same kind, whatever it is called with.
+    state.settled += 1
+    digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
+    into = [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(told)]
+    move: Callable[[Any, Any, Any], Any] | None = None
+    if told[0].device == "cuda":
+        move = state.peers.push(x, out if all(each.symmetric for each in told) else None, shards, into)
+    if move is None:
+        move = AllToAll.of(state.meeting.rank, x, shards, into).move
+    if len(state.kinds) >= _MOST_KINDS:
+        del state.kinds[next(iter(state.kinds))]
+    kind = state.kinds[key] = _Kind(int.from_bytes(digest, "little"), shards, move)
+    return kind
+
+
+def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
+    lazy = tensor.is_conj(), tensor.is_neg()
+    return type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, lazy
+
+
+def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
+def _told(x: torch.Tensor, call: Call, out: Any) -> Told:
+    """What this rank tells the others; what is wrong here alone too, so that they do not wait for it."""
+    try:
+        source = array_of("x", x)
+        sizes = tuple(sorted(sizes_of(dict(call.sizes), _refuse).items()))
+        out_split = integer(call.out_split)
+        if out_split is None:
+            _refuse(f"out_split={shown(call.out_split)}: a dimension of the result")
+        out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
+        if out is not None:
+            if not isinstance(out, torch.Tensor) or out.device != x.device:
+                _refuse(f"out {shown(out)}: a torch tensor on {x.device}, as x is")
+            checked_out(out, source, tuple(out.shape))
+        return Told(
+            shape=source.shape,
+            dtype=dtype_name(x.dtype),
+            device=x.device.type,
+            axes=_text(call.axes),
+            sizes=sizes,
+            split=dimension("split", call.split, x.ndim, "x"),
+            out_split=out_split,
+            total=call.total,
+            extent=call.extent,
+            out_shape=out_shape,
+            out_strides=None if out is None else out.stride(),
+            symmetric=out is not None and is_symmetric(out),
+        )
+    except RequestError as error:
+        return Told(refused=str(error))
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RequestError(message)
+
+
+def _text(axes: Any) -> str:
+    return axes if isinstance(axes, str) else ",".join(map(str, items_of("axes", axes, PERMUTATION)))
+
+
+# --------------------------------------------------------------------------------------------------- all_to_all
+
+
+@attrs.frozen(eq=False)
+class AllToAll:
+    """Pack, ``all_to_all_single``, put in place.
+
+    Attributes:
+        out_shape: of this rank's part of the result.
+        sent: what goes to each rank, in this rank's part of the array.
+        received: what comes from each, in its part of the result.
+    """
+
+    out_shape: tuple[int, ...]
+    sent: tuple[tuple[Strides, ...], ...]
+    received: tuple[tuple[Strides, ...], ...]
+
+    @classmethod
+    def of(cls, rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]) -> AllToAll:
+        """Of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
+        order = _order_on_the_way(shards)
+
+        def sent(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
+            boxes = shards.boxes(sender, receiver)
+            return tuple(shards.in_source(box, sender, strides).permuted(order) for box in boxes)
+
+        def received(sender: int) -> tuple[Strides, ...]:
+            boxes = shards.boxes(sender, rank)
+            return tuple(shards.in_result(box, rank, into[rank]).permuted(order) for box in boxes)
+
+        ranks = range(shards.ranks)
+        return cls(
+            shards.out_shape(rank),
+            tuple(sent(rank, receiver, x.stride()) for receiver in ranks),
+            tuple(received(sender) for sender in ranks),
+        )
+
+    def move(self, group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Exchange the parts; the result."""
+        result = x.new_empty(self.out_shape) if out is None else out
+        sent, received = (tuple(box for boxes in each for box in boxes) for each in (self.sent, self.received))
+        if are_consecutive(sent) and x.is_contiguous():
+            outgoing = _flat(x)
+        else:
+            outgoing = x.new_empty(x.numel())
+            for view, part in zip(_views(x, sent), _behind_one_another(outgoing, sent), strict=True):
+                _copy(view, part)
+        straight = are_consecutive(received) and result.is_contiguous()
+        incoming = _flat(result) if straight else x.new_empty(result.numel())
+        counts = [[sum(prod(box.extents) for box in boxes) for boxes in each] for each in (self.received, self.sent)]
+        sizes = [[count * x.element_size() for count in each] for each in counts]
+        dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
+        if not straight:
+            for part, view in zip(_behind_one_another(incoming, received), _views(result, received), strict=True):
+                _copy(part, view)
+        return result
+
+
+def _order_on_the_way(shards: Shards) -> Sequence[int]:
+    """The order of dimensions in which boxes travel, the same on every rank: the array's where packing then falls away, else the result's."""
+    moved, cuts = shards.moved, shards.cuts
+    extents = [end - start for start, end in pairwise(cuts)]
+    rank = extents.index(max(extents))  # one that has something
+    shape = [prod(group) for group in moved.split]
+    shape[shards.split] = extents[rank]
+    boxes = [box for receiver in range(shards.ranks) for box in shards.boxes(rank, receiver)]
+    if are_consecutive([shards.in_source(box, rank, row_major(tuple(shape))) for box in boxes]):
+        return range(len(moved.order))
+    return moved.order
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor as one dimension; torch's ``view`` keeps strides of dimensions of extent 1 that mean nothing."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def _views(tensor: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
+    first = tensor.storage_offset()
+    return [tensor.as_strided(box.extents, box.strides, first + box.offset) for box in boxes]
+
+
+def _behind_one_another(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
+    parts = flat.split([prod(box.extents) for box in boxes])
+    return [part.view(box.extents) for part, box in zip(parts, boxes, strict=False)]
+
+
+def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:
+    """By a relayout on a GPU; torch's own on the CPU, where a relayout would go through a GPU or the emulator."""
+    if source.is_cuda:
+        relayout(source, tuple(range(source.ndim)), out=destination)
+    else:
+        destination.copy_(source)
+
+
+# ----------------------------------------------------------------------------------------------------- operator
+
+
+def _part(
+    x: torch.Tensor,
+    axes: str,
+    names: str,
+    sizes: list[int],
+    split: int,
+    out_split: int,
+    group: str,
+    extent: int,
+    total: int,
+) -> torch.Tensor:
+    """A new tensor. ``extent`` is the result's along ``out_split`` on this rank, -1: as torch.chunk has it; ``total`` the whole array's along ``split``."""
+    known = tuple(sorted(zip(names.split(), sizes, strict=True)))
+    call = Call(axes, known, split, out_split, None if extent < 0 else extent, total)
+    return exchange(x.resolve_conj().resolve_neg(), call, _group_named(group), None)
+
+
+def _shaped(
+    x: torch.Tensor,
+    axes: str,
+    names: str,
+    sizes: list[int],
+    split: int,
+    out_split: int,
+    group: str,
+    extent: int,
+    total: int,
+) -> torch.Tensor:
+    """The result without its memory."""
+    shape = list(_whole(x, axes, names, sizes, split, total).shape)
+    if extent < 0:
+        found = _group_named(group)
+        extent = chunk_extents(shape[out_split], found.size())[found.rank()]
+    shape[out_split] = extent
+    return x.new_empty(shape)
+
+
+def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, axes, names, sizes, ctx.split, ctx.out_split, ctx.group, _, total = inputs
+    moved = _whole(x, axes, names, sizes, ctx.split, total)
+    ctx.inverse, ctx.extent, ctx.total = moved.inverse(), x.shape[ctx.split], moved.shape[ctx.out_split]
+
+
+def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+    """Back the way that the elements came."""
+    pattern, sizes = ctx.inverse
+    back = _operate(gradient, pattern, sizes, ctx.out_split, ctx.split, ctx.group, ctx.extent, ctx.total)
+    return (back, *[None] * 8)
+
+
+def _whole(x: torch.Tensor, axes: str, names: str, sizes: list[int], split: int, total: int) -> Any:
+    """What is done to the whole array."""
+    shape = [*x.shape[:split], total, *x.shape[split:][1:]]
+    return rearrangement(axes, shape, dict(zip(names.split(), sizes, strict=True)))
+
+
+def _operate(
+    x: Any, axes: str, sizes: dict[str, int], split: int, out_split: int, group: str, extent: int, total: int
+) -> Any:
+    operator = torch.ops.tilecopy.relayout_shards
+    return operator(x, axes, " ".join(sizes), list(sizes.values()), split, out_split, group, extent, total)
+
+
+def _group_named(name: str) -> Any:
+    return dist.distributed_c10d._resolve_process_group(name)
+
+
+_operator = torch.library.custom_op("tilecopy::relayout_shards", _part, mutates_args=())
+_operator.register_fake(_shaped)
+_operator.register_autograd(_gradient, setup_context=_remember_inverse)

@@ -1,0 +1,177 @@
+"""How the ranks of a group agree on a call before any data moves: a word of each rank at every call, and texts where they differ.
+
+A word is a digest of all that the ranks must agree on. Where all words are equal the call goes on; that costs no collective. A rank
+that has not seen the call before says 0, and then all ranks tell one another what they were called with. Words lie in a
+page of memory that the ranks share, or, where they are on several hosts, in the store of the group.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+import numpy as np
+import torch.distributed as dist
+
+from tilecopy_core import LaunchError
+
+_CALL = 0xFFFF
+"""The bits of a word that number the call; the others are the digest's."""
+NEW = 0
+"""The digest of a call that a rank has not seen before."""
+_SPIN_SECONDS, _NAP_SECONDS = 1e-3, 5e-3
+"""How long a rank looks without a pause, and the longest of its pauses after that."""
+
+
+@attrs.frozen(eq=False)
+class _Page:
+    """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so that nothing else orders them."""
+
+    rank: int
+    memory: Any
+
+    def post(self, which: int, word: int) -> None:
+        self.memory[which, self.rank] = word
+
+    def words(self, which: int) -> list[int]:
+        found: list[int] = self.memory[which].tolist()
+        return found
+
+
+@attrs.frozen(eq=False)
+class _Keys:
+    """The same in the store of the group."""
+
+    store: Any
+    rank: int
+    ranks: int
+
+    def post(self, which: int, word: int) -> None:
+        self.store.set(f"word/{which}/{self.rank}", str(word))
+
+    def words(self, which: int) -> list[int]:
+        return [int(word) for word in self.store.multi_get([f"word/{which}/{rank}" for rank in range(self.ranks)])]
+
+
+class Meeting:
+    """Where the ranks of a group meet. Made by all of them, in the same order as other meetings of the group.
+
+    Args:
+        group: a process group that this process is a member of.
+        shared: whether the ranks of one host may share memory.
+
+    Attributes:
+        rank: this process's in the group.
+        ranks: how many there are.
+        one_host: whether all can share memory.
+        seconds: how long a rank waits for the others.
+
+    Raises:
+        LaunchError: the others do not come.
+    """
+
+    def __init__(self, group: Any, *, shared: bool = True) -> None:
+        store = dist.distributed_c10d._get_process_group_store(group)
+        self.rank, self.ranks = group.rank(), group.size()
+        self.seconds = _timeout(group, store).total_seconds()
+        number = store.add(f"tilecopy/meetings/{self.rank}", 1)
+        self._store = dist.PrefixStore(f"tilecopy/{number}", store)
+        self._said, self._calls, self._broken = 0, 0, ""
+        page = self._page() if shared else None
+        self.one_host = page is not None
+        self._board = page or _Keys(self._store, self.rank, self.ranks)
+        for which in (0, 1):
+            self._board.post(which, 0)
+        self.tell("ready")
+
+    def agree(self, digest: int) -> bool:
+        """Wait until all ranks have come as far as this call; whether they all have this digest, which is not :data:`NEW`.
+
+        Raises:
+            LaunchError: a rank does not come within :attr:`seconds`. No call of this group can succeed after that.
+        """
+        self._check()
+        self._calls += 1
+        number = self._calls & _CALL
+        # Two words a rank are enough: none can be at its next call but one before all have read this one.
+        which, word = self._calls & 1, digest & ~_CALL & (1 << 64) - 1 | number
+        self._board.post(which, word)
+        started = time.monotonic()
+        while True:
+            words = self._board.words(which)
+            absent = [rank for rank, each in enumerate(words) if each & _CALL != number]
+            if not absent:
+                return digest != NEW and all(each == word for each in words)
+            waited = time.monotonic() - started
+            if waited > self.seconds:
+                raise self._missed(absent)
+            time.sleep(0 if waited < _SPIN_SECONDS else min(waited / 10, _NAP_SECONDS))
+
+    def tell(self, text: str) -> list[str]:
+        """What each rank tells at this place; every one must be here.
+
+        Raises:
+            LaunchError: as :meth:`agree`.
+        """
+        self._check()
+        self._said += 1
+        keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]
+        self._store.set(keys[self.rank], text)
+        try:
+            self._store.wait(keys, timedelta(seconds=self.seconds))
+        except dist.DistStoreError:
+            absent = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+            raise self._missed(absent) from None
+        found = [text.decode() for text in self._store.multi_get(keys)]
+        with suppress(NotImplementedError, RuntimeError):  # what was told before is read by all that are here
+            self._store.delete_key(f"said/{self._said - 1}/{self.rank}")
+        return found
+
+    def _check(self) -> None:
+        if self._broken:
+            raise LaunchError(f"{self._broken}; the ranks no longer agree on what comes next, make a new process group")
+
+    def _missed(self, absent: list[int]) -> LaunchError:
+        ranks = ", ".join(map(str, absent))
+        self._broken = (
+            f"relayout_shards: rank {self.rank} has waited {self.seconds:g} s for rank {ranks} of the group's {self.ranks}, "
+            "which did not make the same call, or has ended"
+        )
+        return LaunchError(self._broken)
+
+    def _page(self) -> _Page | None:
+        """Memory that all ranks share; None where one cannot reach the file of the first."""
+        with ExitStack() as stack:
+            path, size = "", 16 * self.ranks
+            if self.rank == 0:
+                room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  (memory, not a disk)
+                with suppress(OSError):
+                    handle, path = tempfile.mkstemp(prefix=f"tilecopy-{secrets.token_hex(8)}-", dir=room)
+                    stack.callback(Path(path).unlink)
+                    os.ftruncate(handle, size)
+                    os.close(handle)
+            path, memory = self.tell(path)[0], None
+            with suppress(OSError, ValueError), Path(path).open("r+b") as file:
+                memory = mmap.mmap(file.fileno(), size)
+            reached = self.tell("" if memory is None else "reached")
+            return (
+                _Page(self.rank, np.frombuffer(memory, np.uint64).reshape(2, -1)) if all(reached) and memory else None
+            )
+
+
+def _timeout(group: Any, store: Any) -> timedelta:
+    """The group's, as its backends have it; else the one of its store."""
+    for device in group._device_types:
+        options = getattr(group._get_backend(device), "options", None)
+        if options is not None:
+            found: timedelta = options._timeout
+            return found
+    return cast("timedelta", store.timeout)

@@ -1,0 +1,312 @@
+"""An array of which every rank has a part, and its relayout: what goes from which rank to which. Needs no torch.
+
+A part is a range of one dimension. Of a dimension that a pattern splits, a range is a few boxes of what it splits into, so that
+whatever goes from one rank to another is a few boxes too: each is a relayout of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import attrs
+
+from tilecopy_core import RequestError
+
+from .asking import shown
+from .patterns import Rearrangement, rearrangement
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Where a box begins and its extents, one each a dimension."""
+
+
+@attrs.frozen
+class Strides:
+    """Elements of one rank's memory, as the dimensions of a box in the source's order.
+
+    Attributes:
+        offset: elements from the memory's first to the box's first.
+        extents: of the box.
+        strides: in elements.
+    """
+
+    offset: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def permuted(self, order: Sequence[int]) -> Strides:
+        """The same elements with their dimensions in another order."""
+        return Strides(self.offset, tuple(self.extents[n] for n in order), tuple(self.strides[n] for n in order))
+
+
+@attrs.frozen
+class Shards:
+    """The relayout of an array of which every rank has a part.
+
+    Attributes:
+        moved: what is done to the whole array.
+        split: the dimension of the array that is divided among the ranks.
+        out_split: the dimension of the result that is.
+        cuts: where each rank's part of the array begins along ``split``, and the end.
+        out_cuts: the same of the result, along ``out_split``.
+    """
+
+    moved: Rearrangement
+    split: int
+    out_split: int
+    cuts: tuple[int, ...]
+    out_cuts: tuple[int, ...]
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return len(self.cuts) - 1
+
+    def out_shape(self, rank: int) -> tuple[int, ...]:
+        """The shape of a rank's part of the result."""
+        shape = list(self.moved.shape)
+        shape[self.out_split] = self.out_cuts[rank + 1] - self.out_cuts[rank]
+        return tuple(shape)
+
+    def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
+        """What goes from one rank to another: boxes of the whole array as its split dimensions, in the array's order."""
+        moved = self.moved
+        if 0 in moved.extents:
+            return
+        first = sum(map(len, moved.split[: self.split]))
+        theirs = range(first, first + len(moved.split[self.split]))
+        first = sum(moved.merge[: self.out_split])
+        mine = moved.order[first : first + moved.merge[self.out_split]]
+        wholes = [(0, extent) for extent in moved.extents]
+        of_result = list(boxes_of(moved.merged[self.out_split], *self.out_cuts[receiver : receiver + 2]))
+        for sent in boxes_of(moved.split[self.split], *self.cuts[sender : sender + 2]):
+            for received in of_result:
+                ranges = list(wholes)
+                for dims, (starts, extents) in ((theirs, sent), (mine, received)):
+                    for dim, start, extent in zip(dims, starts, extents, strict=True):
+                        low, high = ranges[dim]
+                        ranges[dim] = max(low, start), min(high, start + extent)
+                if all(low < high for low, high in ranges):
+                    yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
+
+    def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
+        """A box in the sender's part of the array, which has these strides in elements."""
+        steps = self.moved.source_strides(strides)
+        offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
+        return Strides(offset - self.cuts[sender] * strides[self.split], box[1], steps)
+
+    def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
+        """A box in the receiver's part of the result, which has these strides in elements."""
+        own = self.moved.destination_strides(strides)
+        steps = [0] * len(own)
+        for dim, step in zip(self.moved.order, own, strict=True):
+            steps[dim] = step
+        offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
+        return Strides(offset - self.out_cuts[receiver] * strides[self.out_split], box[1], tuple(steps))
+
+
+def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
+    """The boxes, in row-major order, whose elements a row-major array of these extents numbers from ``low`` to before ``high``."""
+    if low >= high:
+        return
+    if not extents:
+        yield (), ()
+        return
+    row = prod(extents[1:])
+    first, last = -(-low // row), high // row  # whole rows
+    if first > last:  # inside one row
+        yield from _in_row(extents, last, low - last * row, high - last * row)
+        return
+    yield from _in_row(extents, first - 1, row - (first * row - low), row)
+    if first < last:
+        yield (first, *(0 for _ in extents[1:])), (last - first, *extents[1:])
+    yield from _in_row(extents, last, 0, high - last * row)
+
+
+def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[Box]:
+    for starts, counts in boxes_of(extents[1:], low, high):
+        yield (row, *starts), (1, *counts)
+
+
+def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
+    """What ``torch.chunk`` and DTensor give each rank of a dimension: the last ones may have less, or nothing."""
+    each = -(-extent // ranks)
+    return tuple(max(0, min(each, extent - rank * each)) for rank in range(ranks))
+
+
+def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
+    """Where parts of these extents begin, and the end."""
+    return (0, *accumulate(extents))
+
+
+def are_consecutive(boxes: Sequence[Strides]) -> bool:
+    """Whether the boxes, each row-major, lie one behind the other from the memory's first element on."""
+    count = 0
+    for box in boxes:
+        step = 1
+        for extent, stride in zip(reversed(box.extents), reversed(box.strides), strict=True):
+            if extent > 1 and stride != step:
+                return False
+            step *= extent
+        if box.offset != count:
+            return False
+        count += step
+    return True
+
+
+def dimension(name: str, value: Any, rank: int, what: str) -> int:
+    """A dimension's number, counted from the front.
+
+    Raises:
+        RequestError: it is none of an array with so many.
+    """
+    from tilecopy_core.plugin import integer
+
+    found = integer(value)
+    if found is None or not -rank <= found < rank:
+        raise RequestError(f"{name}={shown(value)}: a dimension of {what}, which has {rank}")
+    return found % rank
+
+
+# ------------------------------------------------------------------------------------------ what the ranks agree on
+
+
+@attrs.frozen
+class Told:
+    """What a rank is called with, as the others are told.
+
+    Attributes:
+        refused: why the call is wrong on that rank alone, or "".
+        shape: of its part of the array.
+        dtype: of the array.
+        device: ``"cpu"`` or ``"cuda"``.
+        axes: as relayout takes them.
+        sizes: of names in the pattern.
+        split: the dimension of the array that is divided.
+        out_split: the dimension of the result that is.
+        total: the extent of the whole array along ``split``, where the caller knows it.
+        extent: of its part of the result along ``out_split``, where it says so.
+        out_shape: of its ``out``.
+        out_strides: of its ``out``, in elements.
+        symmetric: whether its ``out`` is memory that the other ranks can write.
+    """
+
+    refused: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    device: str = ""
+    axes: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
+    split: int = 0
+    out_split: int = 0
+    total: int | None = None
+    extent: int | None = None
+    out_shape: tuple[int, ...] | None = None
+    out_strides: tuple[int, ...] | None = None
+    symmetric: bool = False
+
+    def text(self) -> str:
+        """For the other ranks."""
+        return repr(attrs.astuple(self))
+
+    @classmethod
+    def of(cls, text: str) -> Told:
+        """What a rank has told."""
+        return cls(*ast.literal_eval(text))
+
+
+_EQUAL = ("dtype", "device", "axes", "sizes", "split", "out_split")
+
+
+def agreed(told: Sequence[Told]) -> Shards:
+    """The relayout that all ranks ask for. Every rank that reads the same comes to the same result, or error.
+
+    Raises:
+        RequestError: they disagree, one of them asks for nothing meaningful, or the parts do not fit together.
+    """
+    for rank, each in enumerate(told):
+        if each.refused:
+            raise RequestError(f"rank {rank}: {each.refused}")
+    for name in _EQUAL:
+        _same(name, [getattr(each, name) for each in told])
+    first, split = told[0], told[0].split
+    _same("the shape but for split", [(*each.shape[:split], "split", *each.shape[split + 1 :]) for each in told])
+    _same("whether out= is given", [each.out_shape is not None for each in told])
+    _same("whether the result's extent is given", [each.extent is not None for each in told])
+    parts = [each.shape[split] for each in told]
+    if any(each.total not in (None, sum(parts)) for each in told):
+        raise RequestError(
+            f"the parts have {parts} elements along split={split}: in what torch.compile compiles all parts are equal"
+        )
+    moved = rearrangement(first.axes, (*first.shape[:split], sum(parts), *first.shape[split + 1 :]), dict(first.sizes))
+    out_split = dimension("out_split", first.out_split, len(moved.shape), "the result")
+    extents = chunk_extents(moved.shape[out_split], len(told))
+    outs = [each.out_shape for each in told if each.out_shape is not None]
+    if outs:
+        extents = tuple(out[out_split] if out_split < len(out) else 0 for out in outs)
+    elif first.extent is not None:
+        extents = tuple(each.extent or 0 for each in told)
+    if sum(extents) != moved.shape[out_split]:
+        raise RequestError(
+            f"the ranks' parts of the result have {list(extents)} elements along out_split={out_split}, {sum(extents)} together; "
+            f"the whole result has {moved.shape}"
+        )
+    shards = Shards(moved, split, out_split, cuts_of(parts), cuts_of(extents))
+    for rank, out in enumerate(outs):
+        if out != shards.out_shape(rank):
+            raise RequestError(f"rank {rank}: out has the shape {out}, its part of the result {shards.out_shape(rank)}")
+    return shards
+
+
+def _same(what: str, values: Sequence[Any]) -> None:
+    """Refuse what differs, and say on which ranks it is what."""
+    by_value: dict[Any, list[int]] = {}
+    for rank, value in enumerate(values):
+        by_value.setdefault(value, []).append(rank)
+    if len(by_value) > 1:
+        said = "; ".join(f"{shown(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items())
+        raise RequestError(f"the ranks disagree about {what}: {said}")
+
+
+# -------------------------------------------------------------------------------------------------------- the call
+
+
+def relayout_shards(
+    x: Any, axes: Any, *, split: int, out_split: int, group: Any = None, out: Any = None, **sizes: int
+) -> Any:
+    """This rank's part of a relayout of an array that is divided among the ranks of a ``torch.distributed`` group.
+
+    All ranks of the group call it, in the same order as everything else that they do together. ``x`` may have another extent along
+    ``split`` on each rank, 0 too. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_split``.
+
+    Args:
+        x: a torch tensor of the CPU or a GPU: this rank's part of the array, any strides, any element type of whole bytes. It may require
+            a gradient; in a function that ``torch.compile`` compiles all parts are equal.
+        axes: as :func:`relayout` takes them, of the whole array.
+        split: the dimension of ``x`` along which the array is divided, in the order of the ranks.
+        out_split: the dimension of the result along which that is divided.
+        group: a process group; by default the one of all ranks.
+        out: where this rank's part of the result goes, any strides. Its extent along ``out_split`` may be any, as long as those of
+            all ranks make up the result; all ranks pass one, or none does. One in symmetric memory on every rank is written directly.
+        sizes: extents of names in the pattern, of the whole array.
+
+    Returns:
+        ``out``, or a new C-contiguous tensor.
+
+    Raises:
+        RequestError: the ranks disagree, or one asks for nothing meaningful. It is the same on every rank, and nothing was exchanged.
+        LaunchError: a rank does not come within the group's timeout, or the driver refuses.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        raise RequestError(
+            f"x {shown(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
+            "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
+        )
+    from .exchange import relayout_part
+
+    return relayout_part(x, axes, sizes, split, out_split, group, out)

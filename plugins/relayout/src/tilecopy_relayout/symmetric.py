@@ -1,0 +1,239 @@
+"""Exchanges on GPUs of one host: each rank's GPU writes its share straight into every rank's result. Imported with torch alone.
+
+All of a call is one CUDA graph: a barrier of the ranks' GPUs, a relayout for each box that goes to a rank, all at once, and a barrier.
+The first says that nobody reads the memory any more that is written now, the second that all of it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import prod
+from typing import Any, cast
+
+import attrs
+import torch
+
+from tilecopy_core.plugin import row_major
+
+from .gpus import Gpus, driver
+from .host import target_of_gpu
+from .launching import OnDevice, align_of
+from .meeting import Meeting
+from .planner import plan_relayout
+from .problem import DTYPES
+from .shards import Shards
+
+_LEAST_BYTES = 1 << 21
+"""Of the memory that results are written to: what the driver gives at least."""
+_MOST_GRAPHS = 64
+"""Graphs of a kind of call, one for each address of the array; the oldest is forgotten first."""
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING."""
+
+
+def is_symmetric(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of torch's symmetric memory; False too where torch cannot say."""
+    try:
+        from torch.distributed._symmetric_memory import is_symm_mem_tensor
+    except ImportError:
+        return False
+    return tensor.is_cuda and bool(is_symm_mem_tensor(tensor))
+
+
+@attrs.frozen(eq=False)
+class Room:
+    """Memory of the same size on every rank, which all of them write.
+
+    Attributes:
+        tensor: this rank's; whoever has it keeps the memory.
+        handle: torch's, with the barrier.
+        addresses: of each rank's, as this process sees it.
+    """
+
+    tensor: torch.Tensor
+    handle: Any
+    addresses: tuple[int, ...]
+
+
+class Peers:
+    """What the ranks of a group share on their GPUs, made when the first call needs it.
+
+    Results are written to memory that is kept, and copied from there to new tensors: so no rank writes what another's caller still holds.
+    It grows in powers of two. What it has grown out of is kept too, since graphs of the caller's may write to it.
+
+    Args:
+        group_name: of the process group.
+        meeting: where its ranks meet.
+    """
+
+    def __init__(self, group_name: str, meeting: Meeting) -> None:
+        self._group_name, self._meeting = group_name, meeting
+        self._usable = meeting.one_host
+        self._kept: list[Room] = []
+        self._streams: list[int] = []
+        self._done: Any = None
+
+    def push(
+        self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
+    ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
+        """What exchanges the parts; None on every rank where one cannot write to another. All ranks call it at once.
+
+        Args:
+            x: this rank's part of the array.
+            out: its symmetric memory, where all ranks have that.
+            shards: what is done.
+            into: the strides of each rank's part of the result.
+        """
+        with torch.cuda.device(x.device):
+            if out is not None:
+                room = self._room(lambda: out)
+            else:
+                room = self._kept_room(x, shards)
+                into = [row_major(shards.out_shape(rank)) for rank in range(shards.ranks)]
+            if room is None:
+                return None
+            self._done = self._done or torch.cuda.Event()
+            gpu, rank, moves = x.device.index, self._meeting.rank, []
+            for step in range(1, shards.ranks + 1):  # each rank begins with another receiver
+                receiver = (rank + step) % shards.ranks
+                for box in shards.boxes(rank, receiver):
+                    source = shards.in_source(box, rank, x.stride())
+                    result = shards.in_result(box, receiver, into[receiver]).permuted(shards.moved.order)
+                    first = source.offset * x.element_size()
+                    address = room.addresses[receiver] + result.offset * x.element_size()
+                    plan = plan_relayout(
+                        source.extents,
+                        DTYPES[x.element_size()],
+                        shards.moved.order,
+                        strides=source.strides,
+                        out_strides=result.strides,
+                        align_bytes=align_of(x.data_ptr() + first),
+                        out_align_bytes=align_of(address),
+                        target=target_of_gpu(gpu),
+                    )
+                    moves.append((cast("OnDevice", plan.bind("cuda", Gpus.of(gpu, gpu))), first, address))
+            while len(self._streams) < max(len(moves), 2):
+                with driver().active(gpu):
+                    self._streams.append(int(driver().call("cuStreamCreate", _NON_BLOCKING)))
+        timeout_ms = int(self._meeting.seconds * 1000)
+        barrier = partial(room.handle.barrier, channel=0, timeout_ms=timeout_ms)
+        work = Push(x.device, room, barrier, tuple(moves), tuple(self._streams))
+        shape = shards.out_shape(rank)
+        return partial(self._move, work, shape, kept=out is None)
+
+    def _move(
+        self, work: Push, shape: tuple[int, ...], group: Any, x: torch.Tensor, out: Any, *, kept: bool
+    ) -> torch.Tensor:
+        """One call. Under a capture of the caller's, its work is captured, and the caller orders the graph with other calls."""
+        with torch.cuda.device(x.device), self._in_turn():
+            work(x.data_ptr())
+            if not kept:
+                return cast("torch.Tensor", out)
+            result = x.new_empty(shape) if out is None else out
+            written = work.room.tensor[: result.numel() * x.element_size()].view(x.dtype).view(shape)
+            result.copy_(written)
+            return result
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Calls of a group use the same memory, and wait for one another on whatever streams they are."""
+        captured = torch.cuda.is_current_stream_capturing()
+        if not captured:
+            self._done.wait()
+        yield
+        if not captured:
+            self._done.record()
+
+    def _kept_room(self, x: torch.Tensor, shards: Shards) -> Room | None:
+        """Memory that is kept, as large as the largest part of the result needs it."""
+        most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
+        nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
+        if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
+            room = self._room(lambda: _empty(nbytes, x.device))
+            self._usable = room is not None
+            if room is not None:
+                self._kept.append(room)
+        return self._kept[-1] if self._usable else None
+
+    def _room(self, make: Callable[[], torch.Tensor]) -> Room | None:
+        """A tensor as memory that all ranks write; None on all of them where one of them has none, or no way to another's."""
+        if not self._usable:
+            return None
+        try:
+            from torch.distributed._symmetric_memory import rendezvous
+
+            tensor = make()
+            handle = rendezvous(tensor, self._group_name)
+            within = f"{tensor.data_ptr() - handle.buffer_ptrs[handle.rank]}"  # it may begin elsewhere on each rank
+        except (ImportError, RuntimeError):
+            within = ""
+        told = self._meeting.tell(within)
+        if not all(told):
+            return None
+        bases = zip(handle.buffer_ptrs, map(int, told), strict=True)
+        return Room(tensor, handle, tuple(base + offset for base, offset in bases))
+
+
+def _empty(nbytes: int, device: torch.device) -> torch.Tensor:
+    from torch.distributed._symmetric_memory import empty
+
+    return empty(nbytes, dtype=torch.uint8, device=device)
+
+
+@attrs.frozen(eq=False)
+class Push:
+    """The exchange of one kind of call, as a launch.
+
+    Attributes:
+        device: of this rank.
+        room: where the results are written.
+        barrier: of all ranks' GPUs, on the current stream.
+        moves: for each box its relayout, bytes from the array's first element, and the address in its receiver's memory.
+        streams: at least as many as moves.
+        graphs: by the array's address.
+    """
+
+    device: torch.device
+    room: Room
+    barrier: Callable[[], None]
+    moves: tuple[tuple[OnDevice, int, int], ...]
+    streams: tuple[int, ...]
+    graphs: dict[int, Any] = attrs.field(factory=dict)
+
+    def __call__(self, source: int) -> None:
+        """Put it on the current stream, for an array at this address."""
+        if torch.cuda.is_current_stream_capturing():
+            self._work(source)
+            return
+        graph = self.graphs.get(source)
+        if graph is None:
+            if len(self.graphs) >= _MOST_GRAPHS:
+                del self.graphs[next(iter(self.graphs))]
+            graph = self.graphs[source] = self._captured(source)
+        graph.replay()
+
+    def _captured(self, source: int) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(torch.cuda.ExternalStream(self.streams[0], self.device)):
+            graph.capture_begin(capture_error_mode="relaxed")
+            try:
+                self._work(source)
+            finally:
+                graph.capture_end()
+        return graph
+
+    def _work(self, source: int) -> None:
+        """On the current stream, and on others that begin and end with it."""
+        gpu = self.device.index
+        current = gpu, torch.cuda.current_stream(self.device).cuda_stream
+        others = [(gpu, stream) for stream in self.streams[1 : len(self.moves)]]
+        self.barrier()
+        for other in others:
+            driver().wait_for(current, other)
+        for (launch, first, address), (_, stream) in zip(self.moves, [current, *others], strict=False):
+            launch(source + first, address, stream)
+        for other in others:
+            driver().wait_for(other, current)
+        self.barrier()
