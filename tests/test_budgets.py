@@ -25,6 +25,7 @@ PACKAGES = {
     "relayout": 3_700,
     "tcgen05_cp": 450,
     "testkit": 5_350,
+    "tma": 400,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {

@@ -140,7 +140,7 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
 
     def fetch(tile: int) -> None:
         full.arrive_expect_tx(32 * 32 * 4, index=tile % 2)
-        k.thread.copy_async(ring[rows(tile % 2), :], a[rows(tile), :], mbar=full[tile % 2])
+        k.thread.copy_async(ring[rows(tile % 2), :], a[rows(tile), :], mbar=full[tile % 2], variant="bulk")
 
     with k.if_(tid == 0):
         for slot in range(2):
@@ -158,7 +158,7 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
         k.fence_proxy_async()
         k.cta_sync()
         with k.if_(tid == 0):
-            k.thread.copy_async(b[rows(tile), :], ring[rows(slot), :])
+            k.thread.copy_async(b[rows(tile), :], ring[rows(slot), :], variant="bulk_store")
             k.bulk_commit()
             if tile + 1 < tiles:
                 if tile:
