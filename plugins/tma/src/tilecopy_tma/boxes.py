@@ -30,7 +30,6 @@ ALIGN_BYTES = 16
 SHARED_ALIGN_BYTES = 128
 """What a box's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 MOST_DIMENSIONS = 5
-MOST_ELEMENT_BYTES = 8
 MOST_BOX = 256
 MODES = {(4, 1, 3): "32B", (4, 2, 3): "64B", (4, 3, 3): "128B", (5, 2, 2): "128B_atom_32B", (6, 1, 1): "128B_atom_64B"}
 """(M, B, S) of a swizzle of bytes -> the hardware's mode (PTX ISA, swizzling modes)."""
@@ -107,8 +106,6 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
         array: its operand in global memory.
     """
     size = array.buffer.dtype.bytes
-    if size > MOST_ELEMENT_BYTES:
-        return Decline(f"{array.buffer.name} has elements of {size} bytes; tensor copies have 1, 2, 4 and 8")
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
         return Decline(
