@@ -26,7 +26,7 @@ QUICK = [
     *(f"plugins/{name}" for name in ("export", "gmem_smem", "relayout", "tcgen05_cp")),
 ]
 """The part of the suite that meets every dependency."""
-ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
+ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
 
 
 def entry_points(folder: Path, group: str) -> list[str]:

@@ -56,6 +56,8 @@ COPIES: dict[str, tuple[tc.Region, tc.Region, dict[str, Any]]] = {
         region("shared", (32, 16), "uint8", align_bytes=128),
         {**ASYNC, "scope": tc.thread(), "target": "sm_100a"},
     ),
+    "tma": (region("shared", (32, 32)), GLOBAL, {**ASYNC, "scope": tc.thread(), "mbar": MBAR[0]}),
+    "tma_store": (GLOBAL, region("shared", (32, 32)), {**ASYNC, "scope": tc.thread()}),
 }
 """Destination, source and how, for each variant."""
 

@@ -9,15 +9,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_500,
+    "core": 10_700,
     "bulk": 275,
     "cli": 1_650,
-    "cuda": 1_925,
+    "cuda": 2_025,
     "dsmem": 150,
-    "emulator": 13_350,
+    "emulator": 14_225,
     "export": 1_450,
     "gmem_smem": 100,
-    "kernel": 4_850,
+    "kernel": 4_950,
     "ldgsts": 100,
     "ragged": 525,
     "reg": 450,
@@ -25,6 +25,7 @@ PACKAGES = {
     "relayout": 4_900,
     "tcgen05_cp": 450,
     "testkit": 5_350,
+    "tma": 475,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
@@ -34,7 +35,7 @@ ROOMS = {
     "description": 1_175,
     "registry": 1_225,
     "dispatch": 575,
-    "ptx": 2_875,
+    "ptx": 3_075,
     "variant_tools": 1_225,
     "errors": 325,
     "plugin": 200,

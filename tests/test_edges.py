@@ -532,7 +532,7 @@ def whole_boxes_alone(*pair: str, op: str = "copy") -> tc.Registry:
     ("op", "pair", "packages"),
     [
         ("copy", ("global", "shared"), {"tilecopy-gmem-smem", "tilecopy-ragged"}),
-        ("copy_async", ("global", "shared"), {"tilecopy-ldgsts", "tilecopy-ragged"}),
+        ("copy_async", ("global", "shared"), {"tilecopy-ldgsts", "tilecopy-ragged", "tilecopy-tma"}),
         ("copy", ("shared", "local"), {"tilecopy-reg", "tilecopy-ragged"}),
         ("copy_async", ("shared", "shared"), set()),
     ],

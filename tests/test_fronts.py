@@ -65,6 +65,8 @@ ARRAY = Operand(
 )
 COPY = Description(op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", dst=TILE, src=ARRAY, blocks=2)
 VARIANT = tilecopy_gmem_smem.variant
+TENSOR = ("float32", (8, 4), (32,), (8, 4), (1, 2), "32B", "nan")
+"""What describes a tensor behind its address."""
 
 
 def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Bound:
@@ -226,6 +228,9 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
     "EmulatorExecutor.launch": lambda: call(
         tilecopy_emulator.executor().launch, kernel(), [np.zeros(8, np.float32), 4], grid=1, stream=None
     ),
+    "TensorMap": lambda: call(tilecopy_emulator.TensorMap, 4096, *TENSOR),
+    "TensorMap.encode": lambda: call(tilecopy_emulator.TensorMap(4096, *TENSOR).encode, 4096),
+    "tensor_map": lambda: call(tilecopy_emulator.tensor_map, 4096, *TENSOR),
     "UnsupportedPtxError": lambda: call(tilecopy_emulator.UnsupportedPtxError, "no", 1),
     # ------------------------------------------------------------------------------------------- for instructions
     "Access": lambda: call(
@@ -533,6 +538,8 @@ NOT_CALLED = {
     "Pair": "made by parse",
     "Program": "made by parse",
     "Report": "what a run gives",
+    "TensorAddress": "made by parse",
+    "TensorMap.fill_bytes": "called in a step",
     "UndefinedResultError": "raised in a computation, for the machine",
     "Vector": "made by parse",
     "check_global": "called in a step: see the test of steps",

@@ -14,7 +14,7 @@ import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, tx
 
-from tilecopy_core.registry import Source
+from tilecopy_core.registry import VARIANTS_GROUP, Source, installed
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
 PLAIN = TileLayout(S[128, 64])
@@ -64,9 +64,9 @@ def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) 
     return Source(name, f"acme-{name}", "1.0", lambda: plugin)
 
 
-def with_installed(*others: Source) -> tc.Registry:
-    """The installed variants and others; with a memory of its own of what was said."""
-    registry = tc.Registry()
+def with_installed(*others: Source, but: tuple[str, ...] = ()) -> tc.Registry:
+    """The installed variants ``but`` some, and others; with a memory of its own of what was said."""
+    registry = tc.Registry([source for source in installed(VARIANTS_GROUP) if source.name not in but])
     for each in others:
         registry.register(each.load(), name=each.name)
     return registry
@@ -112,13 +112,13 @@ def kinds(plan: Any) -> list[str]:
 # ----------------------------------------------------------------------------------------- instructions of one thread
 
 
-def test_one_thread_that_issues_what_a_bulk_copy_does_at_once() -> None:
+def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
     with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions") as warned:
         (plan,) = async_kernel().plans
     assert plan.variant == "ldgsts" and kinds(plan) == ["instructions"]
-    assert "variant bulk is made for one thread" in plan.notes[0].text
+    assert "variant tma is made for one thread" in plan.notes[0].text
     assert "it lacks only mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
-    assert [outcome.lacks for outcome in plan.outcomes if outcome.name == "bulk"] == [("mbar",)]
+    assert [outcome.lacks for outcome in plan.outcomes if outcome.name in ("tma", "bulk")] == [("mbar",)] * 2
     assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
     (told,) = warned
     assert "the line that is warned of" in linecache.getline(told.filename, told.lineno)
@@ -126,8 +126,9 @@ def test_one_thread_that_issues_what_a_bulk_copy_does_at_once() -> None:
 
 def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> None:
     a, s = (tc.Buffer((128, 64), "float16", space=space, name=space[0]) for space in ("global", "shared"))
+    registry = with_installed(but=("tma",))  # which needs a barrier without a kernel too
     with pytest.warns(tc.PerformanceWarning) as warned:
-        plan = tc.plan(s[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", registry=tc.Registry())
+        plan = tc.plan(s[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", registry=registry)
     assert kinds(plan) == ["instructions"] and "it accepts: ask for it by variant='bulk'" in plan.notes[0].text
     assert warned[0].filename == __file__
 
@@ -136,8 +137,10 @@ def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole
     mbar = tc.Option("mbar", (tc.Region, tc.Buffer), "one mbarrier", required=True)
     boxes = other("boxes", priority=1, options=(mbar,))
     with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions; variant boxes .* it accepts"):
-        (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes)).plans
+        (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes, but=("tma",))).plans
     assert plan.variant == "bulk" and kinds(plan) == ["instructions"]
+    (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(but=("tma",))).plans
+    assert plan.variant == "bulk" and kinds(plan) == []  # no other takes it
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,7 @@ def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole
         {"scope": "warp"},  # more than one thread shares them
         {"target": "sm_80"},  # nothing there is made for one thread
         {"mbar": True},  # one instruction
-        {"layout": SWIZZLED, "mbar": True},  # no other takes it
+        {"layout": SWIZZLED, "mbar": True},  # one instruction
         {"variant": "ldgsts"},  # it is meant
     ],
     ids=str,

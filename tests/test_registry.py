@@ -912,12 +912,16 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "ragged_async": "cp_async_group",
         "bulk": "mbarrier",
         "bulk_store": "bulk_group",
+        "tma": "mbarrier",
+        "tma_store": "bulk_group",
         "dsmem": "mbarrier",
         "tcgen05_cp": "tcgen05_commit",
     }
     assert {name: record.threads for name, record in records.items() if record.threads != "all"} == {
         "bulk": "one",
         "bulk_store": "one",
+        "tma": "one",
+        "tma_store": "one",
         "dsmem": "one",
         "tcgen05_cp": "one",
     }
@@ -928,6 +932,7 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "ragged": ["relaxed"],
         "reg": ["relaxed"],
         "tcgen05_cp": ["cta_group"],
+        "tma": ["mbar", "multicast"],
     }
 
 

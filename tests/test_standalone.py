@@ -70,6 +70,8 @@ PARAMETERS = {
     "bulk": [("u64", "param_global_2")],
     "bulk_store": [("u64", "param_global_2")],
     "dsmem": [("b32", "param_n")],
+    "tma": [*OF_ROWS, ("align", "64")],
+    "tma_store": [*OF_ROWS, ("align", "64")],
 }
 
 

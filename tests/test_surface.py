@@ -126,6 +126,10 @@ class World:
         return plugin.Run(self.s[:, :], (plugin.Iter(64, 64), plugin.Iter(64, 1)), 0)
 
     @property
+    def map(self) -> plugin.TensorMap:
+        return plugin.TensorMap(self.a, (64, 64), (128,), (64, 8))
+
+    @property
     def kernel(self) -> tc.BuiltKernel:
         return self.k.build(target=TARGET, grid=1)
 
@@ -166,6 +170,11 @@ def using(block: Any) -> Any:
     """What a block of the builder gives, once it has been gone through."""
     with block as found:
         return found
+
+
+def of_numbers(addresses: tuple[int, ...], numbers: tuple[int, ...]) -> bytes:
+    """Bytes that a launch computes."""
+    return sum(numbers).to_bytes(8, "little")
 
 
 def cluster_copy(w: World) -> Bound:
@@ -524,6 +533,9 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "why_not_asked": lambda w: call(plugin.why_not_asked, w.variant, w.request),
     "widest": lambda w: call(plugin.widest, [w.run], (128, 64), lambda vec: None),
     # ------------------------------------------------------------------------------------------- plugin: instructions
+    "HostBytes": lambda w: call(plugin.HostBytes, of_numbers, (w.a,), (w.n,), 8, 16),
+    "TensorMap": lambda w: call(plugin.TensorMap, w.a, (64, w.m), (128,), (64, 8), "128B", "nan", (1, 2)),
+    "TensorPlace": lambda w: call(plugin.TensorPlace, w.ptx.host_parameter(w.map), (w.r32, 8)),
     "PtxBuilder": lambda w: call(plugin.PtxBuilder, tc.target_of(TARGET), 64, [w.s], w.ptx.bindings),
     "PtxBuilder.address": lambda w: call(w.ptx.address, w.s, w.k.thread_id(), tc.Swizzle(3, 3, 3), whole=True),
     "PtxBuilder.bar_sync": lambda w: call(w.ptx.bar_sync, 1, 64),
@@ -544,6 +556,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.fence_mbarrier_init": lambda w: call(w.ptx.fence_mbarrier_init),
     "PtxBuilder.fence_proxy_async": lambda w: call(w.ptx.fence_proxy_async, "global"),
     "PtxBuilder.fragment": lambda w: call(w.ptx.fragment, w.frag),
+    "PtxBuilder.host_parameter": lambda w: call(w.ptx.host_parameter, w.map),
     "PtxBuilder.if_": lambda w: call(lambda predicate: using(w.ptx.if_(predicate)), w.pred),
     "PtxBuilder.instr": lambda w: call(w.ptx.instr, "mov.b32", w.r32, 3, guard=w.pred, unless=True),
     "PtxBuilder.load": lambda w: call(w.ptx.load, w.at, 32, [w.r32]),
@@ -588,6 +601,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.reg": lambda w: call(w.ptx.reg, "b32"),
     "PtxBuilder.regs": lambda w: call(w.ptx.regs, "b32", 2),
     "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32], relaxed=True),
+    "PtxBuilder.tensor_place": lambda w: call(w.ptx.tensor_place, w.ptx.host_parameter(w.map), (w.m, 8)),
     "PtxBuilder.thread_index": lambda w: call(w.ptx.thread_index, tc.warp()),
     "PtxBuilder.value": lambda w: call(w.ptx.value, w.k.thread_id(), 32),
     "PtxBuilder.write_local": lambda w: call(w.ptx.write_local, w.frag, 0, 32, [w.r32], guard=w.pred),
@@ -1081,6 +1095,7 @@ def plans_of_every_variant() -> dict[str, tc.Plan]:
         "regperm": (turned, owned, {}),
         "ragged": (tile, a, {}),
         "bulk": (tile, a, {**alone, "mbar": mbar[0]}),
+        "tma": (tile, a, {**alone, "mbar": mbar[0]}),
         "dsmem": (other, tile, {**alone, "mbar": mbar[0], "remote_cta_id": 1}),
         "tcgen05_cp": (tmem, rows, alone),
     }

@@ -73,7 +73,7 @@ from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fu
 from .layout.dtypes import DType, dtype_of
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
-from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, masked
+from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
 from .registry.hookspecs import VariantPlugin, hookimpl
 from .variant_tools import tcgen05
 from .variant_tools.chunk_partition import ChunkPartition, chunked
@@ -189,7 +189,7 @@ __all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
 __all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners"]
 __all__ += ["FLAG", "TEXT", "Kind", "checked", "integer", "shown"]
 __all__ += ["a", "instance_of", "integer_in", "many", "maybe", "one_of", "optional", "tuple_of", "whole"]
-__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "tcgen05"]
+__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "tcgen05"]
 
 _TAKE_ANYTHING = (dtype_of, integer, is_int, shown)
 for _name in __all__:  # to a type checker they stay what they are behind the checks

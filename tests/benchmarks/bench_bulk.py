@@ -36,13 +36,13 @@ def single(tiles: int, ahead: int = 0, target: str = "sm_90") -> tc.BuiltKernel:
         full.arrive_expect_tx(TILE_BYTES)
         if ahead:
             with k.if_(block < tiles - ahead):
-                k.thread.copy_async(tile[:], a[block, :], mbar=full[0], prefetch=a[block + ahead, :])
+                k.thread.copy_async(tile[:], a[block, :], mbar=full[0], variant="bulk", prefetch=a[block + ahead, :])
             with k.if_(block >= tiles - ahead):
-                k.thread.copy_async(tile[:], a[block, :], mbar=full[0])
+                k.thread.copy_async(tile[:], a[block, :], mbar=full[0], variant="bulk")
         else:
-            k.thread.copy_async(tile[:], a[block, :], mbar=full[0])
+            k.thread.copy_async(tile[:], a[block, :], mbar=full[0], variant="bulk")
         full.wait(0)
-        k.thread.copy_async(b[block, :], tile[:])
+        k.thread.copy_async(b[block, :], tile[:], variant="bulk_store")
         k.bulk_commit()
         k.bulk_wait(0, read=True)
     return k.build(target=target, grid=tiles)
@@ -65,11 +65,11 @@ def several(tiles: int, stages: int, target: str = "sm_90") -> tc.BuiltKernel:
         k.fence_mbarrier_init()
         for slot in range(stages):
             full.arrive_expect_tx(TILE_BYTES, index=slot)
-            k.thread.copy_async(ring[slot, :], a[first + slot, :], mbar=full[slot])
+            k.thread.copy_async(ring[slot, :], a[first + slot, :], mbar=full[slot], variant="bulk")
         for slot in range(stages):
             full.wait(0, index=slot)
         for slot in range(stages):
-            k.thread.copy_async(b[first + slot, :], ring[slot, :])
+            k.thread.copy_async(b[first + slot, :], ring[slot, :], variant="bulk_store")
         k.bulk_commit()
         k.bulk_wait(0, read=True)
     return k.build(target=target, grid=tiles // stages)
@@ -98,7 +98,7 @@ def staged(tiles: int, ctas: int, stages: int, target: str = "sm_90") -> tc.Buil
         slot, tile = step % stages, (lap * stages + step) * ctas + block
         with k.if_(tile < tiles):
             full.arrive_expect_tx(TILE_BYTES, index=slot)
-            k.thread.copy_async(ring[slot, :], a[tile, :], mbar=full[slot])
+            k.thread.copy_async(ring[slot, :], a[tile, :], mbar=full[slot], variant="bulk")
 
     with k.if_(k.thread_id() == 0):
         for slot in range(stages):
@@ -113,7 +113,7 @@ def staged(tiles: int, ctas: int, stages: int, target: str = "sm_90") -> tc.Buil
                 tile = (lap * stages + slot) * ctas + block
                 with k.if_(tile < tiles):
                     full.wait(lap % 2, index=slot)
-                    k.thread.copy_async(b[tile, :], ring[slot, :])
+                    k.thread.copy_async(b[tile, :], ring[slot, :], variant="bulk_store")
                     k.bulk_commit()
                     k.bulk_wait(1, read=True)
                     fetch(lap, slot + ahead)

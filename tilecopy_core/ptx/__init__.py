@@ -10,7 +10,7 @@ from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, header_target, instruction_of
 from .lines import AnyLine, Label, Line, names_in, statements
 from .module import module_text
-from .operands import Access, Address, Register, Written, masked
+from .operands import Access, Address, Register, TensorPlace, Written, masked
 from .standalone import ptx_text
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Register",
     "SharedPlan",
     "TensorMap",
+    "TensorPlace",
     "Written",
     "declared",
     "emit_checked",

@@ -7,12 +7,16 @@ from typing import TypeAlias
 
 import attrs
 
-from ..errors import PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
 from ..integers.expr import INT, Int, key_of
 from ..memory.buffers import Buffer
 
 _GLOBAL = instance_of("a Buffer", Buffer)
 _INTEGERS = tuple_of(INT)
+_ALIGNMENT = Kind(
+    "a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value & (value - 1) == 0
+)
+_FUNCTION = Kind("a function of a module", lambda value: callable(value) and not {"<", "."} & set(value.__qualname__))
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
 FILLS = ("zero", "nan")
@@ -62,7 +66,7 @@ class TensorMap:
         rank = len(self.sizes)
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"TensorMap of {self.array.name}: 1 to 5 sizes, one stride less and a box of as many; not "
+                f"TensorMap of {self.array.name}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not "
                 f"{shown(self.sizes)}, {shown(self.strides_bytes)} and {shown(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
@@ -96,11 +100,8 @@ class HostBytes:
         tuple_of(_GLOBAL).check(self.arrays, "HostBytes", "arrays", PtxError)
         _INTEGERS.check(self.numbers, "HostBytes", "numbers", PtxError)
         integer_in(1, 4096).check(self.size_bytes, "HostBytes", "size_bytes", PtxError)
-        if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
-            raise PtxError(f"HostBytes: align_bytes is a power of two, at most 128, not {shown(self.align_bytes)}")
-        named = getattr(self.make, "__qualname__", "<locals>")
-        if not callable(self.make) or "<" in named or "." in named:
-            raise PtxError(f"HostBytes: make is a function of a module, not {shown(self.make)}")
+        _ALIGNMENT.check(self.align_bytes, "HostBytes", "align_bytes", PtxError)
+        _FUNCTION.check(self.make, "HostBytes", "make", PtxError)
 
 
 def declared(recipe: Recipe, name: str) -> tuple[str, str]:

@@ -37,8 +37,7 @@ def plan(
     )[rows, columns]
     tile = tc.Buffer((64, 64), "float16", space="shared", layout=layout, name="tile")[rows, columns]
     dst, src = (array, tile) if store else (tile, array)
-    if not store:
-        options = {"mbar": MBAR[0]} | options
+    options = ({"variant": "bulk_store"} if store else {"variant": "bulk", "mbar": MBAR[0]}) | options
     return tc.plan(dst, src, op="copy_async", scope=tc.thread(), target=target, **options)
 
 
@@ -75,7 +74,7 @@ def test_declines_with_the_numbers(store: bool) -> None:
 def test_options_are_looked_at() -> None:
     inside = tc.ActiveThreads(cta_threads=1)
     assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(4, "uint32", space="shared", name="words")[0:2])
-    assert "option mbar" in reason(mbar=None, active=inside, variant="bulk")
+    assert "option mbar" in reason(mbar=None, active=inside)
     assert plan(mbar=MBAR).variant == "bulk"
     other = tc.Buffer((64, 64), "float32", space="global", name="other")
     assert "float16" in reason(prefetch=other[:, :])
@@ -91,7 +90,8 @@ def test_more_bytes_than_a_phase_counts_are_declined_inwards_alone() -> None:
     tile = tc.Buffer((1 << 20,), "uint8", space="shared", name="tile")
     with pytest.raises(tc.NoVariantError, match="1048576 bytes complete on one mbarrier phase"):
         tc.plan(tile[:], array[:], op="copy_async", scope=tc.thread(), target="sm_90", mbar=MBAR[0])
-    assert tc.plan(array[:], tile[:], op="copy_async", scope=tc.thread(), target="sm_90").variant == "bulk_store"
+    store = tc.plan(array[:], tile[:], op="copy_async", scope=tc.thread(), target="sm_90", variant="bulk_store")
+    assert store.partition.chunk_bytes == 1 << 20
 
 
 def pipeline(
@@ -118,7 +118,7 @@ def pipeline(
         options = {"prefetch": a[rows(min(later, tiles - 1) if cap else later), :]} if prefetch else {}
         if without != "expect":
             full.arrive_expect_tx(64 * 64 * 2, index=slot)
-        k.thread.copy_async(ring[slot][:, :], a[rows(tile), :], mbar=full[slot], **options)
+        k.thread.copy_async(ring[slot][:, :], a[rows(tile), :], mbar=full[slot], variant="bulk", **options)
 
     with k.if_(k.thread_id() == 0):
         for stage in range(stages):
@@ -129,7 +129,7 @@ def pipeline(
         for tile in range(tiles):
             if without != "wait":
                 full.wait(tile // stages % 2, index=tile % stages)
-            k.thread.copy_async(b[rows(tile), :], ring[tile % stages][:, :])
+            k.thread.copy_async(b[rows(tile), :], ring[tile % stages][:, :], variant="bulk_store")
             if without != "commit":
                 k.bulk_commit()
             if without != "read":

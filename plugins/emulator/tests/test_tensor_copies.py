@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tilecopy import HazardError, LaunchError
-from tilecopy_emulator import TensorMap, UnsupportedPtxError, encode_map, run_ptx, tensor_map
+from tilecopy_emulator import TensorMap, UnsupportedPtxError, run_ptx, tensor_map
+from tilecopy_emulator.memory.tensor_maps import encode_map
 
 ELEMENTS = {
     "uint8": "u1",

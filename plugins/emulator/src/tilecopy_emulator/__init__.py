@@ -11,7 +11,7 @@ import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork 
 
 from .api import run_ptx
 from .executor import EmulatorExecutor, executor
-from .memory.tensor_maps import TensorMap, encode_map, tensor_map
+from .memory.tensor_maps import TensorMap, tensor_map
 from .program import Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report, run_grid
@@ -22,7 +22,6 @@ __all__ = [
     "Report",
     "TensorMap",
     "UnsupportedPtxError",
-    "encode_map",
     "executor",
     "parse",
     "run_grid",

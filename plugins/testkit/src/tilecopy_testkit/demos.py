@@ -140,7 +140,7 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
 
     def fetch(tile: int) -> None:
         full.arrive_expect_tx(32 * 32 * 4, index=tile % 2)
-        k.thread.copy_async(ring[rows(tile % 2), :], a[rows(tile), :], mbar=full[tile % 2])
+        k.thread.copy_async(ring[rows(tile % 2), :], a[rows(tile), :], mbar=full[tile % 2], variant="bulk")
 
     with k.if_(tid == 0):
         for slot in range(2):
@@ -158,7 +158,7 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
         k.fence_proxy_async()
         k.cta_sync()
         with k.if_(tid == 0):
-            k.thread.copy_async(b[rows(tile), :], ring[rows(slot), :])
+            k.thread.copy_async(b[rows(tile), :], ring[rows(slot), :], variant="bulk_store")
             k.bulk_commit()
             if tile + 1 < tiles:
                 if tile:
@@ -167,6 +167,32 @@ def bulk(target: str = "sm_90", *, tiles: int = 5) -> tc.BuiltKernel:
     with k.if_(tid == 0):
         k.bulk_wait(0, read=True)
     return k.build(target=target, grid=1)
+
+
+def tma(target: str = "sm_90") -> tc.BuiltKernel:
+    """A CTA doubles a swizzled tile: in by a tensor copy, doubled by all threads, out by another; tiles overhang the array."""
+    k = tc.KernelBuilder("tma_demo", threads=32)
+    a, b = k.param("A", (40, 48), "int32"), k.param("B", (40, 48), "int32")
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "int32"), TileLayout(S[32, 32]))
+    tile, full, tid = k.shared((32, 32), "int32", layout=layout, name="tile"), k.mbarrier("full"), k.thread_id()
+    row, column = k.block_id("y") * 32, k.block_id("x") * 32
+    box = slice(row, row + 32), slice(column, column + 32)
+    with k.if_(tid == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(32 * 32 * 4)
+        k.thread.copy_async(tile[:, :], a[box], mbar=full[0], outside="zero", variant="tma")
+    k.cta_sync()
+    full.wait(0)
+    with k.range(32) as line:
+        k.store(tile[line, tid], k.load(tile[line, tid]) * 2)
+    k.fence_proxy_async()
+    k.cta_sync()
+    with k.if_(tid == 0):
+        k.thread.copy_async(b[box], tile[:, :], outside="zero", variant="tma_store")
+        k.bulk_commit()
+        k.bulk_wait(0, read=True)
+    return k.build(target=target, grid=(2, 2))
 
 
 def dsmem(
@@ -357,6 +383,13 @@ DEMOS: dict[str, Demo] = {
         lambda: [oracle.random_array((160, 32), "int32"), np.zeros((160, 32), np.int32)],
         lambda inputs: inputs[0] * np.int32(2),
         variants=("bulk", "bulk_store"),
+        min_arch=90,
+    ),
+    "tma": Demo(
+        tma,
+        lambda: [oracle.random_array((40, 48), "int32"), np.zeros((40, 48), np.int32)],
+        lambda inputs: inputs[0] * np.int32(2),
+        variants=("tma", "tma_store"),
         min_arch=90,
     ),
     "dsmem": Demo(dsmem, **_same((128, 64), "float16"), variants=("gmem_smem", "dsmem"), min_arch=90),
