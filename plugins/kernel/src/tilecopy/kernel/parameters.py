@@ -114,6 +114,12 @@ class MapFacts:
     swizzle: str
     fill: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.dtype} at 0x{self.address:x}, sizes {self.sizes}, strides {self.strides_bytes} bytes, box {self.box}, "
+            f"element strides {self.element_strides}, swizzle {self.swizzle}, fill {self.fill}"
+        )
+
 
 @attrs.frozen
 class Parameter(ABC):
