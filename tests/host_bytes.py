@@ -72,6 +72,8 @@ class LastRow:
     """copy -> last_row: 32 words of the source's last row, whatever the region says (for tests alone)."""
 
     make: Callable[..., Any]
+    arrays: tuple[tc.Buffer, ...] = ()
+    more: tuple[tc.Int, ...] = ()
     variant = Variant(
         name="last_row", op="copy", priority=1, summary="the last row, by warps", spaces=(("global", "shared"),)
     )
@@ -90,17 +92,18 @@ class LastRow:
     def tilecopy_emit(self, request: CopyRequest, partition: Words, ptx: PtxBuilder) -> None:
         """The row's address out of the parameter."""
         source, lane = request.src.buffer, ptx.thread_index(request.scope)
-        where = ptx.host_parameter(HostBytes(self.make, (source,), source.shape, size_bytes=16, align_bytes=16))
+        arrays, numbers = (source, *self.arrays), (*source.shape, *self.more)
+        where = ptx.host_parameter(HostBytes(self.make, arrays, numbers, size_bytes=16, align_bytes=16))
         row, at = ptx.reg("b64"), ptx.reg("b64")
         ptx.instr("ld.b64", row, f"[{where}]")
         ptx.instr("mad.wide.u32", at, ptx.value(lane), 4, row)
         ptx.store(ptx.address(request.dst.buffer, lane, None), 32, ptx.load(Address("global", at, 0, 4), 32))
 
 
-def last_row(function: Callable[..., Any] = make) -> tc.BuiltKernel:
-    """The last row of A, of however many rows, goes to B."""
+def last_row(function: Callable[..., Any] = make, **more: Any) -> tc.BuiltKernel:
+    """The last row of A, of however many rows, goes to B; ``more`` are attributes of the variant."""
     registry = tc.Registry([], {})
-    registry.register(LastRow(function), name="last_row", package="acme-rows", version="1.2")
+    registry.register(LastRow(function, **more), name="last_row", package="acme-rows", version="1.2")
     k = tc.KernelBuilder("last_row", threads=32)
     rows = k.size("rows", upper=2**20)
     a, b, tile = k.param("A", (rows, 32), "float32"), k.param("B", (32,), "float32"), k.shared((32,), "float32")

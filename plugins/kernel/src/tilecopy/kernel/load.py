@@ -13,7 +13,7 @@ from msgspec import convert
 
 from tilecopy_core.description import target_of
 from tilecopy_core.errors import PATH, LaunchError, checked, shown
-from tilecopy_core.integers import Int, Symbol, is_int, of_atom
+from tilecopy_core.integers import Int, Symbol, key_of, of_atom
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
@@ -165,7 +165,7 @@ def _read_recipe(told: Any, record: saving.Launch, names: Mapping[str, Int]) -> 
     """A recipe, of arrays that have nothing but their names and a start."""
     if told.__struct_config__.tag == "tensor_map":
         size, start = dtype_of(told.dtype).bytes, read(told.start_bytes, names)
-        if not is_int(start % size) or start % size or (is_int(start) and start < 0):
+        if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
             raise ValueError(f"{told.name} begins {start} bytes after {told.array}, which is no element of it")
         array = Buffer((1,), told.dtype, space="global", name=told.array, elem_offset=start // size)
         sizes, strides = _all(told.sizes, names), _all(told.strides_bytes, names)
