@@ -100,14 +100,19 @@ class LastRow:
         ptx.store(ptx.address(request.dst.buffer, lane, None), 32, ptx.load(Address("global", at, 0, 4), 32))
 
 
+def registry(function: Callable[..., Any] = make, **more: Any) -> tc.Registry:
+    """A registry of the variant alone."""
+    found = tc.Registry([], {})
+    found.register(LastRow(function, **more), name="last_row", package="acme-rows", version="1.2")
+    return found
+
+
 def last_row(function: Callable[..., Any] = make, **more: Any) -> tc.BuiltKernel:
     """The last row of A, of however many rows, goes to B; ``more`` are attributes of the variant."""
-    registry = tc.Registry([], {})
-    registry.register(LastRow(function, **more), name="last_row", package="acme-rows", version="1.2")
     k = tc.KernelBuilder("last_row", threads=32)
     rows = k.size("rows", upper=2**20)
     a, b, tile = k.param("A", (rows, 32), "float32"), k.param("B", (32,), "float32"), k.shared((32,), "float32")
     k.warp.copy(tile[:], a[0, :], variant="last_row")
     k.cta_sync()
     k.store(b[k.thread_id()], k.load(tile[k.thread_id()]))
-    return k.build(target="sm_90", grid=1, registry=registry)
+    return k.build(target="sm_90", grid=1, registry=registry(function, **more))
