@@ -468,13 +468,12 @@ extern "C" __global__ void k(const __grid_constant__ Map map, const void* A, int
         "TILECOPY_ASSERT",
         "TILECOPY_FAIL(text)=__trap()",
     )
-    data, out = np.zeros(64 + 20 * 128, np.float32), np.ones((24, 32), np.float32)
-    a = data[64:].reshape(20, 128)
+    memory = np.ones(64 + 20 * 128 + 24 * 32, np.float32)  # all in one array, whose address is known
+    a, out = memory[64 : 64 + 20 * 128].reshape(20, 128), memory[64 + 20 * 128 :].reshape(24, 32)
     a[...] = np.arange(20 * 128).reshape(20, 128)
     spans = {"sizes": (128, 20), "strides_bytes": (512,), "box": (32, 8), "element_strides": (1, 1)}
-    first = (1 << 44) + 256  # where the emulator puts the first array
-    made = tensor_map(address=first + 256, dtype="float32", **spans, swizzle="128B", fill="zero")
-    run_ptx(ptx, [made, data, 20, out], grid=3, block=32)
+    made = tensor_map(address=(1 << 44) + 256 + 256, dtype="float32", **spans, swizzle="128B", fill="zero")
+    run_ptx(ptx, [made, memory, 20, out], grid=3, block=32)
     assert np.array_equal(out[:20], a[:, 16:48]) and not out[20:].any()
 
 
