@@ -339,8 +339,8 @@ def test_a_recipe_that_no_kernel_has_is_refused(change: Any, said: str, tmp_path
         tc.load_kernel(folders[which])
 
 
-def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    folder = sized().save(tmp_path / "kernel")
+def saved(tmp_path: Path, of: Callable[[], tc.BuiltKernel] = sized) -> tuple[Path, dict[str, Any]]:
+    folder = of().save(tmp_path / "kernel")
     return folder, json.loads((folder / "launch.json").read_text())
 
 
@@ -425,9 +425,10 @@ def places(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-def test_a_changed_record_is_refused_or_the_same_kernel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", [sized, tensor_copies, host_bytes.last_row])
+def test_a_changed_record_is_refused_or_the_same_kernel(of: Callable[[], tc.BuiltKernel], tmp_path: Path) -> None:
     """Every value dropped, and replaced by others; bytes of the file changed, dropped and cut off."""
-    folder, record = saved(tmp_path)
+    folder, record = saved(tmp_path, of)
     file, rng = folder / "launch.json", random.Random(8)
     original, same = file.read_bytes(), tc.load_kernel(folder)
 
