@@ -33,6 +33,21 @@ class Launched:
         return tuple(int.from_bytes(argument, "little") for argument in self.arguments)
 
 
+@attrs.frozen
+class Encoded:
+    """A tensor map as the driver was asked for it, and the GPU that was current."""
+
+    address: int
+    dtype: int
+    sizes: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    swizzle: int
+    fill: int
+    gpu: int
+
+
 def machine_code(ptx: bytes) -> bytes:
     """What the stand-in's linker makes of a text: no program, but one for each text."""
     return b"\x7fELF" + hashlib.sha256(ptx).digest() + b"code" * 500
@@ -72,6 +87,7 @@ class FakeDriver:
         retained: the GPUs whose primary contexts were asked for, in order.
         loaded: the modules that are.
         graph: the user objects of the graph that is captured.
+        maps: the tensor maps that were encoded, in order; the bytes of one hold its number, from 1.
         images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
     """
 
@@ -92,6 +108,7 @@ class FakeDriver:
         self.retained: list[int] = []
         self.loaded: set[int] = set()
         self.graph: list[tuple[int, int]] = []
+        self.maps: list[Encoded] = []
         self.version, self.images = 13000, list[bytes]()
         self._linking: Any = None
         self._memory: dict[int, Any] = {}
@@ -220,8 +237,35 @@ class FakeDriver:
         return self._said("cuPointerGetAttribute", 0)  # what cuda-bindings 13.3 says of memory of every GPU
 
     def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> Any:
-        assert name == b"cuPointerGetAttribute"
-        return (*self._said("cuGetProcAddress", ctypes.cast(self._where, ctypes.c_void_p).value), 0)
+        function = {b"cuPointerGetAttribute": "_where", b"cuTensorMapEncodeTiled": "_encode"}[name]
+        return (*self._said("cuGetProcAddress", ctypes.cast(getattr(self, function), ctypes.c_void_p).value), 0)
+
+    @cached_property
+    def _encode(self) -> Any:
+        """cuTensorMapEncodeTiled: the bytes are the number of the map in :attr:`maps`."""
+        several, kinds = ctypes.c_void_p, (ctypes.c_int,) * 4
+
+        @ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, *(several,) * 4, *kinds
+        )
+        def encode(to: int, dtype: int, rank: int, address: int, *rest: int) -> int:
+            sizes, strides, box, steps, interleave, swizzle, l2, fill = rest
+            assert to % 64 == 0 and address % 16 == 0 and self.current is not None and (interleave, l2) == (0, 3)
+
+            def read(place: int, count: int, type: Any) -> tuple[int, ...]:
+                return tuple((type * count).from_address(place))
+
+            wide, narrow = ctypes.c_uint64, ctypes.c_uint32
+            numbers = read(sizes, rank, wide), read(strides, rank - 1, wide), read(box, rank, narrow)
+            with self._lock:
+                self.calls["cuTensorMapEncodeTiled"] += 1
+                self.maps.append(
+                    Encoded(address, dtype, *numbers, read(steps, rank, narrow), swizzle, fill, self.current)
+                )
+                ctypes.memmove(to, len(self.maps).to_bytes(128, "little"), 128)
+            return self.fail.get("cuTensorMapEncodeTiled", 0)
+
+        return encode
 
     @cached_property
     def _where(self) -> Any:

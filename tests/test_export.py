@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
+import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
@@ -11,6 +14,7 @@ from typing import Any
 
 import drawn_exports
 import exported
+import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
@@ -18,6 +22,7 @@ from cuda_cpp import compiled, run_on_gpu
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import run_ptx
+from tilecopy_emulator.memory.tensor_maps import tensor_map
 from tilecopy_testkit import oracle
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
@@ -415,3 +420,106 @@ def test_names_of_cuda_are_no_names_of_functions(name: str) -> None:
     a, tile = tile_of()
     with pytest.raises(tc.RequestError, match="identifier of C"):
         tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda(name)
+
+
+# ------------------------------------------------------------------------------------------------- tensor maps
+
+
+def box_of_rows() -> tc.Plan:
+    """Rows 8i to 8i + 8 of A, from its column 16 on, into swizzled shared memory."""
+    i, rows = tc.symbol("i", lower=0, upper=4096), tc.symbol("M", lower=1, upper=2**20)
+    a = tc.Buffer((rows, 128), "float32", space="global", name="A", elem_offset=64)
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "float32"), TileLayout(S[8, 32]))
+    tile = tc.Buffer((8, 32), "float32", space="shared", name="tile", layout=layout, align_bytes=1024)
+    bar, region = tc.Buffer((1,), "uint64", space="shared", name="bar"), a[i * 8 : i * 8 + 8, 16:48]
+    options: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90", "variant": "tma"}
+    return tc.plan(tile[:, :], region, mbar=bar[0], outside="zero", **options)
+
+
+def test_a_tensor_map_is_an_argument_that_the_host_makes() -> None:
+    source = tc.cuda_header([box_of_rows().cuda("load")])
+    assert (
+        "void load(uint32_t tile, const void* A, int32_t i, int32_t M, uint32_t bar, const void* A_map, int32_t"
+        in source
+    )
+    ptx = compiled(
+        source
+        + """
+struct alignas(64) Map { char bytes[128]; };
+extern "C" __global__ void k(const __grid_constant__ Map map, const void* A, int rows, char* out)
+{
+    __shared__ __align__(1024) char tile[1024];
+    __shared__ uint64_t bar;
+    uint32_t m = tilecopy::shared_address(&bar);
+    if (threadIdx.x == 0) {
+        tilecopy::mbarrier_init(m, 1);
+        tilecopy::fence_mbarrier_init();
+        tilecopy::mbarrier_arrive_expect_tx(m, 1024);
+        load(tilecopy::shared_address(tile), A, blockIdx.x, rows, m, &map);
+        tilecopy::mbarrier_wait(m, 0);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 1024; i += 32) {
+        out[blockIdx.x * 1024 + i] = tile[i / 128 * 128 + ((i % 128 / 16) ^ (i / 128 % 8)) * 16 + i % 16];
+    }
+}
+""",
+        "compute_90",
+        "TILECOPY_ASSERT",
+        "TILECOPY_FAIL(text)=__trap()",
+    )
+    memory = np.ones(64 + 20 * 128 + 24 * 32, np.float32)  # all in one array, whose address is known
+    a, out = memory[64 : 64 + 20 * 128].reshape(20, 128), memory[64 + 20 * 128 :].reshape(24, 32)
+    a[...] = np.arange(20 * 128).reshape(20, 128)
+    spans = {"sizes": (128, 20), "strides_bytes": (512,), "box": (32, 8), "element_strides": (1, 1)}
+    made = tensor_map(address=(1 << 44) + 256 + 256, dtype="float32", **spans, swizzle="128B", fill="zero")
+    run_ptx(ptx, [made, memory, 20, out], grid=3, block=32)
+    assert np.array_equal(out[:20], a[:, 16:48]) and not out[20:].any()
+
+
+ENCODED = """
+#include <cuda.h>
+#include <cstdint>
+#include <cstring>
+extern "C" CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t rank, void* address,
+    const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
+    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
+{
+    cuuint64_t told[] = {(cuuint64_t)dtype, rank, (cuuint64_t)address, sizes[0], sizes[1], strides[0], box[0], box[1],
+        steps[0], steps[1], (cuuint64_t)interleave, (cuuint64_t)swizzle, (cuuint64_t)l2, (cuuint64_t)fill};
+    memcpy(map, told, sizeof(told));
+    return CUDA_SUCCESS;
+}
+"""
+
+
+def test_the_host_encodes_the_map_of_an_exported_copy(tmp_path: Path) -> None:
+    spec, gpp = find_spec("nvidia"), shutil.which("g++")
+    roots = (spec.submodule_search_locations or []) if spec is not None else []
+    headers = [path.parent for root in roots for path in Path(root).glob("*/include/cuda.h")]
+    if gpp is None or not headers:
+        pytest.skip("no g++, or no cuda.h: pip install nvidia-cuda-runtime")
+    text = box_of_rows().cuda("load")
+    source = ENCODED + text[text.index("#if defined(CUDA_VERSION)") :]
+    source += 'extern "C" int made(CUtensorMap* map, const void* A, int M) { return load_A_map(map, A, M); }'
+    (tmp_path / "made.cpp").write_text(source)
+    library = tmp_path / "made.so"
+    warnings = ["-Wall", "-Werror", "-Wno-cast-qual"]
+    subprocess.run(
+        [gpp, "-shared", "-fPIC", *warnings, f"-I{headers[0]}", tmp_path / "made.cpp", "-o", library], check=True
+    )
+    memory = (ctypes.c_uint64 * 32)()
+    at = -(-ctypes.addressof(memory) // 64) * 64
+    function = ctypes.CDLL(str(library)).made
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+    assert function(at, 0x7F0000001000, 77) == 0
+    told = tuple((ctypes.c_uint64 * 14).from_address(at))
+    assert told == (2, 2, 0x7F0000001100, 128, 77, 512, 32, 8, 1, 1, 0, 3, 3, 0)
+
+
+def test_bytes_of_a_function_cannot_leave_their_kernel() -> None:
+    (plan,) = host_bytes.last_row().plans
+    with pytest.raises(
+        tc.RequestError, match=r"needs 16 bytes that make makes at each launch.* build the kernel with KernelBuilder"
+    ):
+        plan.cuda("row", registry=host_bytes.registry())

@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
+import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
+from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_testkit.programs import round_trip
@@ -860,3 +862,172 @@ def test_a_module_without_the_function_is_unloaded(fake: FakeDriver, cuda: CudaE
     with pytest.raises(tc.LaunchError, match="cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"):
         cuda.launch(loads_of_rows(9), arrays_of_rows(9))
     assert fake.calls["cuModuleLoadDataEx"] == 1 and not fake.loaded
+
+
+# ------------------------------------------------------------------------------------- what a launch computes
+
+
+def boxes(rows: Any = None, **declared: Any) -> tc.BuiltKernel:
+    """Boxes of 8 rows of A, of however many, into shared memory; B is of no copy."""
+    k = tc.KernelBuilder("boxes", threads=32)
+    m = k.size("M", lower=0, upper=2**40) if rows is None else rows
+    k.param("B", (m, 64), "float16")
+    a = k.param("A", (m, 64), "float16", **declared)
+    tile, bar = k.shared((8, 64), "float16"), k.mbarrier("bar")
+    with k.if_(k.thread_id() == 0):
+        bar.init(1)
+        k.fence_mbarrier_init()
+        bar.arrive_expect_tx(1024)
+        k.thread.copy_async(tile[:, :], a[8:16, :], mbar=bar[0], outside="zero", variant="tma")
+    return k.build(target="sm_90", grid=1)
+
+
+def boxed() -> tuple[tc.BuiltKernel, FakeDriver, CudaExecutor]:
+    fake = FakeDriver(sizes=(8, 8, 8, 128))
+    return boxes(), fake, CudaExecutor(fake)
+
+
+def rows(address: int, count: int = 256, **more: Any) -> FakeTensor:
+    return FakeTensor(address, (count, 64), **more)
+
+
+def maps_of(fake: FakeDriver) -> list[int]:
+    """The number of the map of each launch."""
+    return [launched.numbers()[-1] for launched in fake.launches]
+
+
+def test_a_map_is_encoded_once_for_an_address(place: Place) -> None:
+    kernel, fake, cuda = boxed()
+    for a, b in ((A0, B0), (A0, B0), (A0 + 16, B0), (A0 + 16, B0), (A0, B0)):
+        cuda.launch(kernel, (rows(b), rows(a)))
+    assert maps_of(fake) == [1, 1, 2, 2, 3]
+    assert [found.address for found in fake.maps] == [A0, A0 + 16, A0]
+    assert attrs.astuple(fake.maps[0], recurse=False)[1:] == (1, (64, 256), (128,), (64, 8), (1, 1), 0, 0, place.home)
+    assert fake.calls["cuGetProcAddress"] <= 2
+    cuda.launch(kernel, (rows(B0, 128), rows(A0, 128)))  # another size
+    assert fake.maps[3].sizes == (64, 128) and maps_of(fake)[5:] == [4]
+
+
+def test_launchers_and_prepared_launches_encode_for_their_addresses(place: Place) -> None:
+    kernel, fake, cuda = boxed()
+    ready = cuda.prepare(kernel, (rows(B0), rows(A0)))
+    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+    assert len(fake.maps) == 2 and not fake.launches
+    for _ in range(2):
+        ready()
+        at((B0, A0))
+    at((B0, A0 + 32))
+    at((B0, A0 + 32))
+    ready()
+    assert maps_of(fake) == [1, 2, 1, 2, 3, 3, 1] and {found.gpu for found in fake.maps} == {place.home}
+    with pytest.raises(tc.LaunchError, match=r"address 0x7f0000001008 of array 1 is not a multiple of 16 bytes"):
+        at((B0, A0 + 8))
+    assert len(fake.maps) == 3 and len(fake.launches) == 7
+
+
+def test_threads_have_maps_of_their_own() -> None:
+    kernel, fake, cuda = boxed()
+    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+
+    def work(thread: int) -> None:
+        fake.current = None  # a thread of its own has no context
+        for turn in range(20):
+            a = A0 + (thread << 32) + 16 * (turn // 2)
+            at((B0, a))
+            cuda.launch(kernel, (rows(B0), rows(a)))
+
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(1, 7)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seen = [launched.numbers() for launched in fake.launches]
+    assert len(seen) == 240 and all(fake.maps[number - 1].address == a for _, _, a, number in seen)
+
+
+def test_a_map_of_host_memory_is_of_its_copy_on_the_device(place: Place) -> None:
+    kernel, fake, cuda = boxed()
+    place.uses_both = True
+    a = np.zeros((256, 64), "float16")
+    cuda.launch(kernel, (np.zeros_like(a), a))
+    assert [found.address for found in fake.maps] == [fake.launches[0].numbers()[2]]
+
+
+def test_a_map_that_the_driver_refuses_is_told_and_nothing_is_launched() -> None:
+    kernel, fake, cuda = boxed()
+    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+    fake.fail["cuTensorMapEncodeTiled"] = 1
+    told = r"tensor map of argument A: float16 at 0x7f0000001000, sizes \(64, 256\), .*CUDA_ERROR_INVALID_VALUE"
+    for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+        with pytest.raises(tc.LaunchError, match=told):
+            launch(kernel, (rows(B0), rows(A0)))
+    with pytest.raises(tc.LaunchError, match="0x7f0000001010"):
+        at((B0, A0 + 16))
+    fake.fail.clear()
+    at((B0, A0 + 16))
+    cuda.launch(kernel, (rows(B0), rows(A0)))
+    assert [fake.maps[number - 1].address for number in maps_of(fake)] == [A0 + 16, A0]
+
+
+def test_a_driver_without_tensor_maps() -> None:
+    kernel, fake, cuda = boxed()
+    fake.fail["cuGetProcAddress"] = 500
+    with pytest.raises(tc.LaunchError, match="NOT_FOUND"):
+        cuda.launch(kernel, (rows(B0), rows(A0)))
+    assert not fake.launches
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(0, "extent M = 0; a tensor map takes extents from 1"), (2**31, r"extent M = 2147483648; .* to 2\*\*31 - 1")],
+)
+def test_extents_that_no_map_has(count: int, told: str) -> None:
+    kernel, fake, cuda = boxed()
+    for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+        with pytest.raises(tc.LaunchError, match=f"kernel boxes, argument A: {told}"):
+            launch(kernel, (rows(B0, count), rows(A0, count)))
+    assert not fake.launches and not fake.maps
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [(2**39, "stride of 1099511627776 bytes"), (68, "stride of 136 bytes")],
+)
+def test_strides_that_no_map_has(step: int, told: str) -> None:
+    """Of a recipe whose variant proved nothing."""
+    kernel, fake, cuda = boxed()
+    (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
+    strange = attrs.evolve(found, strides_bytes=(2 * step,))
+    kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
+    with pytest.raises(
+        tc.LaunchError, match=rf"argument A: a {told}; a tensor map takes multiples of 16 below 2\*\*40"
+    ):
+        cuda.launch(kernel, (rows(B0), rows(A0)))
+    assert not fake.launches
+
+
+def test_the_address_of_a_map_is_a_multiple_of_16() -> None:
+    kernel, fake, cuda = boxed()
+    (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
+    strange = attrs.evolve(found, start_bytes=8)
+    kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
+    with pytest.raises(
+        tc.LaunchError, match="argument A: the address 0x7f0000001008 of a tensor map is not a multiple of 16"
+    ):
+        cuda.launch(kernel, (rows(B0), rows(A0)))
+    assert not fake.launches
+
+
+def test_bytes_of_a_function_of_somebody_elses() -> None:
+    kernel, fake = host_bytes.last_row(), FakeDriver(sizes=(4, 8, 8, 16))
+    cuda, flat = CudaExecutor(fake), {"dtype": FLOAT32}
+    b = FakeTensor(B0, (32,), (1,), **flat)
+    for a, count in ((A0, 7), (A0, 7), (A0 + 64, 7), (A0, 9)):
+        cuda.launch(kernel, (FakeTensor(a, (count, 32), (32, 1), **flat), b))
+        assert fake.launches[-1].numbers() == (count, a, B0, a + 128 * (count - 1) + (count << 64))
+    for function, told in host_bytes.FAULTS.items():
+        kernel = host_bytes.last_row(function)
+        for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+            with pytest.raises(tc.LaunchError, match=told):
+                launch(kernel, (FakeTensor(A0, (7, 32), (32, 1), **flat), b))
+    assert len(fake.launches) == 4

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
@@ -63,6 +64,25 @@ def drawn_back() -> tc.BuiltKernel:
     return k.build(target="sm_80", grid=(tc.minimum((m + 7) // 8, 4096),))
 
 
+def tensor_copies() -> tc.BuiltKernel:
+    """Boxes of A, from its third row on, through shared memory to B; both maps are made at each launch."""
+    k = tc.KernelBuilder("tensor_copies", threads=64)
+    m, n = k.size("M", multiple_of=8, upper=2**20), k.size("N", multiple_of=64)
+    a, b = k.param("A", (m, n), "float32"), k.param("B", (m, n), "float32")
+    tile, bar = k.shared((8, 32), "float32", name="tile"), k.mbarrier("bar")
+    rows, columns = k.block_id("y") * 8, slice(k.block_id("x") * 32, k.block_id("x") * 32 + 32)
+    with k.if_(k.thread_id() == 0):
+        bar.init(1)
+        k.fence_mbarrier_init()
+        bar.arrive_expect_tx(1024)
+        k.thread.copy_async(tile[:, :], a[rows + 2 : rows + 10, columns], mbar=bar[0], outside="zero", variant="tma")
+        bar.wait(0)
+        k.thread.copy_async(b[rows : rows + 8, columns], tile[:, :], variant="tma_store")
+        k.bulk_commit()
+        k.bulk_wait(0)
+    return k.build(target="sm_90", grid=(n // 32, m // 8))
+
+
 MADE: dict[str, Callable[[], tc.BuiltKernel]] = {
     "sized": sized,
     "gather": gather,
@@ -70,6 +90,8 @@ MADE: dict[str, Callable[[], tc.BuiltKernel]] = {
     "dynamic shared": lambda: kernels.round_trip((512, 256), (256, 128), "float32"),
     "cluster": demos.dsmem,
     "tensor memory": demos.tcgen05_cp,
+    "tensor maps": tensor_copies,
+    "bytes of a function": host_bytes.last_row,
     "edges": lambda: kernels.tiles((100, 72), (16, 64), halo=1),
 }
 
@@ -203,8 +225,122 @@ def test_the_record_says_what_a_launch_needs(tmp_path: Path) -> None:
     assert record["target"] == "sm_90a" and record["ptx_target"] == "sm_75"
 
 
-def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    folder = sized().save(tmp_path / "kernel")
+def test_what_a_launch_makes_is_made_alike_after_loading(tmp_path: Path) -> None:
+    a = oracle.random_array((16, 128), "float32")
+    for kernel in (tensor_copies(), tc.load_kernel(tensor_copies().save(tmp_path / "maps"))):
+        b = np.zeros_like(a)
+        kernel(a, b, executor="emulator")
+        assert oracle.same_bytes(b[:14], a[2:]) and not b[14:].any()
+    rows = oracle.random_array((5, 32), "float32")
+    for kernel in (host_bytes.last_row(), tc.load_kernel(host_bytes.last_row().save(tmp_path / "bytes"))):
+        row = np.zeros(32, "float32")
+        kernel(rows, row, executor="emulator")
+        assert oracle.same_bytes(row, rows[4])
+    for function, told in host_bytes.FAULTS.items():
+        loaded = tc.load_kernel(host_bytes.last_row(function).save(tmp_path / function.__name__))
+        with pytest.raises(tc.LaunchError, match=told):
+            loaded(np.zeros((7, 32), "float32"), row, executor="emulator")
+
+
+def test_the_record_says_how_a_parameter_is_made(tmp_path: Path) -> None:
+    tensor_copies().save(tmp_path)
+    record = json.loads((tmp_path / "launch.json").read_text())
+    assert record["parameters"][4] == {
+        "name": "A$map0", "kind": "tensor_map", "type": "bytes", "size_bytes": 128, "align_bytes": 64, "offset_bytes": 64,
+        "array": "A", "start_bytes": 0, "dtype": "float32", "sizes": ["N", "M"], "strides_bytes": ["4 * N"],
+        "box": [32, 8], "element_strides": [], "swizzle": "none", "fill": "zero",
+    }  # fmt: skip
+    assert record["parameters"][5]["offset_bytes"] == 192 and record["parameters_bytes"] == 320
+    host_bytes.last_row().save(tmp_path)
+    record = json.loads((tmp_path / "launch.json").read_text())
+    assert record["parameters"][3] == {
+        "name": "host$0", "kind": "host_bytes", "type": "bytes", "size_bytes": 16, "align_bytes": 16, "offset_bytes": 32,
+        "function": "host_bytes:make", "arrays": ["A"], "numbers": ["rows", 32],
+    }  # fmt: skip
+
+
+def test_a_function_that_no_other_process_finds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = host_bytes.last_row()
+    folder = kernel.save(tmp_path / "kernel")
+    monkeypatch.setattr(host_bytes, "make", host_bytes.short)  # its name is another's now
+    with pytest.raises(tc.RequestError, match=r"host\$0 is made by host_bytes:make, which no other process can import"):
+        kernel.save(tmp_path / "other")
+    monkeypatch.setattr(host_bytes.short, "__module__", "__main__")
+    with pytest.raises(tc.RequestError, match="made by __main__:short, which no other process"):
+        host_bytes.last_row(host_bytes.short).save(tmp_path / "other")
+    monkeypatch.delattr(host_bytes, "make")
+    with pytest.raises(tc.LaunchError, match=r"'host_bytes:make'.* cannot be imported .*install .*of acme-rows 1.2"):
+        tc.load_kernel(folder)
+
+
+def test_a_recipe_of_what_no_launch_knows_is_refused() -> None:
+    for number in (tc.symbol("mystery"), tc.symbol("mystery") * 8 + 3):
+        with pytest.raises(
+            tc.RequestError, match=r"parameter host\$0 is made of .*mystery.*, and no launch knows mystery"
+        ):
+            host_bytes.last_row(more=(number,))
+    other = tc.Buffer((8,), "float32", space="global", name="C")
+    with pytest.raises(tc.RequestError, match=r"parameter host\$0 is made of C, which is no array of the kernel"):
+        host_bytes.last_row(arrays=(other,))
+
+
+@pytest.mark.parametrize("name", ["tensor maps", "bytes of a function"])
+def test_kernels_with_recipes_are_kept_on_disk(name: str, tmp_path: Path) -> None:
+    from tilecopy_cuda.cache import ModuleCache
+    from tilecopy_cuda.kernels_on_disk import KernelCache
+
+    kernel, cache = MADE[name](), KernelCache(ModuleCache({"TILECOPY_CACHE_DIR": str(tmp_path)}))
+    cache.put(b"k" * 32, "note", kernel)
+    found = cache.get(b"k" * 32)
+    assert found is not None and found[0] == "note"
+    assert [repr(p) for p in found[1].parameters] == [repr(p) for p in kernel.parameters]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m, b: m.update(array="C"), "C, which is no array"),
+        (lambda m, b: m.update(array="M"), "M, which is no array"),
+        (lambda m, b: m.update(sizes=["N", "ctaid_x"]), "no expression"),
+        (lambda m, b: m.update(sizes=["N"]), "one stride less"),
+        (lambda m, b: m.update(sizes=["N", "evil()"]), "no expression"),
+        (lambda m, b: m.update(box=[32, 257]), "box"),
+        (lambda m, b: m.update(box=[0, 8]), "box"),
+        (lambda m, b: m.update(swizzle="256B"), "swizzle"),
+        (lambda m, b: m.update(fill="one"), "fill"),
+        (lambda m, b: m.update(fill="nan", dtype="int32"), "fill nan"),
+        (lambda m, b: m.update(dtype="int4"), "int4"),
+        (lambda m, b: m.update(element_strides=[1]), "element_strides"),
+        (lambda m, b: m.update(start_bytes=6), "6 bytes after A"),
+        (lambda m, b: m.update(start_bytes=-4), "-4 bytes after A"),
+        (lambda m, b: m.update(start_bytes="M // 3"), "3 bytes after A"),
+        (lambda m, b: m.update(size_bytes=64), "size_bytes"),
+        (lambda m, b: m.update(align_bytes=16), "align_bytes"),
+        (lambda m, b: m.update(type="b64"), "type"),
+        (lambda m, b: b.update(function="host_bytes"), "cannot be imported"),
+        (lambda m, b: b.update(function="no.such.module:make"), "install the package that has it"),
+        (lambda m, b: b.update(function="host_bytes:made"), "make is a function of a module"),
+        (lambda m, b: b.update(arrays=["rows"]), "rows, which is no array"),
+        (lambda m, b: b.update(numbers=["other"]), "no expression"),
+        (lambda m, b: b.update(size_bytes=5000), "size_bytes"),
+        (lambda m, b: b.update(align_bytes=3), "align_bytes"),
+    ],
+)
+def test_a_recipe_that_no_kernel_has_is_refused(change: Any, said: str, tmp_path: Path) -> None:
+    records, folders = [], []
+    for name in ("tensor maps", "bytes of a function"):
+        folders.append(MADE[name]().save(tmp_path / name))
+        records.append(json.loads((folders[-1] / "launch.json").read_text()))
+    before = [json.dumps(record) for record in records]
+    change(records[0]["parameters"][4], records[1]["parameters"][3])
+    (which,) = [index for index, record in enumerate(records) if json.dumps(record) != before[index]]
+    (folders[which] / "launch.json").write_text(json.dumps(with_digest(records[which], folders[which])))
+    with pytest.raises(tc.LaunchError, match=f"(?s){said}"):
+        tc.load_kernel(folders[which])
+
+
+def saved(tmp_path: Path, of: Callable[[], tc.BuiltKernel] = sized) -> tuple[Path, dict[str, Any]]:
+    folder = of().save(tmp_path / "kernel")
     return folder, json.loads((folder / "launch.json").read_text())
 
 
@@ -289,9 +425,10 @@ def places(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-def test_a_changed_record_is_refused_or_the_same_kernel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", [sized, tensor_copies, host_bytes.last_row])
+def test_a_changed_record_is_refused_or_the_same_kernel(of: Callable[[], tc.BuiltKernel], tmp_path: Path) -> None:
     """Every value dropped, and replaced by others; bytes of the file changed, dropped and cut off."""
-    folder, record = saved(tmp_path)
+    folder, record = saved(tmp_path, of)
     file, rng = folder / "launch.json", random.Random(8)
     original, same = file.read_bytes(), tc.load_kernel(folder)
 

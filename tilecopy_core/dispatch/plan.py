@@ -160,8 +160,9 @@ class Plan:
         """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
 
         Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as
-        underscores), the options' buffers, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory
-        a shared address (``tilecopy::shared_address``), a fragment an array of 32-bit words by reference.
+        underscores), the options' buffers, tensor maps, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer,
+        shared memory a shared address (``tilecopy::shared_address``), a fragment an array of 32-bit words by reference, a
+        tensor map the address of what ``NAME_ARRAY_map(..)`` of the same text encodes on the host.
 
         Args:
             name: of the function.

@@ -20,6 +20,7 @@ _FUNCTION = Kind("a function of a module", lambda value: callable(value) and not
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
 FILLS = ("zero", "nan")
+_WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
 def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
@@ -63,6 +64,12 @@ class TensorMap:
         one_of(*SWIZZLES).check(self.swizzle, "TensorMap", "swizzle", PtxError)
         one_of(*FILLS).check(self.fill, "TensorMap", "fill", PtxError)
         tuple_of(integer_in(1, 8)).check(self.element_strides, "TensorMap", "element_strides", PtxError)
+        if self.array.dtype.bits not in (8, 16, 32, 64):
+            raise PtxError(f"TensorMap of {self.array.name}: elements of 1, 2, 4 or 8 bytes, not {self.array.dtype}")
+        if self.fill == "nan" and str(self.array.dtype) not in _WITH_NAN:
+            raise PtxError(
+                f"TensorMap of {self.array.name}: fill nan is for {', '.join(_WITH_NAN)}, not {self.array.dtype}"
+            )
         rank = len(self.sizes)
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(

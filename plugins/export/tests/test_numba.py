@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import tilecopy as tc
 import tilecopy_export.numba as tn
-from numba import cuda, float32, int64, uint32
+from numba import cuda, float32, int64, uint32, uint64
 from numba.core.errors import TypingError
 from numba.cuda import types
 from tilecopy import S, TileLayout
 from tilecopy_emulator import run_ptx
+from tilecopy_emulator.memory.tensor_maps import tensor_map
 
 pytest.importorskip("tilecopy_ldgsts")
 
@@ -85,6 +86,39 @@ def test_a_kernel_of_numba_runs_on_the_gpu() -> None:
     b = cuda.device_array_like(a)
     through_shared_and_registers()[16, 128](cuda.to_device(a), b)
     assert np.array_equal(b.copy_to_host(), a)
+
+
+def test_a_tensor_map_is_an_array_that_the_host_fills() -> None:
+    pytest.importorskip("tilecopy_tma")
+    bx = tc.symbol("bx", upper=15)
+    a, _, tile, _ = buffers()
+    bar = tc.Buffer((1,), "uint64", space="shared", name="bar")
+    options: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90", "variant": "tma"}
+    load = tn.device_function(tc.plan(tile[:, :], a[box(bx), :], mbar=bar[0], **options), "load")
+
+    @cuda.jit
+    def kernel(a, made, out):
+        tile = cuda.shared.array((ROWS, COLUMNS), float32, alignment=128)
+        bar = cuda.shared.array(1, uint64, alignment=128)
+        if cuda.threadIdx.x == 0:
+            tn.mbarrier_init(bar, 1)
+            tn.fence_mbarrier_init()
+            tn.mbarrier_arrive_expect_tx(bar, ROWS * COLUMNS * 4)
+            load(tile, a, 3, bar, made)
+            tn.mbarrier_wait(bar, 0)
+        cuda.syncthreads()
+        for row in range(ROWS):
+            out[row, cuda.threadIdx.x] = tile[row, cuda.threadIdx.x]
+
+    memory = np.zeros((512 + ROWS + 1, COLUMNS), np.float32)  # all in one array, whose address is known
+    memory[:512] = np.random.default_rng(0).random((512, COLUMNS))
+    matrix, out, made = memory[:512], memory[512:-1], memory[-1].view(np.uint8)
+    facts = {"dtype": "float32", "sizes": (COLUMNS, 512), "strides_bytes": (256,), "box": (COLUMNS, ROWS)}
+    encoded = tensor_map((1 << 44) + 256, **facts, element_strides=(1, 1), swizzle="none", fill="zero")
+    made[:128] = np.frombuffer(encoded, np.uint8)
+    text = ptx_of(kernel, MATRIX, types.Array(types.uint8, 1, "C"), MATRIX)
+    run_ptx(text, [*flat(matrix), *flat(made), *flat(out)], grid=1, block=COLUMNS)
+    assert np.array_equal(out, matrix[3 * ROWS : 4 * ROWS])
 
 
 def test_edges_and_sizes_are_arguments() -> None:

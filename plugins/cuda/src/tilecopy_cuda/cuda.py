@@ -213,7 +213,7 @@ class CudaExecutor:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream, device=device)
         ordinal = self._placed(kernel, binding, stream, device)
         ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, stream, ordinal))
-        return ready.prepared(list(binding.addresses.values()), handle, self._stream, arguments)
+        return ready.prepared(handle, self._stream, arguments)
 
     def launcher(
         self,
@@ -274,7 +274,6 @@ class CudaExecutor:
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
-        binding.encode_map = self.driver.encode_map
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 

@@ -258,13 +258,14 @@ class Driver:
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
 
-    def encode_map(self, facts: MapFacts) -> bytes:
-        """A tensor map as the driver encodes it.
+    def encode_map(self, ordinal: int, facts: MapFacts) -> bytes:
+        """A tensor map for kernels on a GPU as the driver encodes it.
 
         Raises:
             LaunchError: the driver refuses it, or has no tensor maps.
         """
-        return self._map_encoder(facts)
+        with self.active(ordinal):  # a thread may have no context, or another GPU's
+            return self._map_encoder(facts)
 
     @once
     def _map_encoder(self) -> Callable[[MapFacts], bytes]:

@@ -62,7 +62,7 @@ class KernelCache:
 
         Raises:
             LaunchError: the note cannot be JSON.
-            RequestError: a parameter of the kernel is of a kind that only this package's launch can fill.
+            RequestError: a function that makes a parameter cannot be imported by its name.
         """
         try:
             json.dumps(note)

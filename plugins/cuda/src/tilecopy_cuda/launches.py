@@ -30,8 +30,8 @@ class Block:
     memory: Any
     table: Any
     address: int
+    computed_for: tuple[int, ...]
     keeps: Any = None
-    computed_for: Sequence[int] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -46,7 +46,7 @@ class ReadyLaunch:
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         pack: puts the addresses into a block's memory.
-        fixed: the initial content of a block's memory.
+        first: the initial content of a block's memory, made for the addresses ``first_for``.
         places: where each parameter is in it.
         computed: what is made of the addresses, such as tensor maps: where each is in it, and its bytes for some addresses.
         current: reads the stream of a launch that is given none.
@@ -61,22 +61,19 @@ class ReadyLaunch:
     masks: tuple[int, ...]
     mask: int
     pack: Callable[..., None]
-    fixed: bytes
+    first: bytes
+    first_for: tuple[int, ...]
     places: tuple[int, ...]
     computed: tuple[tuple[int, Callable[[Sequence[int]], bytes]], ...]
     current: CurrentStream
     blocks: list[Block] = attrs.field(factory=list)
 
-    def new_block(self, addresses: Sequence[int] = ()) -> Block:
-        """A block, with addresses where they are given."""
-        memory = ctypes.create_string_buffer(self.fixed, len(self.fixed))
+    def new_block(self) -> Block:
+        """A block of the first addresses."""
+        memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
-        block = Block(memory, table, ctypes.addressof(table))
-        if addresses:
-            self.pack(memory, 0, *addresses)
-            self.compute(block, addresses)
-        return block
+        return Block(memory, table, ctypes.addressof(table), self.first_for)
 
     def compute(self, block: Block, addresses: Sequence[int]) -> None:
         """Put what is made of the addresses into a block."""
@@ -159,20 +156,17 @@ class ReadyLaunch:
                     f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
                 )
 
-    def prepared(
-        self, addresses: Sequence[int], stream: Any, handle_of: Callable[[int], Any], arguments: Any
-    ) -> Callable[[], None]:
-        """This launch with its addresses: calling it is the driver's call and little else.
+    def prepared(self, stream: Any, handle_of: Callable[[int], Any], arguments: Any) -> Callable[[], None]:
+        """This launch with the first addresses: calling it is the driver's call and little else.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
 
         Args:
-            addresses: of the arrays, in order.
             stream: the driver's handle, or None: each call takes the stream that is current then.
             handle_of: the driver's handle of a stream's number.
             arguments: what is kept alive.
         """
-        block = self.new_block(addresses)
+        block = self.new_block()
         block.keeps = arguments
         call, current, address = self.call, self.current, block.address
         legacy, loaded = self.driver.legacy_stream, self.loaded
@@ -215,11 +209,13 @@ def ready_launch(
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]
+    binding.encode_map = partial(driver.encode_map, ordinal)
     encoded = [parameter.encode(binding) for parameter in others]
     padded = [data.ljust(-(-len(data) // 16) * 16, b"\0") for data in encoded]
-    first = -(-len(arrays) // 2) * 16
+    addresses, pack = tuple(binding.addresses[name] for name in arrays), struct.Struct(f"={len(arrays)}Q")
+    padded.insert(0, pack.pack(*addresses).ljust(-(-len(arrays) // 2) * 16, b"\0"))
     place = {name: 8 * index for index, name in enumerate(arrays)}
-    place |= zip((p.name for p in others), accumulate(map(len, padded), initial=first), strict=False)
+    place |= zip((p.name for p in others), accumulate(map(len, padded)), strict=False)
     shared = kernel.shared_bytes if kernel.dynamic_shared else 0
     return ReadyLaunch(
         driver=driver,
@@ -229,8 +225,9 @@ def ready_launch(
         call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,
         mask=max(masks, default=0),
-        pack=struct.Struct(f"={len(arrays)}Q").pack_into,
-        fixed=bytes(first) + b"".join(padded),
+        pack=pack.pack_into,
+        first=b"".join(padded),
+        first_for=addresses,
         places=tuple(place[parameter.name] for parameter in kernel.parameters),
         computed=tuple(
             (place[parameter.name], _maker(parameter, binding, arrays))

@@ -50,7 +50,7 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
             int(facts.fill == "nan"),
         )
         if code:
-            raise error(f"the driver refuses a tensor map of {facts}", code)
+            raise error(f"tensor map of argument {facts.array}: {facts}", code)
         return ctypes.string_at(at, 128)
 
     return encode

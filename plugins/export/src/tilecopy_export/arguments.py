@@ -13,7 +13,7 @@ from tilecopy_core.errors import Kind, RequestError, shown
 from tilecopy_core.integers import Expr, Int, Symbol, symbols_in_order
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
-from tilecopy_core.ptx import PtxBuilder
+from tilecopy_core.ptx import PtxBuilder, TensorMap
 
 Key: TypeAlias = "Memory | Symbol | str"
 """What an argument stands for: a memory, a symbol, or the name of a special register."""
@@ -83,6 +83,7 @@ class Operand:
         role: ``destination``, ``source`` or ``option NAME``.
         written: whether the copy writes it.
         same_as: the argument that stands for the same memory, of which this one is a repetition, or "".
+        recipe: of what the host makes before the launch, how; else None.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Operand:
     role: str
     written: bool
     same_as: str = ""
+    recipe: TensorMap | None = None
 
     @property
     def words(self) -> int:
@@ -162,7 +164,7 @@ def check_function_name(name: object, what: str = "the name of a function") -> s
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """Destination, source, symbols in order of first appearance, the options' buffers, ``tid``.
+    """Destination, source, symbols in order of first appearance, the options' buffers, ``tid``; before it come tensor maps.
 
     Raises:
         RequestError: an operand cannot leave the kernel that it belongs to.

@@ -10,7 +10,7 @@ from tilecopy.integer_text import as_cpp
 
 from tilecopy_core.description import Target
 from tilecopy_core.errors import LayoutError, RequestError, shown
-from tilecopy_core.integers import Int
+from tilecopy_core.integers import Int, Symbol
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
@@ -48,6 +48,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         f"    {missing}();  // not defined: the copy does not exist on this architecture",
         "#endif",
         "}",
+        *(line for operand in _made(function) for line in _encoder(function, operand)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -86,6 +87,57 @@ def cuda_header(functions: Sequence[str]) -> str:
 
     opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
     return "\n".join([opening + STEPS, *functions])
+
+
+# ------------------------------------------------------------------------------------------------- tensor maps
+
+_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
+"""A copy moves bits, but a fill of NaN knows floats alone."""
+
+
+def _made(function: Function) -> list[Operand]:
+    return [each for each in function.arguments if isinstance(each, Operand) and each.recipe is not None]
+
+
+def _encoder(function: Function, operand: Operand) -> Iterator[str]:
+    """A function of the host that encodes a tensor map, for translation units that have included cuda.h."""
+    recipe = operand.recipe
+    assert recipe is not None
+    array = next(
+        a.name for a in function.arguments if isinstance(a, Operand) and a.buffer.memory is recipe.array.memory
+    )
+    numbers = {key_of_symbol(n.symbol): n for n in function.arguments if isinstance(n, Number) and n.symbol is not None}
+    taken: dict[str, None] = {}
+
+    def name_of(found: Symbol) -> str:
+        number = numbers.get(key_of_symbol(found))
+        if number is None or found.varies != "grid":
+            raise RequestError(f"the tensor map of {array} is made of {found.name}, which the host does not know")
+        taken[f"{number.type} {number.name}"] = None
+        return number.name
+
+    def listed(values: Sequence[Int]) -> str:
+        return ", ".join(f"(cuuint64_t)({as_cpp(value, name_of)})" for value in values)
+
+    rank, dtype = len(recipe.sizes), recipe.array.dtype
+    start = as_cpp(recipe.array.elem_offset * dtype.bytes, name_of)
+    sizes, strides = listed(recipe.sizes), listed(recipe.strides_bytes) or "0"
+    steps = ", ".join(map(str, recipe.element_strides or (1,) * rank))
+    kind = str(dtype).upper() if recipe.fill == "nan" else _TYPES[dtype.bits]
+    fill = "NAN_REQUEST_ZERO_FMA" if recipe.fill == "nan" else "NONE"
+    parameters = ", ".join(("CUtensorMap* map", f"const void* {array}", *taken))
+    yield "#if defined(CUDA_VERSION) && !defined(__CUDACC_RTC__)"
+    yield f"// {operand.name} of {function.name}, on the host before the launch: include cuda.h first, link libcuda. The kernel takes"
+    yield "// `const __grid_constant__ CUtensorMap map`, and passes &map."
+    yield f"static inline CUresult {function.name}_{operand.name}({parameters})"
+    yield "{"
+    yield f"    const cuuint64_t sizes[] = {{{sizes}}}, strides[] = {{{strides}}};"
+    yield f"    const cuuint32_t box[] = {{{', '.join(map(str, recipe.box))}}}, steps[] = {{{steps}}};"
+    yield f"    return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_{kind}, {rank}, (char*){array} + {start}, sizes, strides, box,"
+    yield f"        steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_{recipe.swizzle.upper()},"
+    yield f"        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_{fill});"
+    yield "}"
+    yield "#endif"
 
 
 # ------------------------------------------------------------------------------------------------- the signature
@@ -131,18 +183,22 @@ def _comment(function: Function) -> Iterator[str]:
         "" if request.scope.kind == "thread" else ", together, with the same arguments but tid"
     )
     for argument in function.arguments:
-        yield f"  {argument.name}: {_told(argument)}"
+        yield f"  {argument.name}: {_told(argument, function)}"
     yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)
     version = ".".join(map(str, function.version))
     yield f"Needs {function.target}, PTX ISA {version}. In a loop, write `#pragma unroll 1`: the compiler"
     yield "takes the block below for one instruction, and unrolls without end."
 
 
-def _told(argument: Argument) -> str:
+def _told(argument: Argument, function: Function) -> str:
     if isinstance(argument, Number):
         multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
         what = "index of the thread among those that copy, " if argument.symbol is None else ""
         return f"{what}{_range(argument)}{multiple}"
+    if argument.recipe is not None:
+        return (
+            f"{argument.role}, the address of what {function.name}_{argument.name}(..) below encodes before the launch"
+        )
     buffer = argument.buffer
     shape = ", ".join(map(str, buffer.shape))
     what = f"{argument.role}, {buffer.space} {buffer.dtype}[{shape}]"

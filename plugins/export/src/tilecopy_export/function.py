@@ -24,7 +24,9 @@ from tilecopy_core.ptx import (
     Line,
     Needs,
     PtxBuilder,
+    Recipe,
     Register,
+    TensorMap,
     Written,
     header_target,
     names_in,
@@ -184,6 +186,8 @@ class FunctionBindings:
                 key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
                 self._arguments[key] = argument
         self._fragments: dict[Memory, list[Register]] = {}
+        self._names = {argument.name for argument in arguments}
+        self.made: dict[TensorMap, Operand] = {}
         self.inputs: list[Move] = []
         self.outputs: list[Move] = []
 
@@ -221,6 +225,24 @@ class FunctionBindings:
                 if operand.written:
                     self.outputs.append(move)
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
+
+    def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
+        """A generic pointer to what the host makes before the launch; equal recipes are one argument."""
+        if not isinstance(recipe, TensorMap):
+            raise RequestError(
+                f"this copy needs {recipe.size_bytes} bytes that {recipe.make.__qualname__} makes at each launch, and CUDA C++ "
+                "and Numba have no such function; build the kernel with KernelBuilder"
+            )
+        if recipe not in self.made:
+            array = self._argument(recipe.array.memory, f"the array {recipe.array.name}").name
+            tries = (f"{array}_map{number}" for number in ("", *range(2, 1000)))
+            name = next(name for name in tries if name not in self._names)
+            self._names.add(name)
+            memory = Buffer((recipe.size_bytes,), "uint8", space="global", name=name, align_bytes=recipe.align_bytes)
+            made = self.made[recipe] = Operand(name, memory, f"tensor map of {array}", written=False, recipe=recipe)
+            self._arguments[memory.memory] = made
+        memory = self.made[recipe].buffer
+        return self._moved(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
 
     def _argument(self, key: Key, what: str) -> Argument:
         if key not in self._arguments:
@@ -261,7 +283,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     return Function(
         name=name,
         plan=plan,
-        arguments=arguments,
+        arguments=(*arguments[:-1], *bindings.made.values(), arguments[-1]),
         declarations=tuple(ptx.declarations()),
         inputs=tuple(move for move in bindings.inputs if move.register not in overwritten),
         body=body,

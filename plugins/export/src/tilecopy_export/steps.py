@@ -131,15 +131,15 @@ __device__ inline void demand(bool holds, const char* what)
 }}
 
 // Division that rounds down, by a positive number.
-__device__ inline int64_t quotient(int64_t value, int64_t by)
+__host__ __device__ inline int64_t quotient(int64_t value, int64_t by)
 {{
     return value / by - (value % by < 0);
 }}
-__device__ inline int64_t remainder(int64_t value, int64_t by)
+__host__ __device__ inline int64_t remainder(int64_t value, int64_t by)
 {{
     return value - quotient(value, by) * by;
 }}
-__device__ inline int64_t lesser(int64_t one, int64_t other)
+__host__ __device__ inline int64_t lesser(int64_t one, int64_t other)
 {{
     return one < other ? one : other;
 }}

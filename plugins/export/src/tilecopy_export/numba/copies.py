@@ -24,9 +24,10 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
     """A function for ``@cuda.jit`` kernels that does one copy.
 
     Its arguments are those of :meth:`tilecopy_core.Plan.cuda`: destination, source, integers in order of first appearance,
-    the options' buffers, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
+    the options' buffers, tensor maps, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
     of ``cuda.shared.array(shape, dtype, alignment=...)`` or a shared address of 32 bits; a fragment is
-    ``cuda.local.array(words, uint32)``, which stays in registers while only copies and constant indices touch it.
+    ``cuda.local.array(words, uint32)``, which stays in registers while only copies and constant indices touch it. A tensor map
+    is an array of 128 uint8 at a multiple of 64, which the host fills before the launch (``cuTensorMapEncodeTiled``).
 
     Args:
         plan: of :func:`tilecopy_core.plan`, or one of a kernel's.

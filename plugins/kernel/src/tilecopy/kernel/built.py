@@ -157,7 +157,7 @@ class BuiltKernel:
         block, grid, cluster, dynamic shared bytes and target; docs/export.md launches one from other libraries.
 
         Raises:
-            RequestError: a parameter is of a kind that only this package's launch can fill.
+            RequestError: a function that makes a parameter cannot be imported by its name.
             LaunchError: the folder cannot be written.
         """
         from .save import save_kernel

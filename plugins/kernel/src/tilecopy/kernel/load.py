@@ -13,14 +13,16 @@ from msgspec import convert
 
 from tilecopy_core.description import target_of
 from tilecopy_core.errors import PATH, LaunchError, checked, shown
-from tilecopy_core.integers import Int, Symbol, of_atom
+from tilecopy_core.integers import Int, Symbol, key_of, of_atom
 from tilecopy_core.layout import dtype_of
+from tilecopy_core.memory import Buffer
+from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 from ..integer_text import read
 from . import save as saving
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 
 
 @checked(LaunchError, folder=PATH)
@@ -28,13 +30,14 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
     """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
 
     Its ``plans`` are what the saved ones told (:class:`SavedPlan`); nothing is lowered again, and no variant need be
-    installed.
+    installed but for functions that make parameters (``HostBytes``): their modules are imported.
 
     Args:
         folder: where it was saved.
 
     Raises:
-        LaunchError: the folder holds no such kernel, one of another format, or one that was changed since it was saved.
+        LaunchError: the folder holds no such kernel, one of another format, or one that was changed since it was saved; or a
+            function that makes a parameter cannot be imported.
     """
     where = Path(folder)
     try:
@@ -87,7 +90,14 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
         s.name: Symbol(s.called, s.lower, s.upper, s.multiple_of, s.varies, (), s.register) for s in record.symbols
     }
     names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
-    parameters = tuple(_read_parameter(each, names) for each in record.parameters)
+    scalars = {symbols[each.name]: each.name for each in record.symbols if each.parameter}
+    arrays = {each.name for each in record.parameters if each.__struct_config__.tag == "array"}
+    parameters = tuple(
+        computed_parameter(_read_recipe(each, record, names), each.name, arrays, scalars)
+        if each.type == "bytes"
+        else _read_parameter(each, names)
+        for each in record.parameters
+    )
     _check_fit(record, parameters)
     return BuiltKernel(
         name=record.name,
@@ -103,7 +113,7 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
         dynamic_shared=bool(record.dynamic_shared_bytes),
         allocations=tuple(SharedAllocation(s.name, s.offset_bytes, s.size_bytes) for s in record.shared),
         bounds=tuple(_read_bound(each, names) for each in record.checks.bounds),
-        scalars={symbols[each.name]: each.name for each in record.symbols if each.parameter},
+        scalars=scalars,
         value_checks=tuple(
             ValueCheck(v.line, v.register, read(v.lower, names), read(v.upper, names), v.clamped)
             for v in record.checks.values
@@ -149,6 +159,27 @@ def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
         return SizeParameter(told.name, type, told.read_from, told.multiple_of, told.lower, told.upper)
     within = None if told.within is None else _all(told.within, names)
     return ScalarParameter(told.name, type, told.multiple_of, told.lower, told.upper, within)
+
+
+def _read_recipe(told: Any, record: saving.Launch, names: Mapping[str, Int]) -> Recipe:
+    """A recipe, of arrays that have nothing but their names and a start."""
+    if told.__struct_config__.tag == "tensor_map":
+        size, start = dtype_of(told.dtype).bytes, read(told.start_bytes, names)
+        if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
+            raise ValueError(f"{told.name} begins {start} bytes after {told.array}, which is no element of it")
+        array = Buffer((1,), told.dtype, space="global", name=told.array, elem_offset=start // size)
+        sizes, strides = _all(told.sizes, names), _all(told.strides_bytes, names)
+        return TensorMap(array, sizes, strides, told.box, told.swizzle, told.fill, told.element_strides)
+    try:
+        make = saving.function_named(told.function)
+    except Exception as error:  # whatever an import raises
+        made_by = ", ".join(sorted({plan.package for plan in record.plans}))
+        raise LaunchError(
+            f"kernel {record.name}: parameter {told.name} is made by {shown(told.function)}, which cannot be imported "
+            f"({type(error).__name__}: {error}); install the package that has it (the kernel's copies are of {made_by})"
+        ) from error
+    buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in told.arrays)
+    return HostBytes(make, buffers, _all(told.numbers, names), told.size_bytes, told.align_bytes)
 
 
 def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:

@@ -68,6 +68,8 @@ def lower_kernel(
         for p in described.parameters
     )
     made = bindings.host_parameters.items()
+    arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
+    computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in made)
     in_text = [(p.name, p.type) for p in declared] + [declared_as(recipe, name) for recipe, name in made]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
@@ -85,7 +87,7 @@ def lower_kernel(
         plans=tuple(context.plans),
         target=chosen,
         threads=described.threads,
-        parameters=declared + tuple(computed_parameter(recipe, name) for recipe, name in made),
+        parameters=declared + computed,
         written=frozenset(described.written),
         grid=grid3,
         cluster=cluster3,

@@ -13,7 +13,7 @@ A new kind of parameter is a subclass of :class:`Parameter`; executors need not 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from tilecopy_core.errors import LaunchError, RequestError, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Buffer
-from tilecopy_core.ptx import HostBytes, Recipe
+from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 
 @attrs.frozen(eq=False)
@@ -113,6 +113,12 @@ class MapFacts:
     element_strides: tuple[int, ...]
     swizzle: str
     fill: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dtype} at 0x{self.address:x}, sizes {self.sizes}, strides {self.strides_bytes} bytes, box {self.box}, "
+            f"element strides {self.element_strides}, swizzle {self.swizzle}, fill {self.fill}"
+        )
 
 
 @attrs.frozen
@@ -532,7 +538,7 @@ class TensorMapParameter(ComputedParameter):
     """
 
     array: str
-    start_bytes: int
+    start_bytes: Int
     dtype: DType
     sizes: tuple[Int, ...]
     strides_bytes: tuple[Int, ...]
@@ -558,7 +564,7 @@ class TensorMapParameter(ComputedParameter):
             raise LaunchError(
                 f"kernel {binding.kernel} has a tensor map of {self.array}, which this executor cannot encode"
             )
-        address = binding.addresses[self.array] + self.start_bytes
+        address = binding.addresses[self.array] + value_of(self.start_bytes, binding.numbers)
         if address % 16:
             raise LaunchError(
                 f"kernel {binding.kernel}, argument {self.array}: the address 0x{address:x} of a tensor map is not a multiple of 16 bytes"
@@ -579,14 +585,35 @@ class TensorMapParameter(ComputedParameter):
         )
 
 
-def computed_parameter(recipe: Recipe, name: str) -> ComputedParameter:
-    """The parameter of a recipe."""
+def computed_parameter(
+    recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
+) -> ComputedParameter:
+    """The parameter of a recipe.
+
+    Args:
+        recipe: how it is made.
+        name: of the parameter.
+        arrays: the kernel's, by name.
+        scalars: its sizes and scalars.
+
+    Raises:
+        RequestError: it is made of something else.
+    """
+    made_of: tuple[Buffer, ...]
+    if isinstance(recipe, TensorMap):
+        made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.elem_offset)
+    else:
+        made_of, integers = recipe.arrays, recipe.numbers
+    for array in made_of:
+        if array.name not in arrays:
+            raise RequestError(f"parameter {name} is made of {array.name}, which is no array of the kernel")
+    for number in integers:
+        if unknown := [found.name for found in symbols_of(number) if found not in scalars]:
+            raise RequestError(f"parameter {name} is made of {number}, and no launch knows {', '.join(unknown)}")
     if isinstance(recipe, HostBytes):
-        arrays = tuple(array.name for array in recipe.arrays)
-        return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, arrays, recipe.numbers)
+        names = tuple(array.name for array in recipe.arrays)
+        return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, names, recipe.numbers)
     array = recipe.array
-    if not isinstance(array.elem_offset, int):
-        raise RequestError(f"the tensor map of {array} begins at {array.elem_offset}, which the launch does not know")
     return TensorMapParameter(
         name,
         recipe.size_bytes,

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,16 @@ from tilecopy_core.registry import __version__
 
 from ..integer_text import as_python
 from .bounds import Bound
-from .parameters import ArrayParameter, Extent, Parameter, ScalarParameter, SizeParameter
+from .parameters import (
+    ArrayParameter,
+    BytesParameter,
+    ComputedParameter,
+    Extent,
+    Parameter,
+    ScalarParameter,
+    SizeParameter,
+    TensorMapParameter,
+)
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 3
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
@@ -81,6 +91,34 @@ class _Size(_Scalar, frozen=True, tag="size"):
     read_from: tuple[Extent, ...] = ()
 
 
+class _TensorMap(Record, frozen=True, tag_field="kind", tag="tensor_map"):
+    name: str
+    offset_bytes: Count
+    array: str
+    start_bytes: Number
+    dtype: str
+    sizes: tuple[Number, ...]
+    strides_bytes: tuple[Number, ...]
+    box: tuple[Positive, ...]
+    element_strides: tuple[Positive, ...]
+    swizzle: str
+    fill: str
+    type: Literal["bytes"] = "bytes"
+    size_bytes: Literal[128] = 128
+    align_bytes: Literal[64] = 64
+
+
+class _HostBytes(Record, frozen=True, tag_field="kind", tag="host_bytes"):
+    name: str
+    offset_bytes: Count
+    function: str
+    arrays: tuple[str, ...]
+    numbers: tuple[Number, ...]
+    size_bytes: Positive
+    align_bytes: Positive
+    type: Literal["bytes"] = "bytes"
+
+
 class _Symbol(Record, frozen=True):
     name: str
     called: str
@@ -132,7 +170,7 @@ class Launch(Record, frozen=True):
     ptx_version: str
     ptx_target: str
     target: str
-    parameters: tuple[_Array | _Scalar | _Size, ...]
+    parameters: tuple[_Array | _Scalar | _Size | _TensorMap | _HostBytes, ...]
     parameters_bytes: Count
     block: tuple[Positive, Literal[1], Literal[1]]
     grid: tuple[Number, Number, Number] | None
@@ -167,13 +205,15 @@ def record_of(kernel: Any) -> dict[str, Any]:
     """The launch record of a kernel, as JSON has it.
 
     Raises:
-        RequestError: a parameter is of a kind that only this package's launch can fill.
+        RequestError: a function that makes a parameter cannot be imported by its name.
     """
     names = _SymbolNames(kernel.scalars)
     parameters, offset = list[Any](), 0
     for parameter in kernel.parameters:
-        size = 4 if parameter.type == "b32" else 8
-        offset = -(-offset // size) * size
+        size = align = 4 if parameter.type == "b32" else 8
+        if isinstance(parameter, ComputedParameter):
+            size, align = parameter.size_bytes, parameter.align_bytes
+        offset = -(-offset // align) * align
         parameters.append(_parameter(kernel, parameter, offset, names))
         offset += size
     version, target = re.findall(r"^\.(?:version|target) (\S+)", kernel.ptx, re.M)
@@ -241,11 +281,14 @@ def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNam
         shape, strides = names.texts(parameter.shape), names.texts(parameter.strides)
         dtype = str(parameter.dtype)
         return _Array(parameter.name, offset, dtype, shape, strides, parameter.align_bytes, parameter.written)
-    if not isinstance(parameter, (ScalarParameter, SizeParameter)):
-        raise RequestError(
-            f"kernel {kernel.name}: parameter {parameter.name} ({parameter.__class__.__name__}) is made at each launch by this "
-            "package; a kernel that has one cannot be saved for other launchers"
-        )
+    if isinstance(parameter, TensorMapParameter):
+        m, sizes, strides = parameter, names.texts(parameter.sizes), names.texts(parameter.strides_bytes)
+        (start,), rest = names.texts((m.start_bytes,)), (m.box, m.element_strides, m.swizzle, m.fill)
+        return _TensorMap(m.name, offset, m.array, start, str(m.dtype), sizes, strides, *rest)
+    if isinstance(parameter, BytesParameter):
+        b, numbers, function = parameter, names.texts(parameter.numbers), _name_of_function(kernel, parameter)
+        return _HostBytes(b.name, offset, function, b.arrays, numbers, b.size_bytes, b.align_bytes)
+    assert isinstance(parameter, (ScalarParameter, SizeParameter))
     p, wide, more = parameter, parameter.type == "b64", dict[str, Any]()
     if isinstance(p, SizeParameter):
         more["read_from"] = p.sources
@@ -257,6 +300,27 @@ def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNam
         8 if wide else 4,
     )
     return made(p.name, offset, type, size, p.multiple_of, p.lower, p.upper, **more)
+
+
+def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
+    make = parameter.make
+    name = f"{make.__module__}:{make.__qualname__}"
+    try:
+        same = make.__module__ != "__main__" and function_named(name) is make
+    except Exception:  # whatever an import raises
+        same = False
+    if not same:
+        raise RequestError(
+            f"kernel {kernel.name}: parameter {parameter.name} is made by {name}, which no other process can import by that "
+            "name, so that the kernel cannot be saved; move the function to a module of a package"
+        )
+    return name
+
+
+def function_named(name: str) -> Any:
+    """The function of a ``module:name``; importing it raises whatever it raises."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
 
 
 def _bound(bound: Bound, names: _SymbolNames) -> _Bound:
