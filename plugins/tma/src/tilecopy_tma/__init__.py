@@ -35,8 +35,7 @@ variant = Variant(
     priority=30,
     summary="global to shared memory by tensor copies (TMA); completes on an mbarrier",
     spaces=(("global", "shared"),),
-    min_arch=90,
-    instructions="cp.async.bulk.tensor",
+    features=("tma",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required=True),
         Option("multicast", (int, Expr), "the mask of the cluster's CTAs that receive, bit n for rank n"),
