@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
-from .instructions import Needs, instruction_of, needs_on, needs_together
+from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
 from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
@@ -100,6 +100,7 @@ class Emitter:
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: set[str] = set()
+        self._required = Needs()
         self._bound: dict[Hashable, tuple[Register, int]] = {}
 
     @property
@@ -109,8 +110,8 @@ class Emitter:
 
     @property
     def needs(self) -> Needs:
-        """What the instructions so far need together."""
-        return needs_together(frozenset(self._allowed), self.target)
+        """What the instructions so far, and :meth:`PtxBuilder.require`, need together."""
+        return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""

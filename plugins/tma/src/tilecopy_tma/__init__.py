@@ -93,6 +93,8 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
     opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
+    if masked:
+        ptx.require(cluster=True, why="multicast= is the mask of a cluster's CTAs")
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:

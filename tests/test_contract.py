@@ -1,0 +1,88 @@
+"""What a variant may say and ask for beyond its three hooks, by the names of tilecopy_core.plugin alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tilecopy as tc
+
+from tilecopy_core import plugin as contract
+
+
+class Words:
+    """Copies 32 words from global to shared memory, one a thread, after ``first`` has written what it likes."""
+
+    def __init__(self, name: str = "words", first: Callable[[Any], None] | None = None, **record: Any) -> None:
+        fields: dict[str, Any] = {"op": "copy", "priority": 10, "spaces": (("global", "shared"),)}
+        self.variant = contract.Variant(name=name, summary="a test", **fields | record)
+        self.first, self.seen = first, list[Any]()
+
+    @contract.hookimpl
+    def tilecopy_predicate(self, request: contract.CopyRequest) -> contract.Verdict:
+        self.seen.append(dict(request.options))
+        return contract.Accept()
+
+    @contract.hookimpl
+    def tilecopy_partition(self, request: contract.CopyRequest) -> str:
+        return "32 words"
+
+    @contract.hookimpl
+    def tilecopy_emit(self, request: contract.CopyRequest, partition: str, ptx: contract.PtxBuilder) -> None:
+        if self.first is not None:
+            self.first(ptx)
+        places = [ptx.address(region.buffer, ptx.tid) for region in (request.src, request.dst)]
+        ptx.store(places[1], 32, ptx.load(places[0], 32))
+
+
+def registry(*plugins: Words) -> tc.Registry:
+    found = tc.Registry([], {})
+    for each in plugins:
+        found.register(each, name=each.variant.name)
+    return found
+
+
+def kernel(*plugins: Words, times: int = 1, cluster: int | None = None, target: str = "sm_90", **options: Any) -> Any:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (32,), "uint32"), k.param("B", (32,), "uint32")
+    tile = k.shared((32,), "uint32")
+    for _ in range(times):
+        k.warp.copy(tile[:], a[:], **options)
+    with k.if_(k.thread_id() < 32):
+        k.store(b[k.thread_id()], k.load(tile[k.thread_id()]))
+    return k.build(target=target, grid=2, cluster=cluster, registry=registry(*plugins))
+
+
+def test_a_variant_raises_the_version_and_says_why() -> None:
+    plain = kernel(Words())
+    assert plain.ptx.startswith(".version 6.3\n.target sm_75\n")
+    raised = kernel(Words(first=lambda ptx: ptx.require(version=(8, 6), why="the map's atoms")))
+    assert raised.ptx.startswith(".version 8.6\n.target sm_75\n") and "// PTX ISA 8.6: the map's atoms\n" in raised.ptx
+    lower = kernel(Words(first=lambda ptx: ptx.require(version=(1, 0), why="nothing")))
+    assert lower.ptx.startswith(".version 6.3\n")
+
+
+@pytest.mark.parametrize(
+    "version", [(8,), (8, 6, 1), "8.6", 8.6, [8, 6], (8, -1), (8, 10), (0, 9), (True, 6), (8, "6")]
+)
+def test_a_version_is_a_pair_of_numbers(version: Any) -> None:
+    with pytest.raises(tc.PtxError, match="version .* is not .*a PTX ISA version such as \\(8, 6\\)"):
+        kernel(Words(first=lambda ptx: ptx.require(version=version, why="it must")))
+    with pytest.raises(tc.PtxError, match="why '' is not a text that says the reason"):
+        kernel(Words(first=lambda ptx: ptx.require(version=(8, 6), why="")))
+
+
+def test_a_kernel_without_clusters_is_refused_where_a_variant_needs_one() -> None:
+    words = Words(first=lambda ptx: ptx.require(cluster=True, why="the mask names CTAs"))
+    with pytest.raises(
+        tc.RequestError, match=r"variant words .*the mask names CTAs: .* give build cluster=\n  at .*py:"
+    ):
+        kernel(words)
+    assert ".reqnctapercluster 2, 1, 1" in kernel(words, cluster=2).ptx
+    with pytest.raises(tc.TargetError, match="the mask names CTAs: clusters need sm_90 or newer; the target is sm_80"):
+        kernel(words, target="sm_80")
+    a, tile = (contract.Buffer((32,), "uint32", space=space, name=space) for space in ("global", "shared"))
+    found = registry(words)
+    alone = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=found)
+    assert ".target sm_90" in tc.ptx_text(alone, registry=found)  # whoever launches it says the cluster
