@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tilecopy as tc
 
@@ -86,3 +87,62 @@ def test_a_kernel_without_clusters_is_refused_where_a_variant_needs_one() -> Non
     found = registry(words)
     alone = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=found)
     assert ".target sm_90" in tc.ptx_text(alone, registry=found)  # whoever launches it says the cluster
+
+
+def fetches_once(ptx: Any) -> None:
+
+    def fetch(ptx: Any) -> None:
+        with ptx.if_(ptx.predicate(ptx.tid < 4)):
+            ptx.instr("prefetch.L1", f"[{ptx.value(ptx.tid * 4, 64)}]")
+
+    ptx.once(("test", "fetch"), fetch)
+
+
+def test_what_a_kernel_has_once_stands_at_its_start() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b, n = k.param("A", (32,), "uint32"), k.param("B", (32,), "uint32"), k.scalar("n", upper=4)
+    tile = k.shared((32,), "uint32")
+    for _ in k.range(n):
+        k.warp.copy(tile[:], a[:])
+    k.warp.copy(tile[:], a[:])
+    k.store(b[k.thread_id()], k.load(tile[k.thread_id()]) + 1)
+    built = k.build(target="sm_90", grid=2, registry=registry(Words(first=fetches_once)))
+    lines = [line.strip() for line in built.ptx.splitlines()]
+    code = [line for line in lines[lines.index("{") :] if line and line[0] not in ".{/"]
+    assert code[0].endswith("%tid.x;") and sum("%tid.x" in line for line in code) == 1  # the copies have it from there
+    assert sum("prefetch" in line for line in code) == 1
+    assert next(at for at, line in enumerate(code) if "prefetch" in line) < 6
+    x, y = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+    built(x, y, 3, executor="emulator")
+    assert (y == x + 1).all()
+
+
+def test_keys_tell_apart_what_is_written_once() -> None:
+    numbers = iter(range(9))
+    for keys, count in (((1, 1, 1), 1), ((1, 2, 1), 2)):
+        given = iter(keys)
+        words = Words(
+            first=lambda ptx, given=given: ptx.once(next(given), lambda ptx: ptx.raw(f"pmevent {next(numbers)};"))
+        )
+        assert kernel(words, times=3).ptx.count("pmevent") == count
+
+
+def test_what_is_written_once_uses_what_the_whole_kernel_has() -> None:
+    turns = list[Any]()
+    words = Words(first=lambda ptx: ptx.once("key", lambda ptx: ptx.value(turns[0] + 1)))
+    k = tc.KernelBuilder("k", threads=32)
+    a, tile, n = k.param("A", (32,), "uint32"), k.shared((32,), "uint32"), k.scalar("n", upper=4)
+    for turn in k.range(n):
+        turns.append(turn)
+        k.warp.copy(tile[:], a[:])
+    with pytest.raises(tc.PtxError, match="the symbol loop0 has no value here"):
+        k.build(target="sm_90", grid=1, registry=registry(words))
+    found = registry(Words(first=fetches_once))
+    a, tile = (contract.Buffer((32,), "uint32", space=space, name=space) for space in ("global", "shared"))
+    alone = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=found)
+    assert "prefetch" in tc.ptx_text(alone, registry=found)
+    with pytest.raises(tc.PtxError, match="what a kernel has once belongs to a kernel"):
+        alone.cuda("f", registry=found)
+    unhashable = Words(first=lambda ptx: ptx.once([], lambda ptx: None))
+    with pytest.raises(tc.PtxError, match=r"key \[\] is not a value that can be hashed"):
+        kernel(unhashable)

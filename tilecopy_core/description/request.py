@@ -288,6 +288,7 @@ class Variant:
         """The targets that have what it needs, the oldest first."""
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
+    @checked(target=instance_of("a Target", Target))
     def why_not_on(self, target: Target) -> str | None:
         """What of its needs a target lacks, or None."""
         plain = self.specific and not target.suffix

@@ -6,7 +6,7 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
@@ -50,6 +50,7 @@ _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (
 
 
 _WHY = Kind("a text that says the reason", lambda value: TEXT.fits(value) and value.strip())
+_WRITE = Kind("a function of the builder", callable)
 _MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)
 _VERSION = Kind(
     "a PTX ISA version such as (8, 6)",
@@ -84,6 +85,7 @@ class PtxBuilder(IndexEmitter):
         super().__init__(target, bindings or KernelBindings(SharedPlan.of(shared, target)))
         self.cta_threads = cta_threads
         self._started: set[Register] = set()
+        self._written_once: set[Hashable] = set()
 
     @property
     def tid(self) -> Int:
@@ -263,6 +265,31 @@ class PtxBuilder(IndexEmitter):
             if getattr(self.bindings, "has_clusters", None) is False:
                 raise RequestError(f"{why}: the kernel is built without clusters; give build cluster=")
             self._required = merge(self._required, CLUSTERS)
+
+    @checked(PtxError, key=Kind("a value that can be hashed", lambda value: hash(value) is not None), write=_WRITE)
+    def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
+        """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
+
+        Args:
+            key: what is written, such as ``("my-package", map)``; equal keys are written for the first copy alone.
+            write: a function of this builder. All threads of every CTA come to what it writes; ``guard=`` or :meth:`if_`
+                says which of them do it. It uses what the whole kernel has: parameters, ids and shared memory, not a loop's turn.
+
+        Raises:
+            PtxError: what is written here is no kernel, whose start could be told.
+        """
+        if self.bindings.inlined:
+            raise PtxError("what a kernel has once belongs to a kernel; this copy is written into a function")
+        if key in self._written_once:
+            return
+        self._written_once.add(key)
+        around = self.blocks, self._bound, self._floor
+        self.blocks, self._bound, self._floor = [self._start], {}, 0
+        try:
+            write(self)
+        finally:
+            self.blocks, self._bound, self._floor = around
+        self._whole.follow(self._start)
 
     # ------------------------------------------------------------------------------------------- what a launch makes
 

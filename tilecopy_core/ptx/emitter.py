@@ -61,6 +61,10 @@ class Block:
         """The register of a key, if it was made here."""
         return self._known.get(key)
 
+    def follow(self, before: Block) -> None:
+        """Know what a block that comes before this one has made too."""
+        self._known = {**before._known, **self._known}
+
 
 class Sunk(Block):
     """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
@@ -94,7 +98,8 @@ class Emitter:
     def __init__(self, target: Target, mark: str = "%") -> None:
         self.target = target
         self.mark = mark
-        self.blocks = [Block(0)]
+        self._start, self._whole = Block(0), Block(0)
+        self.blocks = [self._whole]
         self.statement = 0
         self.recent: list[AnyLine] = []
         self.register_counts: dict[str, int] = {}
@@ -106,7 +111,7 @@ class Emitter:
     @property
     def lines(self) -> list[AnyLine]:
         """The lines of the kernel so far; while a block is open, without that block's."""
-        return self.blocks[0].head + self.blocks[0].body
+        return [*self._start.head, *self._start.body, *self._whole.head, *self._whole.body]
 
     @property
     def needs(self) -> Needs:
