@@ -106,7 +106,7 @@ def test_what_a_kernel_has_once_stands_at_its_start() -> None:
         k.warp.copy(tile[:], a[:])
     k.warp.copy(tile[:], a[:])
     k.store(b[k.thread_id()], k.load(tile[k.thread_id()]) + 1)
-    built = k.build(target="sm_90", grid=2, registry=registry(Words(first=fetches_once)))
+    built = k.build(target="sm_90", grid=1, registry=registry(Words(first=fetches_once)))
     lines = [line.strip() for line in built.ptx.splitlines()]
     code = [line for line in lines[lines.index("{") :] if line and line[0] not in ".{/"]
     assert code[0].endswith("%tid.x;") and sum("%tid.x" in line for line in code) == 1  # the copies have it from there
@@ -146,3 +146,45 @@ def test_what_is_written_once_uses_what_the_whole_kernel_has() -> None:
     unhashable = Words(first=lambda ptx: ptx.once([], lambda ptx: None))
     with pytest.raises(tc.PtxError, match=r"key \[\] is not a value that can be hashed"):
         kernel(unhashable)
+
+
+HINT = contract.Option("hint", (int,), "what the cache should keep", ignorable=True)
+
+
+def planned(*plugins: Words, **options: Any) -> tc.Plan:
+    a, tile = (contract.Buffer((32,), "uint32", space=space, name=space) for space in ("global", "shared"))
+    return tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=registry(*plugins), **options)
+
+
+def test_an_ignorable_option_leaves_the_fallbacks() -> None:
+    special, plain = Words("special", priority=20, options=(HINT,), features=("tcgen05",)), Words("plain")
+    found = planned(special, plain, hint=3)
+    assert found.variant == "plain" and plain.seen == [{}] and special.seen == []
+    assert dict(found.request.options) == {} and [note.kind for note in found.notes] == ["option"]
+    left_out = "option hint was left out: plain does not take it, and the copy is right without it"
+    assert f"note         {left_out}" in found.explain() and "has no tcgen05" in found.declined["special"]
+    special = Words("special", priority=20, options=(HINT,))
+    found = planned(special, plain, hint=3)
+    assert found.variant == "special" and special.seen == [{"hint": 3}] and dict(found.request.options) == {"hint": 3}
+    assert found.notes == () and "left out" not in found.explain()
+    assert planned(special, plain, hint=3, variant="plain").notes[0].text == left_out
+    assert planned(special, plain).notes == ()
+    built = kernel(special, plain, hint=3, variant="plain")
+    assert built.plans[0].variant == "plain" and built.plans[0].notes[0].text == left_out
+
+
+def test_an_option_is_ignorable_where_all_that_declare_it_say_so() -> None:
+    strict = contract.Option("hint", (int,), "which line is to be kept")
+    with pytest.raises(tc.NoVariantError, match="plain: option 'hint' is not known to it"):
+        planned(
+            Words("one", options=(HINT,), min_arch=100),
+            Words("other", options=(strict,), min_arch=100),
+            Words("plain"),
+            hint=3,
+        )
+    with pytest.raises(tc.NoVariantError, match="option 'hint' is not known to any variant of copy"):
+        planned(Words("one", op="copy_async", options=(HINT,)), Words("plain"), hint=3)
+    with pytest.raises(tc.NoVariantError, match="option hint is what the cache should keep, not 'x'"):
+        planned(Words("one", options=(HINT,)), hint="x")
+    with pytest.raises(tc.PluginError, match="Option 'hint': ignorable is"):
+        contract.Option("hint", (int,), "a hint", ignorable="yes")

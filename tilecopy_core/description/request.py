@@ -157,6 +157,8 @@ class Option:
         required: whether the copy cannot do without it. ``"in a kernel"``: a plan with no kernel around it, where
             ``request.active.cta_threads`` is None, may leave it out; a copy in a kernel may not.
         default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
+        ignorable: whether the copy is right without it: variants that do not declare the option are asked without it, where every
+            installed one of the op that declares it says so.
 
     Raises:
         PluginError: a field is malformed.
@@ -172,6 +174,7 @@ class Option:
         default=False,
     )
     default: Any = None
+    ignorable: bool = _field(FLAG, default=False)
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
