@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,3 +191,19 @@ def test_an_option_is_ignorable_where_all_that_declare_it_say_so() -> None:
         planned(Words("one", options=(HINT,)), hint="x")
     with pytest.raises(tc.PluginError, match="Option 'hint': ignorable is"):
         contract.Option("hint", (int,), "a hint", ignorable="yes")
+
+
+def test_variants_of_one_module_are_objects_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "acme_pair-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-pair\nVersion: 1.0\n")
+    points = "\n".join(f"acme_{name} = acme_pair:Hooks.{name}" for name in ("load", "store"))
+    (about / "entry_points.txt").write_text(f"[tilecopy.variants.v1]\n{points}\n")
+    made = ModuleType("acme_pair")
+    monkeypatch.setattr(
+        made, "Hooks", SimpleNamespace(load=Words("acme_load"), store=Words("acme_store")), raising=False
+    )
+    monkeypatch.setitem(sys.modules, "acme_pair", made)
+    monkeypatch.syspath_prepend(tmp_path)
+    ready = {plugin.name: plugin.variant for plugin in tc.Registry(environ={}).plugins() if plugin.status == "ready"}
+    assert ready["acme_load"] is made.Hooks.load.variant and ready["acme_store"] is made.Hooks.store.variant
