@@ -836,7 +836,7 @@ def test_the_core_enforces_what_a_record_declares() -> None:
             {"target": target}, min_arch=100, instructions="tcgen05", specific=True,
         )  # fmt: skip
     for target, feature, having in (
-        ("sm_120a", "tcgen05", "sm_100a, sm_100f, sm_103a, sm_103f, sm_110a or sm_110f"),
+        ("sm_120a", "tcgen05", "sm_100a or sm_100f or sm_103a or sm_103f or sm_110a or sm_110f"),
         ("sm_100a", "wgmma", "sm_90a"),
         ("sm_89", "tma", "sm_90 or newer"),
     ):

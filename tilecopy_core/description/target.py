@@ -130,12 +130,10 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "tma": _since("sm_90"),
     "wgmma": ("sm_90a",),
 }
-"""What instructions come with -> the targets that have it (PTX ISA, "Target ISA notes"; :mod:`tilecopy_core.ptx.opcodes`)."""
+"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; :mod:`tilecopy_core.ptx.opcodes`)."""
 
 
 def targets_with(feature: str) -> str:
     """The targets that have a feature, in words."""
-    first, *others = names = FEATURES[feature]
-    if tuple(names) == _since(first):
-        return f"{first} or newer"
-    return f"{', '.join(names[:-1])} or {names[-1]}" if others else first
+    names = FEATURES[feature]
+    return f"{names[0]} or newer" if names == _since(names[0]) else " or ".join(names)

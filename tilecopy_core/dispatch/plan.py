@@ -330,6 +330,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
+        left_out = tuple(of_left_out(name, plugin.name) for name in request.options if name not in seen.options)
         outcomes += [_outranked(other, plugin) for other in accepted[place + 1 :]]
         return Plan(
             request=seen,
@@ -341,7 +342,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             completion_steps=plugin.record.completion_steps,
             demanded=demanded is not None,
             outcomes=(*outcomes, *others),
-            notes=_notes(request, plugin, partition, candidates, outcomes),
+            notes=left_out + _notes(request, plugin, partition, candidates, outcomes),
         )
     raise _no_variant(request, demanded, (*outcomes, *others), table)
 
@@ -432,8 +433,7 @@ def _notes(
     request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
 ) -> tuple[Note, ...]:
     """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
-    declared = {option.name for option in chosen.record.options}
-    notes = [of_left_out(option, chosen.name) for option in request.options if option not in declared]
+    notes: list[Note] = []
     if request.scope.kind == "thread" and (count := past(MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
         would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
         best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)

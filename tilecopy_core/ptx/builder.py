@@ -49,8 +49,8 @@ _WORD = integer_in(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
 
 
+_KEY = Kind("a value that can be hashed", lambda value: hash(value) is not None)
 _WHY = Kind("a text that says the reason", lambda value: TEXT.fits(value) and value.strip())
-_WRITE = Kind("a function of the builder", callable)
 _MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)
 _VERSION = Kind(
     "a PTX ISA version such as (8, 6)",
@@ -266,7 +266,7 @@ class PtxBuilder(IndexEmitter):
                 raise RequestError(f"{why}: the kernel is built without clusters; give build cluster=")
             self._required = merge(self._required, CLUSTERS)
 
-    @checked(PtxError, key=Kind("a value that can be hashed", lambda value: hash(value) is not None), write=_WRITE)
+    @checked(PtxError, key=_KEY, write=Kind("a function of the builder", callable))
     def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
         """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
 
