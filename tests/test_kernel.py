@@ -269,6 +269,62 @@ def test_inline_ptx_may_write_every_array() -> None:
         k.build(target="sm_90", grid=1)(a, executor="emulator")
 
 
+def test_inline_ptx_writes_registers_of_fragments() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (32, 4), "float32"), k.param("B", (32, 4), "float32")
+    row = k.local((32, 4), "float32", layout=tc.TileLayout(tc.S[(32, 4) : (1 @ tc.laneid, 1)]))
+    k.warp.copy(row[:, :], a[:, :])
+    own, both, tid = k.registers(row), k.local((2,), "float32"), k.thread_id()
+    before = k.load(own[0])
+    k.inline_ptx("{{ add.f32 {1}, {0}, {0}; }}", own[3], out=[own[0]])
+    k.inline_ptx("{{ .reg .b64 w; cvt.u64.u32 w, {0}; shl.b64 w, w, 32; mov.b64 {{{1}}}, w; }}", tid, out=[both[:]])
+    k.store(b[tid, 0], k.load(own[0]))
+    k.store(b[tid, 1], before)  # a value that was loaded stays
+    k.store(b[tid, 2], k.load(own[3]))
+    k.inline_ptx(
+        "{{ .reg .pred p; setp.ge.f32 p, {0}, 0f00000000; @p cvt.rn.f32.u32 {1}, {1}; }}", own[0], out=[both[1]]
+    )
+    k.store(b[tid, 3], k.load(both[1]))
+    x = np.arange(128, dtype=np.float32).reshape(32, 4)
+    y = np.zeros_like(x)
+    k.build(target="sm_90", grid=1)(x, y, executor="emulator")
+    assert (y == np.stack([2 * x[:, 3], x[:, 0], x[:, 3], np.arange(32)], 1)).all()
+
+
+def test_a_register_that_inline_ptx_does_not_write_is_a_hazard() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    b, pair = k.param("B", (32,), "float32"), k.local((2,), "float32")
+    k.inline_ptx("mov.f32 {0}, 0f3F800000;", out=[pair[0]])
+    k.store(b[k.thread_id()], k.load(pair[1]))
+    with pytest.raises(tc.HazardError, match="poison"):
+        k.build(target="sm_90", grid=1)(np.zeros(32, np.float32), executor="emulator")
+
+
+INLINE: list[tuple[Callable[[tc.KernelBuilder, tc.Buffer], Any], str]] = [
+    (
+        lambda k, f: k.inline_ptx("// {0}", out=[k.param("A", (8,), "float32")[0]]),
+        "out has regions of fragments .*not A",
+    ),
+    (lambda k, f: k.inline_ptx("// {0}", out=f), "out is a sequence of regions of fragments"),
+    (lambda k, f: k.inline_ptx("// {0}", out=[f]), "out has regions of fragments"),
+    (lambda k, f: k.inline_ptx("// {0} {1}", out=[f[0:4], f[2:6]]), r"out has .*f\[2:6\].* twice, or another region"),
+    (
+        lambda k, f: k.inline_ptx("// {0}", out=[f[0]]),
+        r"is not whole registers of 32 bits in order; see .*registers\(f\)",
+    ),
+    (lambda k, f: k.inline_ptx("// {0}", f[1:3]), "is not whole registers of 32 bits in order"),
+    (lambda k, f: k.inline_ptx("// {1}", out=[f[0:2]]), r"the field \{1\} names none of the 1 operands"),
+    (lambda k, f: k.inline_ptx("// {0}", out=[tc.KernelBuilder("o", threads=32).local((2,), "float16")[:]]), "belong"),
+]
+
+
+@pytest.mark.parametrize(("act", "message"), INLINE)
+def test_what_inline_ptx_cannot_write_is_refused(act: Any, message: str) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    with pytest.raises((tc.RequestError, tc.LayoutError), match=message):
+        act(k, k.local((8,), "float16", name="f"))
+
+
 def tensor(k: tc.KernelBuilder, lanes: int, columns: int) -> tc.Buffer:
     layout = tc.TileLayout(tc.S[(lanes, columns) : (1 @ tc.TLane, 1 @ tc.TCol)])
     return k.tmem((lanes, columns), "float32", layout=layout)

@@ -209,6 +209,24 @@ def test_an_instruction_that_the_target_lacks_is_refused() -> None:
         PtxBuilder(tc.target_of("sm_100"), 32).instr("tcgen05.wait::ld.sync.aligned")
 
 
+@pytest.mark.parametrize(
+    ("feature", "opcode"),
+    [
+        ("cluster", "barrier.cluster.arrive"),
+        ("multicast", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"),
+        ("tma", "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"),
+        ("wgmma", "wgmma.fence.sync.aligned"),
+        ("tcgen05", "tcgen05.wait::ld.sync.aligned"),
+    ],
+)
+def test_a_target_has_a_feature_where_it_has_its_instructions(feature: str, opcode: str) -> None:
+    for name in tc.TARGETS:
+        target = tc.target_of(name)
+        assert target.has(feature) == (instruction_of(opcode).needs_on(target) is not None), name
+    with pytest.raises(tc.TargetError, match="feature 'tcgen5' is not cluster or multicast.*did you mean tcgen05"):
+        tc.target_of("sm_90").has("tcgen5")
+
+
 def test_inline_ptx_raises_what_the_module_needs() -> None:
     k = tc.KernelBuilder("k", threads=32)
     k.inline_ptx("@%p0 fence.proxy.async.shared::cta;")

@@ -445,6 +445,8 @@ def test_a_hook_that_ends_the_process_is_a_fault(hook: str) -> None:
         ("spaces", ()),
         ("spaces", (("global",),)),
         ("min_arch", "sm_90"),
+        ("features", "tma"),
+        ("features", (90,)),
         ("options", ("mbar",)),
         ("options", 3),
         ("completion", 5),
@@ -470,6 +472,11 @@ def test_a_malformed_record_names_field_and_value(field: str, value: Any) -> Non
 def test_a_space_that_does_not_exist_is_no_silent_nothing(spaces: Any) -> None:
     with pytest.warns(PluginWarning, match="has the space .* did you mean shared"):
         plan(registry(source("bad", variant("bad", spaces=spaces)), source("good", variant("good"))))
+
+
+def test_a_feature_that_this_core_does_not_know_is_named() -> None:
+    with pytest.warns(PluginWarning, match="has the feature 'tcgen5'; the features are .* did you mean tcgen05"):
+        plan(registry(source("bad", variant("bad", features=["tcgen5"])), source("good", variant("good"))))
 
 
 @pytest.mark.parametrize("reason", [5, None, "", ["x"]])
@@ -828,6 +835,13 @@ def test_the_core_enforces_what_a_record_declares() -> None:
             f"target {target} has no tcgen05: v needs sm_100a, or a later one with suffix a or f",
             {"target": target}, min_arch=100, instructions="tcgen05", specific=True,
         )  # fmt: skip
+    for target, feature, having in (
+        ("sm_120a", "tcgen05", "sm_100a or sm_100f or sm_103a or sm_103f or sm_110a or sm_110f"),
+        ("sm_100a", "wgmma", "sm_90a"),
+        ("sm_89", "tma", "sm_90 or newer"),
+    ):
+        reason = f"target {target} has no {feature}: v needs {having}"
+        refused(reason, {"target": target}, features=("cluster", feature) if target != "sm_89" else (feature,))
     refused("scope warp: a single thread issues this copy", threads="one")
     narrowed = {"active": tc.ActiveThreads(cta_threads=32, mask=(True,) * 8 + (False,) * 24)}
     refused("8 of the 32 threads", narrowed)

@@ -32,14 +32,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     if request.spaces not in variant.spaces:
         found, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
         return f"memory pair {found} is not one of {taken}"
-    plain = variant.specific and not request.target.suffix
-    if request.target.arch < variant.min_arch or plain:
-        lacks = (
-            f"has no {variant.instructions}" if variant.instructions else "lacks a suffix" if plain else "is too old"
-        )
-        later = "a, or a later one with suffix a or f" if variant.specific else " or newer"
-        return f"target {request.target} {lacks}: {variant.name} needs sm_{variant.min_arch}{later}"
-    return None
+    return variant.why_not_on(request.target)
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None] | None = None) -> str | None:

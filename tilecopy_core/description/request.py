@@ -28,7 +28,7 @@ from ..layout import TileLayout
 from ..memory.buffers import SPACES, Region, symbolic
 from ..memory.outside import Outside, outside_of
 from .scope import ActiveThreads, Scope, differs_within
-from .target import Target, target_of
+from .target import FEATURES, TARGETS, Target, target_of, targets_with
 
 OPS = ("copy", "copy_async")
 SCOPES = ("thread", "warp", "warpgroup", "cta")
@@ -157,6 +157,8 @@ class Option:
         required: whether the copy cannot do without it. ``"in a kernel"``: a plan with no kernel around it, where
             ``request.active.cta_threads`` is None, may leave it out; a copy in a kernel may not.
         default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
+        ignorable: whether the copy is right without it: variants that do not declare the option are asked without it, where every
+            installed one of the op that declares it says so.
 
     Raises:
         PluginError: a field is malformed.
@@ -172,6 +174,7 @@ class Option:
         default=False,
     )
     default: Any = None
+    ignorable: bool = _field(FLAG, default=False)
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
@@ -225,6 +228,7 @@ class Variant:
         threads: which threads must reach a copy: ``all`` of its scope, exactly ``one`` of the CTA, or ``any``.
         edges: whether it lowers a copy whose regions may overhang (``request.outside``); the others are never asked for one.
         instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
+        features: what a target must have, instead of ``min_arch`` and ``specific``: names of :data:`FEATURES`, such as ``"tcgen05"``.
 
     Raises:
         PluginError: a field is malformed; the message names the field, the value and the rule.
@@ -254,6 +258,9 @@ class Variant:
     threads: str = _field(Kind(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits), default="all")
     instructions: str = _field(TEXT, default="")
     edges: bool = _field(FLAG, default=False)
+    features: tuple[str, ...] = _field(
+        Kind("names of features, such as ('tma',)", _TEXTS.fits), default=(), converter=_tuple
+    )
 
     def __attrs_post_init__(self) -> None:
         for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
@@ -273,6 +280,28 @@ class Variant:
             if space not in SPACES:
                 near = did_you_mean(space, SPACES)
                 return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
+        for feature in self.features:
+            if feature not in FEATURES:
+                near = did_you_mean(feature, FEATURES)
+                return f"its record has the feature {feature!r}; the features are {', '.join(FEATURES)}{near}"
+        return None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that have what it needs, the oldest first."""
+        return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
+
+    @checked(target=instance_of("a Target", Target))
+    def why_not_on(self, target: Target) -> str | None:
+        """What of its needs a target lacks, or None."""
+        plain = self.specific and not target.suffix
+        if target.arch < self.min_arch or plain:
+            lacks = f"has no {self.instructions}" if self.instructions else "lacks a suffix" if plain else "is too old"
+            later = "a, or a later one with suffix a or f" if self.specific else " or newer"
+            return f"target {target} {lacks}: {self.name} needs sm_{self.min_arch}{later}"
+        for feature in self.features:
+            if not target.has(feature):
+                return f"target {target} has no {feature}: {self.name} needs {targets_with(feature)}"
         return None
 
     @checked(request=_REQUEST)

@@ -6,7 +6,7 @@ import re
 
 import attrs
 
-from ..errors import TargetError, checked, did_you_mean, integer_in, shown
+from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, shown
 
 Version = tuple[int, int]
 
@@ -80,6 +80,15 @@ class Target:
         """The most shared memory that one block can opt in to (CUDA programming guide, compute capabilities)."""
         return _SHARED_LIMIT_KIB[self.arch] * 1024
 
+    def has(self, feature: str) -> bool:
+        """Whether it has the instructions of a feature of :data:`FEATURES`, such as ``"tcgen05"``.
+
+        Raises:
+            TargetError: no feature has that name.
+        """
+        one_of(*FEATURES).check(feature, "has", "feature", TargetError)
+        return str(self) in FEATURES[feature]
+
     @checked(TargetError, major=integer_in(0, 99), minor=integer_in(0, 9))
     def runs_on(self, major: int, minor: int) -> bool:
         """Whether a module for this target runs on a GPU of that compute capability."""
@@ -108,3 +117,23 @@ def target_of(value: Target | str) -> Target:
 
 TARGETS: tuple[str, ...] = tuple(f"sm_{name}" for name in _VERSIONS)
 """Every target that tilecopy can lower for."""
+
+
+def _since(name: str) -> tuple[str, ...]:
+    return TARGETS[TARGETS.index(name) :]
+
+
+FEATURES: dict[str, tuple[str, ...]] = {
+    "cluster": _since("sm_90"),
+    "multicast": _since("sm_90"),
+    "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
+    "tma": _since("sm_90"),
+    "wgmma": ("sm_90a",),
+}
+"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; :mod:`tilecopy_core.ptx.opcodes`)."""
+
+
+def targets_with(feature: str) -> str:
+    """The targets that have a feature, in words."""
+    names = FEATURES[feature]
+    return f"{names[0]} or newer" if names == _since(names[0]) else " or ".join(names)

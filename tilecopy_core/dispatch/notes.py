@@ -17,15 +17,15 @@ MOST_REGISTERS = 255
 """32-bit registers that a thread can have on every architecture; ptxas spills the rest to local memory."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
-NoteKind: TypeAlias = Literal["instructions", "registers"]
+NoteKind: TypeAlias = Literal["instructions", "registers", "option"]
 
 
 @attrs.frozen
 class Note:
-    """Why a plan is likely a mistake, and what to do.
+    """Why a plan is likely a mistake, and what to do; or what was left out of the request.
 
     Attributes:
-        kind: ``instructions`` or ``registers``: of which a thread needs too many.
+        kind: ``instructions`` or ``registers``: of which a thread needs too many; ``option``: one was left out, which is no mistake.
         text: one line for a person to read.
     """
 
@@ -58,6 +58,11 @@ def of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str
         f"one thread issues {count:,} instructions; variant {other.name} is made for one thread and may need far fewer; {remedy}; "
         f"its completion is {other.completion}; variant={chosen!r} says that this one is meant",
     )
+
+
+def of_left_out(option: str, chosen: str) -> Note:
+    """That the chosen variant does not take an option that was given, and may leave it out."""
+    return Note("option", f"option {option} was left out: {chosen} does not take it, and the copy is right without it")
 
 
 def of_registers(count: int, request: CopyRequest) -> Note:

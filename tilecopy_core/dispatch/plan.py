@@ -28,7 +28,7 @@ from ..registry.entry_points import PluginWarning, WrapperError, shown_error
 from ..registry.installable import known_variants
 from ..registry.lazy_names import exporter
 from ..registry.process_lock import LOCK
-from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_registers, past
+from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_left_out, of_registers, past
 
 if TYPE_CHECKING:
     from ..ptx.builder import PtxBuilder
@@ -63,7 +63,7 @@ class Plan:
     """The outcome of a dispatch: data alone, which may be copied and pickled.
 
     Attributes:
-        request: the copy.
+        request: the copy, without the options that the variant left out (``notes`` has them).
         variant: name of the chosen variant.
         package: the distribution that it comes from, with its version.
         priority: of the chosen variant.
@@ -72,7 +72,8 @@ class Plan:
         completion_steps: what the caller does for that, in order.
         demanded: whether the variant was asked for by name.
         outcomes: for every other variant, why it was not chosen; those that were asked come first.
-        notes: what of it is likely a mistake, by the partition and the fragments; nearly always ().
+        notes: what of it is likely a mistake, by the partition and the fragments, and the options that the variant left out;
+            nearly always ().
     """
 
     request: CopyRequest
@@ -288,9 +289,10 @@ def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> P
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
-    """Warn of a plan's notes, of each kind once: at ``where`` (a ``file:line``), else at the first caller outside."""
+    """Warn of a plan's likely mistakes, of each kind once: at ``where`` (a ``file:line``), else at the first caller outside."""
     for note in plan.notes:
-        registry.advise(note.kind, f"{plan.request}: {note.text}", where)
+        if note.kind != "option":
+            registry.advise(note.kind, f"{plan.request}: {note.text}", where)
 
 
 @cache
@@ -317,21 +319,22 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
     for plugin in candidates:
-        outcome = _against(plugin, request, looked) or _answer(
-            plugin, "tilecopy_predicate", request, demanded, registry
-        )
+        seen = _seen_by(plugin, request, table)
+        outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
             accepted.append(plugin)
     for place, plugin in enumerate(accepted):
-        partition = _answer(plugin, "tilecopy_partition", request, demanded, registry)
+        seen = _seen_by(plugin, request, table)
+        partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
+        left_out = tuple(of_left_out(name, plugin.name) for name in request.options if name not in seen.options)
         outcomes += [_outranked(other, plugin) for other in accepted[place + 1 :]]
         return Plan(
-            request=request,
+            request=seen,
             variant=plugin.name,
             package=plugin.source.owner,
             priority=plugin.record.priority,
@@ -340,7 +343,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             completion_steps=plugin.record.completion_steps,
             demanded=demanded is not None,
             outcomes=(*outcomes, *others),
-            notes=_notes(request, plugin, partition, candidates, outcomes),
+            notes=left_out + _notes(request, plugin, partition, candidates, outcomes),
         )
     raise _no_variant(request, demanded, (*outcomes, *others), table)
 
@@ -372,6 +375,15 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[l
     if demanded is None or candidates:  # a name that nobody has is not worth keeping
         table.sifted[key] = candidates, others
     return candidates, others
+
+
+def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
+    """A request without the options that a variant does not declare and may leave out."""
+    if not request.options or not table.ignorable:
+        return request
+    declared = {option.name for option in plugin.record.options}
+    kept = {n: v for n, v in request.options.items() if n in declared or (request.op, n) not in table.ignorable}
+    return request if len(kept) == len(request.options) else attrs.evolve(request, options=kept)
 
 
 def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]) -> Outcome | None:

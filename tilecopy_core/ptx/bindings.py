@@ -100,6 +100,7 @@ class KernelBindings:
     Args:
         shared: where the shared buffers lie.
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
+        has_clusters: whether the kernel is built with clusters; None where its launch says that.
 
     Attributes:
         host_parameters: the name of the parameter of each recipe that was asked for, in order.
@@ -108,8 +109,13 @@ class KernelBindings:
     mark = "%"
     inlined = False
 
-    def __init__(self, shared: SharedPlan, scalars: Mapping[Symbol, tuple[str, str]] | None = None) -> None:
-        self.shared = shared
+    def __init__(
+        self,
+        shared: SharedPlan,
+        scalars: Mapping[Symbol, tuple[str, str]] | None = None,
+        has_clusters: bool | None = None,
+    ) -> None:
+        self.shared, self.has_clusters = shared, has_clusters
         self._scalars = dict(scalars or {})
         self._fragments: dict[Memory, list[Register]] = {}
         self.host_parameters: dict[Recipe, str] = {}

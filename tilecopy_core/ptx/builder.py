@@ -6,18 +6,33 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
-from ..description.target import Target
-from ..errors import FLAG, Kind, PtxError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..description.target import Target, Version
+from ..errors import (
+    FLAG,
+    TEXT,
+    Kind,
+    PtxError,
+    RequestError,
+    TargetError,
+    checked,
+    instance_of,
+    integer_in,
+    one_of,
+    optional,
+    shown,
+    tuple_of,
+)
 from ..integers.expr import INT, Int, key_of, symbols_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
 from .host_parameters import RECIPE, Recipe
 from .index import IndexEmitter
+from .instructions import CLUSTERS, Needs, merge
 from .operands import ADDRESS, REGISTER, Access, Address, Register, TensorPlace, Vector, parts_of, vector_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
@@ -32,6 +47,15 @@ _PREDICATE = Kind(
 )
 _WORD = integer_in(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
+
+
+_KEY = Kind("a value that can be hashed", lambda value: hash(value) is not None)
+_WHY = Kind("a text that says the reason", lambda value: TEXT.fits(value) and value.strip())
+_MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)
+_VERSION = Kind(
+    "a PTX ISA version such as (8, 6)",
+    lambda value: type(value) is tuple and len(value) == 2 and _MAJOR.fits(value[0]) and _MINOR.fits(value[1]),
+)
 
 
 def _are_bindings(value: object) -> bool:
@@ -61,6 +85,7 @@ class PtxBuilder(IndexEmitter):
         super().__init__(target, bindings or KernelBindings(SharedPlan.of(shared, target)))
         self.cta_threads = cta_threads
         self._started: set[Register] = set()
+        self._written_once: set[Hashable] = set()
 
     @property
     def tid(self) -> Int:
@@ -215,6 +240,56 @@ class PtxBuilder(IndexEmitter):
         if not 0 <= first < len(words) * size or first % size + bits > size:
             raise PtxError(f"{buffer.name}: {bits} bits at element {start_elem} are not inside one register")
         return words[first // size], first % size
+
+    # ------------------------------------------------------------------------------------------- what a kernel needs
+
+    @checked(PtxError, version=optional(_VERSION), cluster=FLAG, why=_WHY)
+    def require(self, *, version: Version | None = None, cluster: bool = False, why: str) -> None:
+        """What the module or the kernel must be, beyond what the instructions say by themselves.
+
+        Args:
+            version: the PTX ISA version that the module's ``.version`` is to be at least, such as ``(8, 6)``.
+            cluster: whether the kernel must have clusters of CTAs.
+            why: the reason; a comment of the text, and what a refusal says.
+
+        Raises:
+            RequestError: the kernel is built without ``cluster=``.
+            TargetError: the target has no clusters.
+        """
+        if version is not None:
+            self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
+            self._required = merge(self._required, Needs(version=version))
+        if cluster:
+            if not self.target.has("cluster"):
+                raise TargetError(f"{why}: clusters need sm_90 or newer; the target is {self.target}")
+            if getattr(self.bindings, "has_clusters", None) is False:
+                raise RequestError(f"{why}: the kernel is built without clusters; give build cluster=")
+            self._required = merge(self._required, CLUSTERS)
+
+    @checked(PtxError, key=_KEY, write=Kind("a function of the builder", callable))
+    def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
+        """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
+
+        Args:
+            key: what is written, such as ``("my-package", map)``; equal keys are written for the first copy alone.
+            write: a function of this builder. All threads of every CTA come to what it writes; ``guard=`` or :meth:`if_`
+                says which of them do it. It uses what the whole kernel has: parameters, ids and shared memory, not a loop's turn.
+
+        Raises:
+            PtxError: what is written here is no kernel, whose start could be told.
+        """
+        if self.bindings.inlined:
+            raise PtxError("what a kernel has once belongs to a kernel; this copy is written into a function")
+        if key in self._written_once:
+            return
+        self._written_once.add(key)
+        around = self.blocks, self._bound, self._floor
+        self.blocks, self._bound, self._floor = [self._start], {}, 0
+        try:
+            write(self)
+        finally:
+            self.blocks, self._bound, self._floor = around
+        self._whole.follow(self._start)
 
     # ------------------------------------------------------------------------------------------- what a launch makes
 

@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
-from .instructions import Needs, instruction_of, needs_on, needs_together
+from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
 from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
@@ -61,6 +61,10 @@ class Block:
         """The register of a key, if it was made here."""
         return self._known.get(key)
 
+    def follow(self, before: Block) -> None:
+        """Know what a block that comes before this one has made too."""
+        self._known = {**before._known, **self._known}
+
 
 class Sunk(Block):
     """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
@@ -94,23 +98,25 @@ class Emitter:
     def __init__(self, target: Target, mark: str = "%") -> None:
         self.target = target
         self.mark = mark
-        self.blocks = [Block(0)]
+        self._start, self._whole = Block(0), Block(0)
+        self.blocks = [self._whole]
         self.statement = 0
         self.recent: list[AnyLine] = []
         self.register_counts: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._allowed: set[str] = set()
+        self._required = Needs()
         self._bound: dict[Hashable, tuple[Register, int]] = {}
 
     @property
     def lines(self) -> list[AnyLine]:
         """The lines of the kernel so far; while a block is open, without that block's."""
-        return self.blocks[0].head + self.blocks[0].body
+        return [*self._start.head, *self._start.body, *self._whole.head, *self._whole.body]
 
     @property
     def needs(self) -> Needs:
-        """What the instructions so far need together."""
-        return needs_together(frozenset(self._allowed), self.target)
+        """What the instructions so far, and :meth:`PtxBuilder.require`, need together."""
+        return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
         """A new virtual register of a type of :data:`TYPE_BITS`."""

@@ -198,6 +198,8 @@ _OPERANDS: dict[str, tuple[Operand, ...]] = {
 }
 """Start of an opcode -> its operands; the longest start counts."""
 
+CLUSTERS = Needs(90, (7, 8))
+"""What a kernel with clusters needs."""
 NEWEST: Version = (9, 0)
 """The PTX ISA version of a module with an instruction that the table does not have: the newest that the table knows of."""
 

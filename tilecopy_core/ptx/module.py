@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .bindings import POOL, SharedPlan
 from .builder import PtxBuilder
-from .instructions import Needs, header_target, merge
+from .instructions import CLUSTERS, header_target, merge
 from .lines import texts_of
 
 
@@ -23,7 +23,7 @@ def module_text(
     Returns:
         The text, and for each of its lines the number of the statement that it came from (0 for none).
     """
-    needs = ptx.needs if cluster is None else merge(ptx.needs, Needs(90, (7, 8)))
+    needs = ptx.needs if cluster is None else merge(ptx.needs, CLUSTERS)
     version, target = header_target(needs, ptx.target)
     lines = [f".version {version[0]}.{version[1]}", f".target {target}", ".address_size 64", ""]
     buffers = shared.buffers.values()

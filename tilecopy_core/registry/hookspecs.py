@@ -3,8 +3,8 @@
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
 
-What the record declares is enforced before any hook is called, and no hook need repeat it: op, spaces, oldest
-architecture, which threads must reach the copy, whether regions may overhang (``edges``), and the options with their types. A request that does not fit is declined
+What the record declares is enforced before any hook is called, and no hook need repeat it: op, spaces, what the target
+has, which threads must reach the copy, whether regions may overhang (``edges``), and the options with their types. A request that does not fit is declined
 with the value and the rule. ``required="in a kernel"`` is for an option that a plan with no kernel around it
 (``request.active.cta_threads is None``) may leave out.
 

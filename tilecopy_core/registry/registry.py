@@ -62,12 +62,22 @@ class Table:
         environment: the values of the variables that it was made for.
         wrappers: by hook, those whose hooks run around the others', the outermost first.
         sifted: what dispatch has found out about requests of one kind; see there.
+        ignorable: op and name of the options that variants which do not declare them may leave out.
     """
 
     plugins: tuple[Plugin, ...]
     environment: tuple[str | None, ...]
     wrappers: Mapping[str, tuple[Plugin, ...]]
     sifted: dict[Any, Any] = attrs.field(factory=dict)
+    ignorable: frozenset[tuple[str, str]] = attrs.field(init=False)
+
+    @ignorable.default
+    def _ignorable(self) -> frozenset[tuple[str, str]]:
+        declared = [
+            ((p.variant.op, option.name), option) for p in self.plugins if p.variant for option in p.variant.options
+        ]
+        kept = {key for key, option in declared if not option.ignorable}
+        return frozenset(key for key, _ in declared if key not in kept)
 
     def named(self, name: str) -> Plugin | None:
         """The plugin of that name, or None; of several the one that can be asked."""

@@ -691,7 +691,11 @@ FAULTS = (
     Fault("completion of cp.async is a barrier", "ldgsts", record=records(completion="barrier")),
     Fault("completion of a bulk group is a barrier", "bulk_store", record=records(completion="barrier")),
     Fault("completion of an mbarrier is a bulk group", "dsmem", record=records(completion="bulk_group")),
-    Fault("claims architectures without tensor memory", "tcgen05_cp", record=records(min_arch=90)),
+    Fault(
+        "claims architectures without tensor memory",
+        "tcgen05_cp",
+        record=records(features=(), min_arch=90, specific=True),
+    ),
     # gmem_smem
     Fault("last round is missing", "gmem_smem", partition=fewer_rounds),
     Fault("swizzle of the destination is forgotten", "gmem_smem", partition=side("dst", without_swizzle)),

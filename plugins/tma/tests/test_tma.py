@@ -150,6 +150,31 @@ def test_multicast_reaches_the_ctas_of_the_mask(executor: str, ctas: int) -> Non
     assert all((x_out[:, cta] == x_in.reshape(4, rows, columns)).all() for cta in range(ctas))
 
 
+def test_a_map_is_fetched_once_at_the_start_of_a_kernel() -> None:
+    k = tc.KernelBuilder("twice", threads=32)
+    a, tile, bar = (
+        k.param("A", (64, 64), "float16"),
+        k.shared((2, 32, 64), "float16", align_bytes=128),
+        k.mbarrier("bar"),
+    )
+    with k.if_(k.thread_id() == 0):
+        for half in range(2):
+            k.thread.copy_async(tile[half], a[32 * half : 32 * half + 32, :], mbar=bar[0], variant="tma")
+    ptx = k.build(target="sm_90", grid=2).ptx
+    assert ptx.count("prefetch.tensormap") == 1 and ptx.count("cp.async.bulk.tensor.2d") == 2
+    assert ptx.index("prefetch.tensormap") < ptx.index("bra ")
+
+
+def test_multicast_needs_a_cluster() -> None:
+    k = tc.KernelBuilder("multicast", threads=32)
+    a, tile, bar = k.param("A", (64, 64), "float16"), k.shared((64, 64), "float16", align_bytes=128), k.mbarrier("bar")
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(tile[:, :], a[:, :], mbar=bar[0], multicast=3, variant="tma")
+    with pytest.raises(tc.RequestError, match="multicast= is the mask of a cluster's CTAs: .*give build cluster="):
+        k.build(target="sm_90", grid=2)
+    assert ".multicast::cluster" in k.build(target="sm_90", grid=2, cluster=2).ptx
+
+
 def plan(dst: Any, src: Any, **options: Any) -> tc.Plan:
     bar = tc.Buffer((1,), "uint64", space="shared", name="bar")
     if dst.buffer.space == "shared":

@@ -145,7 +145,7 @@ def variants() -> Answer:
         told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
         rows.append(_ROW | told | {"about": plugin.reason})
         if record is not None:
-            needs = f"sm_{record.min_arch}{'a' if record.specific else ''}"
+            needs = next(iter(record.targets), f"sm_{record.min_arch}")
             rows[-1] |= {"op": record.op, "priority": record.priority, "needs": needs, "about": record.summary}
     for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
         known = KNOWN_VARIANTS[name]

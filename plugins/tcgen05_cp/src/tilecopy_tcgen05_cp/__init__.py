@@ -25,7 +25,6 @@ from tilecopy_core.plugin import (
 from .partition import AtomPartition, atom_partition
 
 PAIRS = (("shared", "tmem"),)
-FAMILIES = (100, 103, 110)
 ROUTER = (Iter(4, 32, TLane),)
 """The replica that the warpx4 multicast writes: the same rows 32, 64 and 96 lanes further on."""
 
@@ -35,9 +34,7 @@ variant = Variant(
     priority=10,
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
     spaces=PAIRS,
-    min_arch=100,
-    specific=True,
-    instructions="tcgen05",
+    features=("tcgen05",),
     options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part", default=1),),
     completion="tcgen05_commit",
     completion_steps=(
@@ -48,13 +45,6 @@ variant = Variant(
     ),
     threads="one",
 )
-
-
-def blackwell(request: CopyRequest) -> str | None:
-    """The target has tensor memory: of those with a suffix the families of sm_100, sm_103 and sm_110."""
-    if request.target.arch not in FAMILIES:
-        return f"target {request.target} has no tcgen05: it needs sm_100a, sm_103a or sm_110a (or their f families)"
-    return None
 
 
 def allocated(request: CopyRequest) -> str | None:
@@ -91,7 +81,6 @@ def cta_group(request: CopyRequest) -> str | None:
 
 
 PREDICATE = (
-    blackwell,
     valid_copy,
     element_width,
     allocated,

@@ -102,7 +102,7 @@ class Ranges:
         own: Callable[[Draw, Ranges], Description | None] | None = None,
     ) -> Ranges:
         """What a record claims, or the part of it that is asked for."""
-        claimed = tuple(t for t in tc.TARGETS if tc.target_of(t).arch >= variant.min_arch)
+        claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
         return cls(

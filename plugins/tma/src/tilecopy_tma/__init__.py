@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed
+from .boxes import BoxPartition, boxed, map_of
 
 variant = Variant(
     name="tma",
@@ -35,8 +35,7 @@ variant = Variant(
     priority=30,
     summary="global to shared memory by tensor copies (TMA); completes on an mbarrier",
     spaces=(("global", "shared"),),
-    min_arch=90,
-    instructions="cp.async.bulk.tensor",
+    features=("tma",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required=True),
         Option("multicast", (int, Expr), "the mask of the cluster's CTAs that receive, bit n for rank n"),
@@ -91,9 +90,11 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     """One tensor copy a box; no wait."""
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
-    barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
+    barrier, map = ptx.element(mbar), map_of(ptx, partition)
     opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
+    if masked:
+        ptx.require(cluster=True, why="multicast= is the mask of a cluster's CTAs")
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:

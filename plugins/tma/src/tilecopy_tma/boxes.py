@@ -10,9 +10,12 @@ import attrs
 from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
+    Expr,
     Int,
     Iter,
+    PtxBuilder,
     Region,
+    Register,
     Side,
     Swizzle,
     TensorMap,
@@ -95,6 +98,17 @@ class BoxPartition:
         box = " x ".join(map(str, reversed(self.map.box)))
         swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
         return f"{self.rounds.outer} tensor copies of a box of {box} ({self.box_bytes} bytes{swizzled})"
+
+
+def map_of(ptx: PtxBuilder, partition: BoxPartition) -> Register:
+    """The address of the tensor map, which one thread of each CTA fetches at the kernel's start, once for all copies."""
+
+    def fetch(ptx: PtxBuilder) -> None:
+        first = ptx.predicate(ptx.tid == 0) if isinstance(ptx.tid, Expr) else None
+        ptx.instr("prefetch.tensormap", f"[{ptx.host_parameter(partition.map)}]", guard=first)
+
+    ptx.once(("tilecopy_tma", partition.map), fetch)
+    return ptx.host_parameter(partition.map)
 
 
 def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:

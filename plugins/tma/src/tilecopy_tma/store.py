@@ -18,7 +18,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed, never_negative
+from .boxes import BoxPartition, boxed, map_of, never_negative
 
 variant = Variant(
     name="tma_store",
@@ -26,8 +26,7 @@ variant = Variant(
     priority=30,
     summary="shared to global memory by tensor copies (TMA); the caller commits and waits",
     spaces=(("shared", "global"),),
-    min_arch=90,
-    instructions="cp.async.bulk.tensor",
+    features=("tma",),
     completion="bulk_group",
     threads="one",
     edges=True,
@@ -66,7 +65,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
     """One tensor copy a box; no commit and no wait."""
-    map = ptx.host_parameter(partition.map)
+    map = map_of(ptx, partition)
     src = Walk(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):

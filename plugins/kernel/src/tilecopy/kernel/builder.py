@@ -37,7 +37,7 @@ from tilecopy_core.errors import (
 )
 from tilecopy_core.integers import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
-from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
+from tilecopy_core.memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 from tilecopy_core.variant_tools import tcgen05
@@ -49,7 +49,7 @@ from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
-from .statements import Action, If, Index, Load, Loop, Store, element_offset
+from .statements import Action, If, Index, Load, Loop, Store, element_offset, words_of
 from .values import Value, as_value, cast, lower_value, typed
 
 P = ParamSpec("P")
@@ -526,19 +526,24 @@ class KernelBuilder(Recorder):
         holder: Buffer = buffer.allocated_addr
         return holder
 
-    def inline_ptx(self, text: str, *operands: Any) -> None:
-        """PTX as it is; ``{0}``, ``{1}`` .. stand for operands.
+    def inline_ptx(self, text: str, *operands: Any, out: Sequence[Region] = ()) -> None:
+        """PTX as it is; ``{0}``, ``{1}`` .. stand for operands, then for those of ``out``.
 
         Args:
             text: instructions; labels and registers inside ``{{ }}`` are its own.
-            operands: run-time values and symbolic integers (their register), regions of one element (their address).
+            operands: run-time values and symbolic integers (their register), regions of one element (their address), regions of
+                fragments (their registers, as ``%r0, %r1``), which the text reads.
+            out: regions of fragments, likewise, which the text writes, and may read; :meth:`registers` has each thread's own part.
 
         The module gets the lowest ``.version`` and ``.target`` that have the instructions. With one that the table of instructions
         does not have it keeps the requested target, and has PTX ISA 9.0, the newest that the table knows.
 
         Raises:
-            RequestError: a field with no operand, or an operand of another kind.
+            RequestError: a field with no operand, an operand of another kind, or two of ``out`` that share a register.
+            LayoutError: a region of a fragment that is not whole registers in order.
         """
+        self._check_outputs(out)
+        operands = (*operands, *out)
         if not isinstance(text, str):
             raise RequestError(f"inline_ptx takes text, not {shown(text)}")
         try:
@@ -555,7 +560,7 @@ class KernelBuilder(Recorder):
         for operand in operands:
             if isinstance(operand, Region):
                 if self._use(operand, "inline_ptx: operand"):
-                    element_offset(operand)
+                    words_of(operand) if operand.buffer.space == "local" else element_offset(operand)
             elif is_int(operand):
                 self._own(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):
@@ -570,6 +575,19 @@ class KernelBuilder(Recorder):
 
         self._described.written.update(p.name for p in self._described.parameters if isinstance(p, Buffer))
         self.record(Action("inline_ptx", write))
+
+    def _check_outputs(self, out: Any) -> None:
+        """Raise unless what inline PTX writes are regions of fragments that share no register."""
+        if not isinstance(out, (tuple, list)):
+            raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {shown(out)}")
+        taken = set[tuple[Memory, int]]()
+        for region in out:
+            if not isinstance(region, Region) or region.buffer.space != "local":
+                raise RequestError(f"inline_ptx: out has regions of fragments (local buffers), not {shown(region)}")
+            words = {(region.buffer.memory, word) for word in words_of(region)}
+            if words & taken:
+                raise RequestError(f"inline_ptx: out has {region} twice, or another region with registers of it")
+            taken |= words
 
     # ------------------------------------------------------------------------------------------- build
 
@@ -644,6 +662,9 @@ def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
 def _operand(ptx: PtxBuilder, operand: Any) -> str:
     if isinstance(operand, Value):
         return str(lower_value(ptx, operand))
+    if isinstance(operand, Region) and operand.buffer.space == "local":
+        words, registers = words_of(operand), ptx.fragment(operand.buffer)
+        return ", ".join(map(str, registers[words.start : words.stop]))
     if isinstance(operand, Region):
         return str(ptx.address(operand.buffer, element_offset(operand)))
     return str(ptx.value(operand)) if isinstance(operand, Expr) else shown(int(operand))

@@ -51,7 +51,8 @@ def lower_kernel(
     sizes = _sizes(described)
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     shared = SharedPlan.of(described.shared, chosen)
-    bindings = KernelBindings(shared, {found: (p.name, p.type) for found, p in described.scalars.items()})
+    scalars = {found: (p.name, p.type) for found, p in described.scalars.items()}
+    bindings = KernelBindings(shared, scalars, has_clusters=cluster3 is not None)
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
     for dim, count in zip("xyz", grid3 or (), strict=False):
         most = bounds_of(count)[1]

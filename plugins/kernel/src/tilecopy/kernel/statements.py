@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Protocol
 
 import attrs
@@ -295,3 +296,23 @@ def element_offset(element: Region) -> Int:
         if isinstance(place.get("m", 0), Expr):
             raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
     return place.get("m", 0)
+
+
+def words_of(region: Region) -> range:
+    """Which registers of a fragment a region is, whole and in order.
+
+    Raises:
+        LayoutError: it shares a register with others, its elements do not follow each other, or they belong to several threads.
+    """
+    buffer = region.buffer
+    places = [
+        element_offset(buffer[tuple(start + step for start, step in zip(region.starts, steps, strict=True))])
+        for steps in product(*map(range, region.extents))
+    ]
+    first, bits, word = places[0], buffer.dtype.bits, buffer.memory.word_bits
+    assert isinstance(first, int)
+    if places != list(range(first, first + len(places))) or first * bits % word or len(places) * bits % word:
+        raise LayoutError(
+            f"{region} is not whole registers of {word} bits in order; see KernelBuilder.registers({buffer.name})"
+        )
+    return range(first * bits // word, (first + len(places)) * bits // word)
