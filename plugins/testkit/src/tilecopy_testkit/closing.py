@@ -149,8 +149,13 @@ def _staged(draw: Draw, d: Description) -> Description:
             own_start=own,
             align_bytes=STAGE_BYTES,
         )
-        d = attrs.evolve(d, **{name: operand})
+        d = _with(d, name, operand)
     return d
+
+
+def _with(d: Description, name: str, operand: Operand, **more: Any) -> Description:
+    changed: dict[str, Any] = {name: operand}
+    return attrs.evolve(d, **changed, **more)
 
 
 # ------------------------------------------------------------------------------------------------- the ways
@@ -161,7 +166,7 @@ def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
     pairs = _matched(d)
     if not pairs:
         return d
-    changed = dict[str, Operand]()
+    changed = dict[str, Any]()
     for name, dim in zip(("dst", "src"), draw.pick(pairs), strict=True):
         operand: Operand = getattr(d, name)
         longer = _longer(draw, d, operand, dim)
@@ -173,7 +178,7 @@ def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
 
 def _deeper(draw: Draw, ranges: Ranges, d: Description) -> Description:
     """One more dimension: a row of such tiles."""
-    changed = dict[str, Operand]()
+    changed = dict[str, Any]()
     for name in ("dst", "src"):
         operand: Operand = getattr(d, name)
         changed[name] = attrs.evolve(
@@ -196,9 +201,7 @@ def _sliced(draw: Draw, ranges: Ranges, d: Description) -> Description:
         return d
     start = operand.starts[dim]
     base = start.base + draw.pick([operand.shape[dim], 0])
-    return attrs.evolve(
-        d, **{name: attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base)))}
-    )
+    return _with(d, name, attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base))))
 
 
 def _pitched(draw: Draw, ranges: Ranges, d: Description) -> Description:
@@ -210,15 +213,17 @@ def _pitched(draw: Draw, ranges: Ranges, d: Description) -> Description:
     if not above or step <= 0:
         return d
     more = _elems(d, draw.pick([16, 32, 8, 1]))
-    return attrs.evolve(d, **{name: attrs.evolve(operand, iters=_pushed(operand.iters, step, min(above), more))})
+    return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, min(above), more)))
 
 
 def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
-    """A buffer begins somewhere in its memory."""
+    """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
-    own = operand.own_start + _elems(d, draw.pick([16, STAGE_BYTES, 32, 1]))
-    return attrs.evolve(d, **{name: attrs.evolve(operand, own_start=own)})
+    more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 1]))
+    if draw.pick([True, True, True, False]):
+        return _with(d, name, attrs.evolve(operand, own_start=operand.own_start + more))
+    return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))
 
 
 def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
@@ -227,7 +232,7 @@ def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
     if len(pairs) < 2:
         return d
     first = draw.pick(range(len(pairs) - 1))
-    changed = dict[str, Operand]()
+    changed = dict[str, Any]()
     for which, name in enumerate(("dst", "src")):
         operand: Operand = getattr(d, name)
         places = _places(operand)
@@ -236,7 +241,9 @@ def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
         order = list(range(len(operand.shape)))
         a, b = pairs[first][which], pairs[first + 1][which]
         order[a], order[b] = b, a
-        parts = {part: tuple(getattr(operand, part)[dim] for dim in order) for part in ("shape", "extents", "starts")}
+        parts: dict[str, Any] = {
+            part: tuple(getattr(operand, part)[dim] for dim in order) for part in ("shape", "extents", "starts")
+        }
         iters = tuple(operand.iters[place] for dim in order for place in places[dim])
         changed[name] = attrs.evolve(operand, iters=iters, **parts)
     return attrs.evolve(d, **changed)
@@ -261,7 +268,7 @@ def _edged(draw: Draw, ranges: Ranges, d: Description) -> Description:
         base = start.base - draw.pick([_elems(d, 16), 1])
         operand = attrs.evolve(operand, starts=_put(operand.starts, dim, attrs.evolve(start, base=base)))
     outside = draw.pick(["zero", "zero", "zero", "keep", True if tc.dtype_of(d.dtype).kind == "b" else 1])
-    return attrs.evolve(d, outside=outside, **{name: operand})
+    return _with(d, name, operand, outside=outside)
 
 
 def _sized(draw: Draw, ranges: Ranges, d: Description) -> Description:

@@ -96,6 +96,7 @@ class Around:
         description: of the copy.
         turn: the loop's index, or 0.
         rank: the CTA's rank in its cluster.
+        sizes: of ``dst`` and ``src`` those that are known at launch only, or ().
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Around:
         if self._uses("n"):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.block: Any = k.block_id() if d.blocks > 1 else 0
-        self._sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self.rank: Any = k.cluster_rank() if d.cluster > 1 else 0
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
@@ -272,7 +273,7 @@ class Around:
         if pool is None:
             shape, dtype = operand.shape, self.description.dtype
             return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
-        sizes = self._sizes[name]
+        sizes = self.sizes[name]
         layout: Any = operand.layout if not sizes else StridedLayout(sizes, tuple(s for _, s, _ in operand.iters))
         return tc.Buffer(
             sizes or operand.shape,

@@ -21,7 +21,7 @@ from .drawing import seeded
 from .finding import Finding
 from .kernels import arguments_of, arrays_of
 from .process import answers, answers_elsewhere
-from .rules import Meaningless, built, copy_lines, first_mover, request_of, results_are_right
+from .rules import Meaningless, built, copy_lines, first_mover, partition_of, request_of, results_are_right
 from .subject import Subject
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
@@ -224,6 +224,8 @@ def falls_back(subject: Subject, count: int = 10) -> None:
         try:
             around, request = request_of(subject, description)
         except Meaningless:
+            continue
+        if partition_of(subject, request) is None:  # what it needs of the grid is known in a kernel alone
             continue
         for active in (request.active, tc.ActiveThreads()):
             for left_out in [*({name} for name in around.options()), set(around.options())]:
