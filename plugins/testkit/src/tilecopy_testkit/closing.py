@@ -79,14 +79,14 @@ def _stride_between(d: Description, operand: Operand, draw: Draw) -> int:
     return -(-elems // grain) * grain
 
 
-def _beside(draw: Draw, d: Description, operand: Operand, dim: int) -> Operand | None:
-    """A second tile beside it along a dimension."""
+def _beside(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+    """Tiles beside each other along a dimension."""
     places = _places(operand)
     if places is None:
         return None
     before = sum(map(len, places[:dim]))
-    iters = (*operand.iters[:before], (2, _stride_between(d, operand, draw), "m"), *operand.iters[before:])
-    return attrs.evolve(operand, shape=_put(operand.shape, dim, 2 * operand.shape[dim]), iters=iters)
+    iters = (*operand.iters[:before], (times, _stride_between(d, operand, draw), "m"), *operand.iters[before:])
+    return attrs.evolve(operand, shape=_put(operand.shape, dim, times * operand.shape[dim]), iters=iters)
 
 
 def _wider(operand: Operand, dim: int, more: int) -> Operand | None:
@@ -105,11 +105,11 @@ def _pushed(iters: Iters, above: int, row: int, more: int) -> Iters:
     return tuple((e, s - (-s // row) * more if s > above > 0 else s, a) for e, s, a in iters)
 
 
-def _longer(draw: Draw, d: Description, operand: Operand, dim: int) -> Operand | None:
-    """Twice as long along a dimension, in one of both ways."""
-    if draw.pick([True, False]):
-        return _beside(draw, d, operand, dim)
-    return _wider(operand, dim, operand.shape[dim])
+def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+    """So many times as long along a dimension, in one of both ways."""
+    if draw.pick([False, False, False, True] if operand.space == "global" else [True, False]):
+        return _beside(draw, d, operand, dim, times)
+    return _wider(operand, dim, (times - 1) * operand.shape[dim])
 
 
 def _side(draw: Draw, d: Description) -> str:
@@ -162,17 +162,17 @@ def _with(d: Description, name: str, operand: Operand, **more: Any) -> Descripti
 
 
 def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
-    """The box is twice as long along a dimension: two tiles beside each other, of each operand in its own way."""
-    pairs = _matched(d)
+    """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
+    pairs, times = _matched(d), draw.pick([2, 2, 3, 4, 32])
     if not pairs:
         return d
     changed = dict[str, Any]()
     for name, dim in zip(("dst", "src"), draw.pick(pairs), strict=True):
         operand: Operand = getattr(d, name)
-        longer = _longer(draw, d, operand, dim)
+        longer = _longer(draw, d, operand, dim, times)
         if longer is None:
             return d
-        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, 2 * operand.extents[dim]))
+        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, times * operand.extents[dim]))
     return attrs.evolve(d, **changed)
 
 
@@ -196,7 +196,7 @@ def _sliced(draw: Draw, ranges: Ranges, d: Description) -> Description:
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
     dim = draw.pick(range(len(operand.shape)))
-    longer = _longer(draw, d, operand, dim)
+    longer = _longer(draw, d, operand, dim, 2)
     if longer is None:
         return d
     start = operand.starts[dim]

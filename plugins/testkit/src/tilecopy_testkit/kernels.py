@@ -136,7 +136,7 @@ class Around:
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self._buffers = {name: self._buffer(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
-        self._mbarrier = k.mbarrier("mbar") if self._needs_mbarrier() else None
+        self._mbarrier = self._second_of_a_ring() if self._needs_mbarrier() else None
 
     # ------------------------------------------------------------------------------------------- for completions
 
@@ -233,6 +233,12 @@ class Around:
         if d.units > 1:
             unit = {"warp": tid // 32, "warpgroup": tid // 128, "thread": tid}[d.scope]
         return {"block": self.block, "turn": self.turn, "unit": unit, "n": self.scalar}
+
+    def _second_of_a_ring(self) -> tc.Mbarrier:
+        """An mbarrier after one that nobody initializes: who takes the first one is seen."""
+        ring = self.kernel.shared(2, "uint64", name="mbar", align_bytes=8)
+        second = tc.Buffer(1, "uint64", space="shared", name="mbar", memory=ring.memory, align_bytes=8, elem_offset=1)
+        return tc.Mbarrier(self.kernel, second)
 
     def _uses(self, variable: str) -> bool:
         sides = (self.description.dst, self.description.src)
