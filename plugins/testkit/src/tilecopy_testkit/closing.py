@@ -92,17 +92,22 @@ def _beside(draw: Draw, d: Description, operand: Operand, dim: int, times: int) 
 def _wider(operand: Operand, dim: int, more: int) -> Operand | None:
     """Longer along a dimension, in place: what lies further apart moves further apart."""
     places = _places(operand)
-    if places is None or len(places[dim]) != 1 or operand.space == "local":
+    if places is None or len(places[dim]) != 1 or operand.shape[dim] == 1 or operand.space == "local":
         return None
     extent, step, axis = operand.iters[places[dim][0]]
-    iters = _pushed(operand.iters, step, extent * step, more * step)
+    iters = _pushed(operand.iters, step, more * step)
     iters = _put(iters, places[dim][0], (extent + more, step, axis))
     return attrs.evolve(operand, shape=_put(operand.shape, dim, extent + more), iters=iters)
 
 
-def _pushed(iters: Iters, above: int, row: int, more: int) -> Iters:
+def _pushed(iters: Iters, above: int, more: int) -> Iters:
     """Strides above one, each with so much more for every row that it goes over."""
-    return tuple((e, s - (-s // row) * more if s > above > 0 else s, a) for e, s, a in iters)
+
+    def pushed(stride: int) -> int:
+        rows = prod(extent for extent, inner, _ in iters if above < inner < stride)
+        return stride + rows * more if stride > above > 0 else stride
+
+    return tuple((extent, pushed(stride), axis) for extent, stride, axis in iters)
 
 
 def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
@@ -209,11 +214,8 @@ def _pitched(draw: Draw, ranges: Ranges, d: Description) -> Description:
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
     step = draw.pick(operand.iters)[1]
-    above = [s for _, s, _ in operand.iters if s > step]
-    if not above or step <= 0:
-        return d
     more = _elems(d, draw.pick([16, 32, 8, 1]))
-    return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, min(above), more)))
+    return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, more)))
 
 
 def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
