@@ -29,7 +29,11 @@ Way = Callable[["Draw", "Ranges", Description], Description]
 def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:
     """The same copy, or one that up to four ways make of it."""
     one = ranges.variant.threads == "one"
-    if "tmem" in description.spaces or not draw.pick([False, True, True, True] if one else [False] * 4 + [True]):
+    if (
+        "tmem" in description.spaces
+        or description.spaces == ("local", "local")
+        or not draw.pick([False, True, True, True] if one else [False] * 4 + [True])
+    ):
         return description
     found = _staged(draw, description) if one and draw.pick([True] * 7 + [False]) else description
     for _ in range(draw.pick([0, 1, 2, 3, 4])):
@@ -118,7 +122,7 @@ def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) 
 
 
 def _side(draw: Draw, d: Description) -> str:
-    return draw.pick([name for name in ("dst", "src") if getattr(d, name).space != "local"] or ["dst"])
+    return draw.pick([name for name in ("dst", "src") if getattr(d, name).space != "local"])
 
 
 def _staged(draw: Draw, d: Description) -> Description:
