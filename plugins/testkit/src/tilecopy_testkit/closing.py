@@ -32,11 +32,11 @@ def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:
     if (
         "tmem" in description.spaces
         or description.spaces == ("local", "local")
-        or not draw.pick([False, True, True, True] if one else [False] * 4 + [True])
+        or not draw.pick([False, True, True, True, True, True] if one else [False] * 4 + [True])
     ):
         return description
     found = _staged(draw, description) if one and draw.pick([True] * 7 + [False]) else description
-    for _ in range(draw.pick([0, 1, 2, 3, 4])):
+    for _ in range(draw.pick([0, 1, 2, 2, 3, 4])):
         found = draw.pick(WAYS)(draw, ranges, found)
     if found.issuers == "one":  # more threads fill and show a larger tile
         elems = max(o.memory_elems for o in (found.dst, found.src))
@@ -116,7 +116,7 @@ def _pushed(iters: Iters, above: int, more: int) -> Iters:
 
 def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
     """So many times as long along a dimension, in one of both ways."""
-    if draw.pick([False, False, False, True] if operand.space == "global" else [True, False]):
+    if draw.pick([False, False, True] if operand.space == "global" else [True, True, False]):
         return _beside(draw, d, operand, dim, times)
     return _wider(operand, dim, (times - 1) * operand.shape[dim])
 
@@ -136,12 +136,14 @@ def _staged(draw: Draw, d: Description) -> Description:
         order, step, swizzle = sorted(range(len(shape)), key=lambda dim: iters[places[dim][0]][1]), 1, None
         span = draw.pick([0, *SPANS])
         for dim in order:
-            if operand.extents[dim] > 1:
-                starts[dim], shape[dim] = Start(0), operand.extents[dim]
+            starts[dim], shape[dim] = Start(0), operand.extents[dim]
             iters[places[dim][0]] = (shape[dim], step, "m")
             step *= shape[dim]
-            if shape[dim] > 1 and step * d.elem_bytes <= span:  # the innermost: its rows are a span apart
-                step, swizzle = _elems(d, span), (_elems(d, 16).bit_length() - 1, *SPANS[span])
+            row = step * d.elem_bytes
+            if (
+                shape[dim] > 1 and span and (row < span or row % span == 0)
+            ):  # the innermost: rows are a span apart, or more
+                step, swizzle = max(step, _elems(d, span)), (_elems(d, 16).bit_length() - 1, *SPANS[span])
             span = span if step == 1 else 0
         stages = draw.pick([1, 2, 3])
         stage = -(-step // _elems(d, STAGE_BYTES)) * _elems(d, STAGE_BYTES)
@@ -172,11 +174,11 @@ def _with(d: Description, name: str, operand: Operand, **more: Any) -> Descripti
 
 def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
     """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
-    pairs, times = _matched(d), draw.pick([2, 2, 3, 4, 32])
+    pairs, times = _matched(d), draw.pick([2, 2, 3, 4, 32, 32])
     if not pairs:
         return d
     changed = dict[str, Any]()
-    for name, dim in zip(("dst", "src"), draw.pick(pairs), strict=True):
+    for name, dim in zip(("dst", "src"), draw.pick([pairs[-1], *pairs]), strict=True):
         operand: Operand = getattr(d, name)
         longer = _longer(draw, d, operand, dim, times)
         if longer is None:
@@ -288,9 +290,21 @@ def _multicast(draw: Draw, ranges: Ranges, d: Description) -> Description:
         return d
     mask = draw.pick([0b11, 0b10, 0b1111, 0b1010])
     cluster = 2 if mask < 4 else 4
+
+    def by_cluster(operand: Operand) -> Operand:
+        terms = [
+            tuple(attrs.evolve(t, quotient=t.quotient * (cluster if t.variable == "block" else 1)) for t in start.terms)
+            for start in operand.starts
+        ]
+        starts = tuple(attrs.evolve(start, terms=own) for start, own in zip(operand.starts, terms, strict=True))
+        return attrs.evolve(operand, starts=starts)
+
+    d = attrs.evolve(d, dst=by_cluster(d.dst), src=by_cluster(d.src))
     return attrs.evolve(d, cluster=cluster, blocks=cluster * d.blocks, options=(*d.options, ("multicast", mask)))
 
 
 WAYS: tuple[Way, ...] = (
-    _doubled, _deeper, _sliced, _pitched, _moved, _permuted, _edged, _sized, _multicast, _doubled, _deeper, _edged,
-)  # fmt: skip
+    *(_doubled, _doubled, _doubled, _deeper, _deeper, _sliced, _pitched, _moved, _permuted),
+    *(_edged, _edged, _sized, _multicast),
+)
+"""Those that come more than once are drawn more often."""
