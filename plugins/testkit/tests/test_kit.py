@@ -27,9 +27,10 @@ from tilecopy_testkit import (
     requests,
     rules,
 )
+from tilecopy_testkit.declines import declined_alone
 from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.enumeration import why_wrong
-from tilecopy_testkit.proofs import far_places_are_right
+from tilecopy_testkit.proofs import _difference, far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
@@ -199,3 +200,57 @@ def test_arrays_past_2_to_the_31_take_no_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert far_places_are_right(Subject.of(thirdparty.elementwise)) >= 4
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19  # KiB: less than 512 MiB of 2 GiB
+
+
+def test_draws_are_closed_under_what_a_third_party_forgets() -> None:
+    """Slices of larger tiles, tiles beside each other, odd pitches, own starts, edges, sizes at launch, multicast: no two elements at one place."""
+    record = tc.Variant(
+        name="engine", op="copy_async", priority=1, summary="draws alone", spaces=(("global", "shared"),), threads="one",
+        options=(tc.Option("multicast", (int,), "a mask"),), completion="mbarrier", edges=True,
+    )  # fmt: skip
+    drawn = [seeded(Ranges.of(record), str(number)) for number in range(300)]
+    assert {True, False} == {d.sized for d in drawn} == {bool(d.receivers) for d in drawn}
+    assert {len(d.src.shape) for d in drawn} >= {2, 3, 4}
+    assert any(len(d.dst.iters) > len(d.dst.shape) for d in drawn) and any(d.outside == "zero" for d in drawn)
+    assert {d.dst.swizzle is None for d in drawn} == {True, False} and any(d.src.own_start % 8 for d in drawn)
+    for d in drawn:
+        whole = {"block": 0, "turn": 0, "unit": 0, "n": 0}
+        for operand in (d.src, d.dst):
+            buffer = attrs.evolve(operand, extents=operand.shape, starts=(Start(0),) * len(operand.shape))
+            at = oracle.places(buffer, whole)[0]["m"].ravel()
+            assert len(np.unique(at)) == len(at), d
+
+
+def test_multicast_arrives_at_every_cta_of_the_mask() -> None:
+    tile = Operand("shared", (4, 8), (4, 8), (Start(0), Start(0)), ((4, 8, "m"), (8, 1, "m")))
+    copy = attrs.evolve(
+        COPY, op="copy_async", dst=tile, src=attrs.evolve(tile, space="global"), scope="thread", issuers="one"
+    )
+    copy = attrs.evolve(copy, blocks=4, cluster=4, options=(("multicast", 0b1010),))
+    source, before = np.arange(128, dtype=np.uint8).reshape(32, 4), np.full((4, 32, 4), 0xEE, np.uint8)
+    after = expected(copy, (source, before))
+    assert [bool((after[cta] == source).all()) for cta in range(4)] == [False, True, False, True]
+    assert (after[[0, 2]] == 0xEE).all() and oracle.written(copy) == 64
+
+
+def test_declines_that_another_variant_shows_not_to_be_needed() -> None:
+    class Picky:
+        variant = attrs.evolve(thirdparty.elementwise.variant, name="picky")
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
+            return tc.Decline(f"{request.dst} is not for me")
+
+        tilecopy_partition = thirdparty.elementwise.tilecopy_partition
+        tilecopy_emit = thirdparty.elementwise.tilecopy_emit
+
+    found = declined_alone(Subject.of(Picky()), 40, [Subject.of(thirdparty.elementwise)])
+    assert [each.takers for each in found] == [("elementwise",)] * 2 and sum(each.count for each in found) > 20
+    assert "is not for me" in str(found[0]) and found[0].example.to_json() in str(found[0])
+
+
+def test_texts_that_differ_are_told_by_their_first_lines() -> None:
+    told = _difference("a\nb\nc 1\nd", "a\nb\nc 2\nd")
+    assert told == "  line 1: a\n  line 2: b\n  line 3:\n  here:  c 1\n  there: c 2"
+    assert _difference(None, "x") == "  here:  none\n  there: x"
+    assert "there: ..." in _difference("x" * 500 + "1", "x" * 500 + "2")

@@ -216,6 +216,13 @@ def test_where_it_may_overhang_each_span_is_a_box() -> None:
         (shared((8, 64), align_bytes=64)[:, :], array((64, 128))[0:8, 0:64], "the address is a multiple of 64 bytes"),
         (shared((1, 2, 2, 2, 2, 8))[0], array((3, 4, 4, 4, 4, 8))[1:2, 1:3, 1:3, 1:3, 1:3, :], "6 dimensions"),
         (shared((8, 64))[:, :], array((128, 64)).T[0:8, 0:64], "no dimension in which both are contiguous"),
+        (
+            shared((16, 16))[:, :],
+            array((16, 16), layout=TileLayout(S[(16, 2, 8) : (1, 256, 16)]))[:, :],
+            "no stride a dim",
+        ),
+        (shared((16, 16))[:, :], array((16, 16), layout=TileLayout(S[16, 16] + 16))[:, :], "no stride a dimension"),
+        (shared((8, 8), "complex128")[:, :], array((64, 8), "complex128")[0:8, :], "elements of 16 bytes"),
         (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], "innermost start is a multiple of 8 bytes"),
     ],
 )

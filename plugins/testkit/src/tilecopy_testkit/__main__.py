@@ -1,4 +1,4 @@
-"""``python -m tilecopy_testkit``: a campaign, or one copy again."""
+"""``python -m tilecopy_testkit``: a campaign, one copy again, or the declines of a variant."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .campaign import (
     run,
     totals,
 )
+from .declines import declined_alone
 from .description import Description
 from .finding import Finding
 from .subject import Subject
@@ -42,8 +43,17 @@ def main(words: list[str] | None = None) -> int:
     once = commands.add_parser("again", help="hold one copy against every rule")
     once.add_argument("description", help="as a finding prints it")
     once.add_argument("--variant", help="by default every installed one that takes it")
+    needed = commands.add_parser(
+        "declines", help="list copies that a variant declines and another one takes, by reason"
+    )
+    needed.add_argument("variant")
+    needed.add_argument("--requests", type=int, default=300, help="copies to draw (default: 300)")
     asked = parser.parse_args(words)
     try:
+        if asked.command == "declines":
+            found = declined_alone(Subject.of(asked.variant), asked.requests)
+            print("\n".join(map(str, found)) or f"{asked.variant} declines nothing that another variant takes")
+            return 0
         return _campaign(asked) if asked.command == "campaign" else _again(asked.description, asked.variant)
     except tc.TilecopyError as error:
         print(f"tilecopy_testkit: {error}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, Kind, checked, instance_of, integer_in, one_of, shown
+from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, shown
 
 from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples
 
@@ -175,6 +175,7 @@ class Description:
         n: value of the scalar argument.
         multiple_of: what the scalar is declared to be a multiple of.
         outside: what stands for source elements outside, or None.
+        sized: whether the sizes of global arrays are known at launch only.
         options: plain options of the copy, by name.
     """
 
@@ -193,6 +194,7 @@ class Description:
     n: int = attrs.field(default=0, validator=NATURAL)
     multiple_of: int = attrs.field(default=1, validator=POSITIVE)
     outside: Any = attrs.field(default=None, validator=OUTSIDE)
+    sized: bool = attrs.field(default=False, validator=FLAG)
     options: tuple[tuple[str, Any], ...] = attrs.field(default=(), validator=OPTIONS)
 
     @property
@@ -207,6 +209,17 @@ class Description:
     def cta_group(self) -> int:
         """How many CTAs one copy is for: of a pair the first issues it for both."""
         return int(dict(self.options).get("cta_group", 1))
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """The CTAs of a cluster that get what its first one copies; () where every CTA copies."""
+        mask = dict(self.options).get("multicast", 0)
+        return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)
+
+    @property
+    def hops(self) -> tuple[int, ...]:
+        """How many ranks further on in the cluster a copy arrives, each time that it does."""
+        return self.receivers or (self.hop,)
 
     @property
     def spaces(self) -> tuple[str, str]:
@@ -228,7 +241,7 @@ class Description:
         return [
             {"block": block, "turn": turn, "unit": unit, "n": self.n}
             for turn in range(self.turns)
-            for block in range(self.blocks)
+            for block in range(0, self.blocks, self.cluster if self.receivers else 1)
             for unit in range(self.units)
         ]
 
@@ -281,6 +294,8 @@ class Description:
         ]
         if any(t.variable == "n" for o in (self.dst, self.src) for s in o.starts for t in s.terms):
             around.append(f"n = {self.n}, declared a multiple of {self.multiple_of}")
+        if self.sized:
+            around.append("sizes known at launch")
         if self.outside is not None:
             around.append(f"outside={self.outside!r}")
         around += [f"{name}={value!r}" for name, value in self.options]

@@ -12,6 +12,7 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import checked, instance_of, one_of
 
+from .closing import varied
 from .description import Description, Operand, Start, Term
 from .kinds import DTYPES as DTYPES_ASKED
 from .kinds import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT, tuples
@@ -129,7 +130,7 @@ def describe(draw: Draw, ranges: Ranges) -> Description | None:
     if ranges.own is not None and draw.pick([True, True, True, False]):
         own = ranges.own(draw, ranges)
         if own is not None and ranges.have(own):
-            return own
+            return _closed(draw, ranges, own)
     variant = ranges.variant
     pair = draw.pick(ranges.spaces)
     found: Description
@@ -141,15 +142,24 @@ def describe(draw: Draw, ranges: Ranges) -> Description | None:
         found = _fragments(draw, ranges, pair)
     else:
         found = _staged(draw, ranges, pair)
-    return None if any(_too_large(found, operand) for operand in (found.dst, found.src)) else found
+    return None if _too_large(found) else _closed(draw, ranges, found)
 
 
-def _too_large(description: Description, operand: Operand) -> bool:
+def _closed(draw: Draw, ranges: Ranges, description: Description) -> Description:
+    """What :mod:`.closing` makes of a draw; the draw itself where that is too large to be run."""
+    found = varied(draw, ranges, description)
+    return description if _too_large(found) else found
+
+
+def _too_large(description: Description) -> bool:
     """Whether an operand's memory would take long to be filled and shown."""
-    elems, space = operand.memory_elems, operand.space
-    if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
-        return True
-    return space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES
+    for operand in (description.dst, description.src):
+        elems, space = operand.memory_elems, operand.space
+        if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
+            return True
+        if space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES:
+            return True
+    return False
 
 
 def seeded(ranges: Ranges, seed: int | str) -> Description:

@@ -41,6 +41,8 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
     rounds = partition if isinstance(partition, VectorPartition) else getattr(partition, "rounds", None)
     if not isinstance(rounds, VectorPartition) or rounds.threads > request.scope.threads:
         return None
+    if (rounds.dst.region, rounds.src.region) != (request.dst, request.src):
+        return None  # rounds of one operand alone
     found: list[Move] = []
     part: VectorPartition | None = rounds
     while part is not None:

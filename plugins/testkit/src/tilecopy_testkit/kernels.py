@@ -6,13 +6,16 @@ Nothing but the copy itself is lowered by a variant: what surrounds it are loads
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import attrs
 import numpy as np
 import tilecopy as tc
 
+from tilecopy_core.layout import StridedLayout
 from tilecopy_core.plugin import TEXT, checked, instance_of, integer_in, one_of, optional, shown
 
 from .completion import COMPLETIONS, Step
@@ -71,6 +74,12 @@ def element_storage(dtype: str) -> tuple[str, int]:
     return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
 
 
+def sizes_at_launch(description: Description, operand: Operand) -> tuple[int, ...]:
+    """The sizes that a launch gives: those of a global array that has one stride a dimension, where they are asked for."""
+    plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
+    return operand.shape if description.sized and plain and len(operand.iters) == len(operand.shape) else ()
+
+
 class Around:
     """A kernel in the making, as completions and options see it.
 
@@ -87,6 +96,7 @@ class Around:
         description: of the copy.
         turn: the loop's index, or 0.
         rank: the CTA's rank in its cluster.
+        sizes: of ``dst`` and ``src`` those that are known at launch only, or ().
     """
 
     def __init__(
@@ -121,11 +131,12 @@ class Around:
         if self._uses("n"):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.block: Any = k.block_id() if d.blocks > 1 else 0
+        self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self.rank: Any = k.cluster_rank() if d.cluster > 1 else 0
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
         self._buffers = {name: self._buffer(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
-        self._mbarrier = k.mbarrier("mbar") if self._needs_mbarrier() else None
+        self._mbarrier = self._second_of_a_ring() if self._needs_mbarrier() else None
 
     # ------------------------------------------------------------------------------------------- for completions
 
@@ -158,6 +169,10 @@ class Around:
     def wait(self) -> None:
         """Wait for this turn's phase of the mbarrier; of a pair of CTAs the first waits, and the other for that one."""
         phase = self.turn % 2
+        if self.description.receivers:
+            with self._receiving():
+                self.barrier.wait(phase, cluster=True)
+            return
         if self.description.cta_group == 1:
             self.barrier.wait(phase, cluster=self.clustered)
             return
@@ -167,7 +182,15 @@ class Around:
 
     def expect_bytes(self) -> None:
         """``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn."""
-        self.barrier.arrive_expect_tx(self.description.count * self.description.elem_bytes)
+        with self._receiving():
+            self.barrier.arrive_expect_tx(self.description.count * self.description.elem_bytes)
+
+    def _receiving(self) -> AbstractContextManager[Any]:
+        """A block for the CTAs that a copy arrives at."""
+        ranks = self.description.receivers
+        if not ranks:
+            return nullcontext()
+        return self.kernel.if_(reduce(or_, [self.rank == rank for rank in ranks]))
 
     # ------------------------------------------------------------------------------------------- operands
 
@@ -211,6 +234,12 @@ class Around:
             unit = {"warp": tid // 32, "warpgroup": tid // 128, "thread": tid}[d.scope]
         return {"block": self.block, "turn": self.turn, "unit": unit, "n": self.scalar}
 
+    def _second_of_a_ring(self) -> tc.Mbarrier:
+        """An mbarrier after one that nobody initializes: who takes the first one is seen."""
+        ring = self.kernel.shared(2, "uint64", name="mbar", align_bytes=8)
+        second = tc.Buffer(1, "uint64", space="shared", name="mbar", memory=ring.memory, align_bytes=8, elem_offset=1)
+        return tc.Mbarrier(self.kernel, second)
+
     def _uses(self, variable: str) -> bool:
         sides = (self.description.dst, self.description.src)
         return any(t.variable == variable for o in sides for s in o.starts for t in s.terms)
@@ -229,6 +258,11 @@ class Around:
         align = max(size, operand.align_bytes) if operand.space == "global" else 16
         return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
 
+    def _size(self, name: str, operand: Operand) -> tuple[Any, ...]:
+        """The sizes of a global array that are known at launch only."""
+        sizes = enumerate(sizes_at_launch(self.description, operand))
+        return tuple(self.kernel.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
+
     def _pool(self, name: str, operand: Operand) -> tc.Buffer | None:
         elems, k = operand.memory_elems * self._words, self.kernel
         if operand.space == "global":
@@ -245,12 +279,14 @@ class Around:
         if pool is None:
             shape, dtype = operand.shape, self.description.dtype
             return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
+        sizes = self.sizes[name]
+        layout: Any = operand.layout if not sizes else StridedLayout(sizes, tuple(s for _, s, _ in operand.iters))
         return tc.Buffer(
-            operand.shape,
+            sizes or operand.shape,
             self.description.dtype,
             space=operand.space,
             name=pool.name,
-            layout=operand.layout,
+            layout=layout,
             memory=pool.memory,
             align_bytes=pool.align_bytes,
             elem_offset=operand.own_start,
@@ -335,7 +371,8 @@ class Around:
                 if d.dst.space == "tmem" and d.turns > 1:
                     k.tcgen05_fence_after()
                 self._steps("before", "issuer")
-                self._issue(scope)
+                with k.if_(self.rank == 0) if d.receivers else nullcontext():
+                    self._issue(scope)
                 self._steps("after", "issuer")
         else:
             self._steps("before", "issuer")
@@ -456,4 +493,4 @@ def arguments_of(description: Description, source: Any, target: Any, unread: Any
     sides = (description.dst, description.src)
     if any(t.variable == "n" for o in sides for s in o.starts for t in s.terms):
         arguments.append(description.n)
-    return arguments
+    return [*arguments, *(size for o in (description.src, description.dst) for size in sizes_at_launch(description, o))]

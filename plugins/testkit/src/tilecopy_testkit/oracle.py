@@ -218,16 +218,19 @@ def expected(description: Description, arrays: Sequence[Any]) -> Any:
         # of registers that several threads have, the first: they hold the same (see consistent)
         tile[element[::-1]] = source[tuple(part[::-1] for part in places_of_source)]
         known[element] = True
-        where, element = index_of(description, description.dst, values, hop=description.hop)
-        moved = known[element]
-        result[tuple(part[moved] for part in where)] = tile[element[moved]]
+        for hop in description.hops:
+            where, element = index_of(description, description.dst, values, hop=hop)
+            moved = known[element]
+            result[tuple(part[moved] for part in where)] = tile[element[moved]]
     return result
 
 
 def written(description: Description) -> int:
     """Places of the destination that the copies write, counted as often as they are written."""
     return sum(
-        len(index_of(description, description.dst, values, hop=description.hop)[1]) for values in description.values()
+        len(index_of(description, description.dst, values, hop=hop)[1])
+        for values in description.values()
+        for hop in description.hops
     )
 
 

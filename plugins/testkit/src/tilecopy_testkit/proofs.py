@@ -21,7 +21,7 @@ from .drawing import seeded
 from .finding import Finding
 from .kernels import arguments_of, arrays_of
 from .process import answers, answers_elsewhere
-from .rules import Meaningless, built, copy_lines, first_mover, request_of, results_are_right
+from .rules import Meaningless, built, copy_lines, first_mover, partition_of, request_of, results_are_right
 from .subject import Subject
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
@@ -170,14 +170,29 @@ def same_elsewhere(subject: Subject, count: int = 12) -> bool:
                 if own.get(what) != other.get(what):
                     raise Finding(
                         SAME_ELSEWHERE,
-                        f"the {what} is {_short(own.get(what))} here and {_short(other.get(what))} there",
+                        f"the {what} is not the same here and there:\n{_difference(own.get(what), other.get(what))}",
                         description,
                     )
     return True
 
 
-def _short(value: str | None) -> str:
-    return "none" if value is None else value if len(value) < 200 else f"{value[:200]}..."
+def _difference(here: str | None, there: str | None) -> str:
+    """The first lines that differ, with those around them; of a long line the part that does."""
+    if here is None or there is None:
+        return f"  here:  {'none' if here is None else here[:200]}\n  there: {'none' if there is None else there[:200]}"
+    one, other = here.split("\n"), there.split("\n")
+    at = next(
+        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
+    found = [f"  line {n + 1}: {line.strip()[:120]}" for n, line in enumerate(one[:at]) if n >= at - 2]
+    here_line, there_line = ("".join(lines[at : at + 1]).strip() or "(the end)" for lines in (one, other))
+    same = next((n for n, pair in enumerate(zip(here_line, there_line, strict=False)) if pair[0] != pair[1]), 0)
+    begin = 0 if max(len(here_line), len(there_line)) <= 120 else max(0, same - 60)
+    cut = "..." if begin else ""
+    told = (
+        f"  {where} {cut}{line[begin : begin + 160]}" for where, line in (("here: ", here_line), ("there:", there_line))
+    )
+    return "\n".join([*found, f"  line {at + 1}:", *told])
 
 
 class _Fallback:
@@ -224,6 +239,8 @@ def falls_back(subject: Subject, count: int = 10) -> None:
         try:
             around, request = request_of(subject, description)
         except Meaningless:
+            continue
+        if partition_of(subject, request) is None:  # what it needs of the grid is known in a kernel alone
             continue
         for active in (request.active, tc.ActiveThreads()):
             for left_out in [*({name} for name in around.options()), set(around.options())]:

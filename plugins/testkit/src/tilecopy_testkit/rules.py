@@ -215,6 +215,8 @@ def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
         (around.scalar, values["n"]),
         (around.rank, values["block"] % d.cluster),
         (around.kernel.thread_id(), first),
+        *zip(around.sizes["dst"], d.dst.shape, strict=False),
+        *zip(around.sizes["src"], d.src.shape, strict=False),
     ):
         found |= dict.fromkeys(symbols_of(symbolic), value)  # one, or none of what has a single value
     return found

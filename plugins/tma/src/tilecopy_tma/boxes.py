@@ -8,6 +8,7 @@ from math import gcd, prod
 import attrs
 
 from tilecopy_core.plugin import (
+    Buffer,
     CopyRequest,
     Decline,
     Expr,
@@ -32,6 +33,7 @@ ALIGN_BYTES = 16
 """Strides, innermost starts and the global address are multiples of this (CUDA driver API, cuTensorMapEncodeTiled)."""
 SHARED_ALIGN_BYTES = 128
 """What a box's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
+MOST_ELEMENT_BYTES = 8
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
 MODES = {(4, 1, 3): "32B", (4, 2, 3): "64B", (4, 3, 3): "128B", (5, 2, 2): "128B_atom_32B", (6, 1, 1): "128B_atom_64B"}
@@ -120,14 +122,20 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
         array: its operand in global memory.
     """
     size = array.buffer.dtype.bytes
+    if size > MOST_ELEMENT_BYTES:
+        return Decline(
+            f"elements of {size} bytes ({array.buffer.dtype}): a tensor map has elements of 1, 2, 4 or 8 bytes"
+        )
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
         return Decline(
             f"{tile} is not a layout of its own over memory: the box cuts inside an iter of {tile.buffer.layout}"
         )
-    strides = array.buffer.layout.strides if hasattr(array.buffer.layout, "strides") else None
+    strides = strides_of(array.buffer)
     if strides is None:
-        return Decline(f"{array.buffer.name} has no stride a dimension: its layout is {array.buffer.layout}")
+        return Decline(
+            f"{array.buffer.name} has no stride a dimension from its start: its layout is {array.buffer.layout}"
+        )
     mode = mode_of(layout.swizzle, size)
     if mode is None:
         return Decline(f"{tile.buffer.name}: tensor copies have no {layout.swizzle}; their modes are 32B, 64B and 128B")
@@ -135,6 +143,16 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     if isinstance(pieces, Decline):
         return pieces
     return _of_pieces(request, tile, array, layout, pieces, strides, mode)
+
+
+def strides_of(array: Buffer) -> tuple[Int, ...] | None:
+    """The stride of each dimension of an array, in elements, or None where its layout has an offset, a swizzle or other iters."""
+    layout = array.layout
+    if isinstance(layout, TileLayout) and (
+        array.shape != tuple(it.extent for it in layout.shard) or not same(layout.offset_on(m), 0)
+    ):
+        return None
+    return getattr(layout, "strides", None)
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:

@@ -1,0 +1,310 @@
+"""What every draw is closed under: a copy of a larger tile, of tiles beside each other, of more dimensions, with other pitches.
+
+Each way takes a description and gives one that is as valid. Their choices come after those of the draw, so that the simplest
+choice leaves it as it was. An author's own draws go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import tilecopy as tc
+
+from .description import Description, Operand, Start
+
+if TYPE_CHECKING:
+    from .drawing import Draw, Ranges
+
+SPANS = {32: (1, 3), 64: (2, 3), 128: (3, 3)}
+"""Bytes of a row -> swizzle_len and atom_len of the swizzle of that span; it keeps 16 bytes together."""
+STAGE_BYTES = 1024
+"""The stages of a ring are multiples of this: every swizzle repeats in it."""
+Iters = tuple[tuple[int, int, str], ...]
+Way = Callable[["Draw", "Ranges", Description], Description]
+
+
+def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:
+    """The same copy, or one that up to four ways make of it."""
+    one = ranges.variant.threads == "one"
+    if (
+        "tmem" in description.spaces
+        or description.spaces == ("local", "local")
+        or not draw.pick([False, True, True, True, True, True] if one else [False] * 4 + [True])
+    ):
+        return description
+    found = _staged(draw, description) if one and draw.pick([True] * 7 + [False]) else description
+    for _ in range(draw.pick([0, 1, 2, 2, 3, 4])):
+        found = draw.pick(WAYS)(draw, ranges, found)
+    if found.issuers == "one":  # more threads fill and show a larger tile
+        elems = max(o.memory_elems for o in (found.dst, found.src))
+        found = attrs.evolve(found, threads=max(found.threads, min(256, 1 << (elems // 17).bit_length())))
+    return found
+
+
+def _places(operand: Operand) -> list[list[int]] | None:
+    """The places of the iters of each dimension, or None where one lies in two dimensions."""
+    found, place = list[list[int]](), 0
+    for extent in operand.shape:
+        own = list[int]()
+        while place < len(operand.iters) and (prod(operand.iters[p][0] for p in own) < extent or not own):
+            if not own and extent == 1 != operand.iters[place][0]:
+                break
+            own.append(place)
+            place += 1
+        if prod(operand.iters[p][0] for p in own) != extent:
+            return None
+        found.append(own)
+    return found if place == len(operand.iters) else None
+
+
+def _matched(d: Description) -> list[tuple[int, int]]:
+    """The dimensions that destination and source have in common, each by its number in both."""
+    dims = [[dim for dim, extent in enumerate(o.extents) if extent > 1] for o in (d.dst, d.src)]
+    return list(zip(*dims, strict=True))
+
+
+def _put(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:at], value, *values[at + 1 :])
+
+
+def _elems(d: Description, bytes_: int) -> int:
+    return max(1, bytes_ // d.elem_bytes)
+
+
+def _stride_between(d: Description, operand: Operand, draw: Draw) -> int:
+    """Elements from one tile of this layout to the next beside it."""
+    elems = operand.memory_elems - operand.own_start
+    if operand.space == "local":
+        return elems
+    grain = _elems(d, draw.pick([STAGE_BYTES, 128, 16]))
+    return -(-elems // grain) * grain
+
+
+def _beside(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+    """Tiles beside each other along a dimension."""
+    places = _places(operand)
+    if places is None:
+        return None
+    before = sum(map(len, places[:dim]))
+    iters = (*operand.iters[:before], (times, _stride_between(d, operand, draw), "m"), *operand.iters[before:])
+    return attrs.evolve(operand, shape=_put(operand.shape, dim, times * operand.shape[dim]), iters=iters)
+
+
+def _wider(operand: Operand, dim: int, more: int) -> Operand | None:
+    """Longer along a dimension, in place: what lies further apart moves further apart."""
+    places = _places(operand)
+    if places is None or len(places[dim]) != 1 or operand.shape[dim] == 1 or operand.space == "local":
+        return None
+    extent, step, axis = operand.iters[places[dim][0]]
+    iters = _pushed(operand.iters, step, more * step)
+    iters = _put(iters, places[dim][0], (extent + more, step, axis))
+    return attrs.evolve(operand, shape=_put(operand.shape, dim, extent + more), iters=iters)
+
+
+def _pushed(iters: Iters, above: int, more: int) -> Iters:
+    """Strides above one, each with so much more for every row that it goes over."""
+
+    def pushed(stride: int) -> int:
+        rows = prod(extent for extent, inner, _ in iters if above < inner < stride)
+        return stride + rows * more if stride > above > 0 else stride
+
+    return tuple((extent, pushed(stride), axis) for extent, stride, axis in iters)
+
+
+def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+    """So many times as long along a dimension, in one of both ways."""
+    if draw.pick([False, False, True] if operand.space == "global" else [True, True, False]):
+        return _beside(draw, d, operand, dim, times)
+    return _wider(operand, dim, (times - 1) * operand.shape[dim])
+
+
+def _side(draw: Draw, d: Description) -> str:
+    return draw.pick([name for name in ("dst", "src") if getattr(d, name).space != "local"])
+
+
+def _staged(draw: Draw, d: Description) -> Description:
+    """The tile in shared memory is copied whole, in rows of a swizzle's span or without; it is a stage of a ring."""
+    for name in ("dst", "src"):
+        operand: Operand = getattr(d, name)
+        places = _places(operand)
+        if operand.space != "shared" or places is None or any(len(own) != 1 for own in places):
+            continue
+        iters, starts, shape = list(operand.iters), list(operand.starts), list(operand.shape)
+        order, step, swizzle = sorted(range(len(shape)), key=lambda dim: iters[places[dim][0]][1]), 1, None
+        span = draw.pick([0, *SPANS])
+        for dim in order:
+            starts[dim], shape[dim] = Start(0), operand.extents[dim]
+            iters[places[dim][0]] = (shape[dim], step, "m")
+            step *= shape[dim]
+            row = step * d.elem_bytes
+            if (
+                shape[dim] > 1 and span and (row < span or row % span == 0)
+            ):  # the innermost: rows are a span apart, or more
+                step, swizzle = max(step, _elems(d, span)), (_elems(d, 16).bit_length() - 1, *SPANS[span])
+            span = span if step == 1 else 0
+        stages = draw.pick([1, 2, 3])
+        stage = -(-step // _elems(d, STAGE_BYTES)) * _elems(d, STAGE_BYTES)
+        iters.insert(0, (stages, stage, "m"))
+        own = draw.pick([0, 0, 1]) * _elems(d, STAGE_BYTES)
+        operand = attrs.evolve(
+            operand,
+            shape=(stages, *shape),
+            extents=(1, *operand.extents),
+            starts=(Start(draw.pick(range(stages))), *starts),
+            iters=tuple(iters),
+            swizzle=swizzle,
+            offset=(),
+            own_start=own,
+            align_bytes=STAGE_BYTES,
+        )
+        d = _with(d, name, operand)
+    return d
+
+
+def _with(d: Description, name: str, operand: Operand, **more: Any) -> Description:
+    changed: dict[str, Any] = {name: operand}
+    return attrs.evolve(d, **changed, **more)
+
+
+# ------------------------------------------------------------------------------------------------- the ways
+
+
+def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
+    pairs, times = _matched(d), draw.pick([2, 2, 3, 4, 32, 32])
+    if not pairs:
+        return d
+    changed = dict[str, Any]()
+    for name, dim in zip(("dst", "src"), draw.pick([pairs[-1], *pairs]), strict=True):
+        operand: Operand = getattr(d, name)
+        longer = _longer(draw, d, operand, dim, times)
+        if longer is None:
+            return d
+        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, times * operand.extents[dim]))
+    return attrs.evolve(d, **changed)
+
+
+def _deeper(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """One more dimension: a row of such tiles."""
+    changed = dict[str, Any]()
+    for name in ("dst", "src"):
+        operand: Operand = getattr(d, name)
+        changed[name] = attrs.evolve(
+            operand,
+            shape=(2, *operand.shape),
+            extents=(2, *operand.extents),
+            starts=(Start(0), *operand.starts),
+            iters=((2, _stride_between(d, operand, draw), "m"), *operand.iters),
+        )
+    return attrs.evolve(d, **changed)
+
+
+def _sliced(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """An operand is a part of a buffer that is twice as long along a dimension."""
+    name = _side(draw, d)
+    operand: Operand = getattr(d, name)
+    dim = draw.pick(range(len(operand.shape)))
+    longer = _longer(draw, d, operand, dim, 2)
+    if longer is None:
+        return d
+    start = operand.starts[dim]
+    base = start.base + draw.pick([operand.shape[dim], 0])
+    return _with(d, name, attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base))))
+
+
+def _pitched(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """The rows of an operand lie further apart: by 8, 16 or 32 bytes, or by one element."""
+    name = _side(draw, d)
+    operand: Operand = getattr(d, name)
+    step = draw.pick(operand.iters)[1]
+    more = _elems(d, draw.pick([16, 32, 8, 1]))
+    return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, more)))
+
+
+def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
+    name = _side(draw, d)
+    operand: Operand = getattr(d, name)
+    more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 1]))
+    if draw.pick([True, True, True, False]):
+        return _with(d, name, attrs.evolve(operand, own_start=operand.own_start + more))
+    return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))
+
+
+def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """Two dimensions change places in both operands."""
+    pairs = _matched(d)
+    if len(pairs) < 2:
+        return d
+    first = draw.pick(range(len(pairs) - 1))
+    changed = dict[str, Any]()
+    for which, name in enumerate(("dst", "src")):
+        operand: Operand = getattr(d, name)
+        places = _places(operand)
+        if places is None:
+            return d
+        order = list(range(len(operand.shape)))
+        a, b = pairs[first][which], pairs[first + 1][which]
+        order[a], order[b] = b, a
+        parts: dict[str, Any] = {
+            part: tuple(getattr(operand, part)[dim] for dim in order) for part in ("shape", "extents", "starts")
+        }
+        iters = tuple(operand.iters[place] for dim in order for place in places[dim])
+        changed[name] = attrs.evolve(operand, iters=iters, **parts)
+    return attrs.evolve(d, **changed)
+
+
+def _edged(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """The global array ends within the box, or begins there."""
+    pairs, name = _matched(d), "dst" if d.dst.space == "global" else "src"
+    operand: Operand = getattr(d, name)
+    places = _places(operand)
+    if not ranges.variant.edges or d.outside is not None or operand.space != "global" or not pairs or places is None:
+        return d
+    dim = draw.pick(pairs)[name == "src"]
+    start, whole = operand.starts[dim], len(places[dim]) == 1
+    if whole:
+        extent, step, axis = operand.iters[places[dim][0]]
+        reach = max(start.at(values) for values in d.values()) + operand.extents[dim]
+        size = max(1, min(extent, reach - draw.pick([1, operand.extents[dim] // 2, 8])))
+        iters = _put(operand.iters, places[dim][0], (size, step, axis))
+        operand = attrs.evolve(operand, shape=_put(operand.shape, dim, size), iters=iters)
+    if not whole or draw.pick([False, False, True]):
+        base = start.base - draw.pick([_elems(d, 16), 1])
+        operand = attrs.evolve(operand, starts=_put(operand.starts, dim, attrs.evolve(start, base=base)))
+    outside = draw.pick(["zero", "zero", "zero", "keep", True if tc.dtype_of(d.dtype).kind == "b" else 1])
+    return _with(d, name, operand, outside=outside)
+
+
+def _sized(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """The sizes of a global array are known at launch only."""
+    return attrs.evolve(d, sized="global" in d.spaces)
+
+
+def _multicast(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """One CTA of a cluster copies for several."""
+    if d.cluster > 1 or all(option.name != "multicast" for option in ranges.variant.options):
+        return d
+    mask = draw.pick([0b11, 0b10, 0b1111, 0b1010])
+    cluster = 2 if mask < 4 else 4
+
+    def by_cluster(operand: Operand) -> Operand:
+        terms = [
+            tuple(attrs.evolve(t, quotient=t.quotient * (cluster if t.variable == "block" else 1)) for t in start.terms)
+            for start in operand.starts
+        ]
+        starts = tuple(attrs.evolve(start, terms=own) for start, own in zip(operand.starts, terms, strict=True))
+        return attrs.evolve(operand, starts=starts)
+
+    d = attrs.evolve(d, dst=by_cluster(d.dst), src=by_cluster(d.src))
+    return attrs.evolve(d, cluster=cluster, blocks=cluster * d.blocks, options=(*d.options, ("multicast", mask)))
+
+
+WAYS: tuple[Way, ...] = (
+    *(_doubled, _doubled, _doubled, _deeper, _deeper, _sliced, _pitched, _moved, _permuted),
+    *(_edged, _edged, _sized, _multicast),
+)
+"""Those that come more than once are drawn more often."""
