@@ -198,6 +198,17 @@ def test_a_tile_of_two_spans_is_one_box_of_three_dimensions() -> None:
     assert found.coordinates(0) == [128, 64, 0] and found.map.strides_bytes == (512, 128)
 
 
+def test_what_bulk_copies_move_as_well_is_theirs() -> None:
+    with pytest.raises(tc.NoVariantError, match="1 bulk copies of 4096 bytes move what 1 boxes do"):
+        plan(shared((32, 64))[:, :], array((64, 64))[0:32, :])
+    assert plan(shared((32, 64))[:, :], array((64, 128))[0:32, 0:64]).partition.instructions_per_thread == 1
+
+
+def test_a_long_dimension_is_two_of_the_map() -> None:
+    found = plan(shared((600, 16))[:, :], array((1200, 32))[0:600, 0:16]).partition
+    assert (found.map.box, found.instructions_per_thread) == ((16, 200, 3), 1)
+
+
 def test_where_it_may_overhang_each_span_is_a_box() -> None:
     """The third dimension would have no edge of its own."""
     tile = shared((64, 128), layout=tile_layout((64, 128), "float16", "128B"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from math import gcd, prod
 
@@ -211,7 +212,9 @@ def _of_pieces(
         )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
-    for number, piece in enumerate(pieces):
+    left = deque(pieces)
+    while left:
+        piece, number = left.popleft(), len(axes)
         most = min(MOST_BOX, span) if number == 0 and span else MOST_BOX
         taken = 0
         if open_ and piece.shared == pitch and (piece.unit == 1 or (room > 0 and not overhangs[piece.dim])):
@@ -223,10 +226,12 @@ def _of_pieces(
         room -= piece.unit > 1
         axes.append(Axis(piece.dim, piece.unit, taken))
         boxes.append(attrs.evolve(piece, extent=taken))
-        if taken < piece.extent:
-            steps.append(Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken))
-            open_ = False
         pitch = max(span, taken) if number == 0 else pitch * taken
+        if taken < piece.extent:  # the rest of it may be a dimension of its own
+            rest = Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken)
+            left.insert(next((at for at, each in enumerate(left) if each.shared > rest.shared), len(left)), rest)
+    if why := _why_not_rather_bulk(request, pieces, strides, prod(piece.extent for piece in steps), size, mode):
+        return Decline(why)
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
     if why := why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
@@ -249,6 +254,22 @@ def _of_pieces(
     side = Side(tile, layout.unswizzled.with_iters(iters))
     rounds = VectorPartition(count, 1, elems, elems * size * 8, side, side)
     return BoxPartition(tensor, starts, tuple(along), rounds, elems * size)
+
+
+def _why_not_rather_bulk(
+    request: CopyRequest, pieces: list[Piece], strides: tuple[Int, ...], boxes: int, size: int, mode: str
+) -> str | None:
+    """Why bulk copies, which move what is contiguous on both sides, need no more instructions than so many boxes; or None."""
+    if mode != "none" or request.overhangs or request.options.get("multicast") is not None:
+        return None
+    chunk = 1
+    for piece in pieces:
+        if piece.shared == chunk and same(strides[piece.dim] * piece.unit, chunk):
+            chunk *= piece.extent
+    chunks = prod(piece.extent for piece in pieces) // chunk
+    if chunks > boxes:
+        return None
+    return f"{chunks} bulk copies of {chunk * size} bytes move what {boxes} boxes do, and need no tensor map"
 
 
 def _extent(piece: Piece, most: int, aligned: int) -> int:
