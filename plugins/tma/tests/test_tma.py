@@ -153,13 +153,13 @@ def test_multicast_reaches_the_ctas_of_the_mask(executor: str, ctas: int) -> Non
 def test_a_map_is_fetched_once_at_the_start_of_a_kernel() -> None:
     k = tc.KernelBuilder("twice", threads=32)
     a, tile, bar = (
-        k.param("A", (64, 64), "float16"),
+        k.param("A", (64, 128), "float16"),
         k.shared((2, 32, 64), "float16", align_bytes=128),
         k.mbarrier("bar"),
     )
     with k.if_(k.thread_id() == 0):
         for half in range(2):
-            k.thread.copy_async(tile[half], a[32 * half : 32 * half + 32, :], mbar=bar[0], variant="tma")
+            k.thread.copy_async(tile[half], a[32 * half : 32 * half + 32, 0:64], mbar=bar[0], variant="tma")
     ptx = k.build(target="sm_90", grid=2).ptx
     assert ptx.count("prefetch.tensormap") == 1 and ptx.count("cp.async.bulk.tensor.2d") == 2
     assert ptx.index("prefetch.tensormap") < ptx.index("bra ")
@@ -217,12 +217,15 @@ def test_where_it_may_overhang_each_span_is_a_box() -> None:
     assert (found.coordinates(0), found.coordinates(1)) == ([128, 64], [192, 64])
 
 
+PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
+
+
 @pytest.mark.parametrize(
     ("dst", "src", "why"),
     [
         (shared((8, 64))[:, :], array((64, 100))[0:8, 0:64], "stride of dimension 0 is a multiple of 200 bytes"),
         (shared((8, 64))[:, :], array((64, 128))[0:8, 4:68], "innermost start is a multiple of 8 bytes"),
-        (shared((8, 68))[:, 0:64], array((64, 128))[0:8, 0:64], "step between boxes is a multiple of 136 bytes"),
+        (PLANES[:, :, :], array((4, 8, 64))[0:2, :, 0:8], "step between boxes is a multiple of 144 bytes"),
         (shared((16, 4))[:, :], array((64, 128))[0:16, 0:4], "innermost extent of a box is a multiple of 8 bytes"),
         (shared((8, 64), align_bytes=64)[:, :], array((64, 128))[0:8, 0:64], "the address is a multiple of 64 bytes"),
         (shared((1, 2, 2, 2, 2, 8))[0], array((3, 4, 4, 4, 4, 8))[1:2, 1:3, 1:3, 1:3, 1:3, :], "6 dimensions"),
