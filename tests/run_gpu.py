@@ -85,6 +85,10 @@ def main() -> None:
         str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py"),
     ]
     results.append(run("GPU tests of the module cache and of relayouts", [*pytest, *files, "-k", "gpu"], 200, 10))
+    tensor_copies = str(TESTS.parent / "plugins" / "tma" / "tests" / "test_tma.py")
+    results.append(run("GPU tests of tensor copies", [*pytest, tensor_copies, "-k", "cuda"], 100, 10))
+    drawn = [python, str(TESTS / "drawn_tma.py"), "--count", "2000", "--executor", "cuda", "--seed", "1"]
+    results.append(run("drawn tensor copies", drawn, 150, 12))
     suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
     results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
     benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export", "cache")
@@ -93,6 +97,7 @@ def main() -> None:
     service = [python, str(TESTS / "benchmarks" / "bench_service.py"), "2000"]
     results.append(run("bench_service, 2,000 kernels", service, 100, 12))
     results.append(run("bench_bulk", [python, str(TESTS / "benchmarks" / "bench_bulk.py")], 120, 24))
+    results.append(run("bench_tma", [python, str(TESTS / "benchmarks" / "bench_tma.py")], 120, 24))
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]
     results.append(run("bench_relayout, beside torch alone", relayouts, 120, 25))
