@@ -237,6 +237,11 @@ PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
         ),
         (shared((16, 16))[:, :], array((16, 16), layout=TileLayout(S[16, 16] + 16))[:, :], "no stride a dimension"),
         (shared((8, 8), "complex128")[:, :], array((64, 8), "complex128")[0:8, :], "elements of 16 bytes"),
+        (
+            shared((8, 32), layout=tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[8, 32])))[:, :],
+            array((64, 128))[0:8, 0:32],
+            "step between boxes is a multiple of 64 bytes",
+        ),
         (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], "innermost start is a multiple of 8 bytes"),
     ],
 )

@@ -90,6 +90,7 @@ class FragmentElements:
             if not digit.replica:
                 first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
         starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
+        sizes = [evaluate(size, values) for size in other.buffer.shape]
         found, held = list[tuple[Any, Any]](), set[tuple[int, ...]]()
         facing = _facing(other, fragment)
         for register, index in self.elements:
@@ -99,7 +100,9 @@ class FragmentElements:
                 if not all(0 <= step < extent for step, extent in zip(steps, fragment.extents, strict=True)):
                     continue
                 held.add(steps)
-                there = self._place(starts[1], [steps[facing[d]] if d in facing else 0 for d in range(len(starts[1]))])
+                there = self._place(
+                    sizes, starts[1], [steps[facing[d]] if d in facing else 0 for d in range(len(starts[1]))]
+                )
                 if there is None and (store or not fills):
                     continue
                 found.append((there, (thread, register)) if store else ((thread, register), there))
@@ -110,15 +113,15 @@ class FragmentElements:
                     along = [0] * len(starts[1])
                     for fragment_dim, dim in back.items():
                         along[dim] = steps[fragment_dim]
-                    there = self._place(starts[1], along)
+                    there = self._place(sizes, starts[1], along)
                     found += [] if there is None else [(there, None)]
         return found
 
-    def _place(self, starts: Sequence[int], steps: Sequence[int]) -> int | None:
+    def _place(self, sizes: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> int | None:
         """Where an element of the memory operand's box lies, or None outside its buffer."""
         buffer = self.other.buffer
         coordinates = [start + step for start, step in zip(starts, steps, strict=True)]
-        if not all(0 <= c < n for c, n in zip(coordinates, buffer.shape, strict=True)):
+        if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
             return None
         place, swizzle = place_of(buffer, coordinates), buffer.layout.swizzle
         return int((place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset)

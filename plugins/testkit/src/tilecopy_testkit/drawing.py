@@ -44,6 +44,8 @@ MODES = {16: None, 32: "32B", 64: "64B", 128: "128B"}
 """Bytes of a row of tensor memory's source -> its swizzle."""
 MOST_BYTES = 16384
 """Of the memory behind an operand."""
+MOST_REGISTERS = 256
+"""Elements of a fragment that a thread has."""
 MOST_TURNS = 16
 """Elements of shared memory that each thread fills and shows."""
 
@@ -156,6 +158,8 @@ def _too_large(description: Description) -> bool:
     for operand in (description.dst, description.src):
         elems, space = operand.memory_elems, operand.space
         if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
+            return True
+        if space == "local" and elems > MOST_REGISTERS:
             return True
         if space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES:
             return True
