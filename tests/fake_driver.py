@@ -212,6 +212,9 @@ class FakeDriver:
     def cuCtxPopCurrent(self) -> Any:
         return self._said("cuCtxPopCurrent", 100 + self.pushed.pop())
 
+    def cuCtxGetCurrent(self) -> Any:
+        return self._said("cuCtxGetCurrent", 0 if self.current is None else 100 + self.current)
+
     def cuCtxGetDevice(self) -> Any:
         if self.current is None:
             return real.CUresult.CUDA_ERROR_INVALID_CONTEXT, None

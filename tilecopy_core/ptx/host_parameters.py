@@ -11,7 +11,7 @@ from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tup
 from ..integers.expr import INT, Int, key_of
 from ..memory.buffers import Buffer
 
-_GLOBAL = instance_of("a Buffer", Buffer)
+_GLOBAL = Kind("a Buffer in global memory", lambda value: isinstance(value, Buffer) and value.space == "global")
 _INTEGERS = tuple_of(INT)
 _ALIGNMENT = Kind(
     "a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value & (value - 1) == 0
@@ -46,7 +46,7 @@ class TensorMap:
         PtxError: an attribute is malformed, or past what the hardware has.
     """
 
-    array: Buffer = attrs.field(eq=lambda array: (id(array.memory), key_of(array.elem_offset)))
+    array: Buffer
     sizes: tuple[Int, ...] = attrs.field(eq=_keys)
     strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys)
     box: tuple[int, ...]
@@ -98,7 +98,7 @@ class HostBytes:
     """
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
-    arrays: tuple[Buffer, ...] = attrs.field(default=(), eq=lambda arrays: tuple(map(id, arrays)))
+    arrays: tuple[Buffer, ...] = ()
     numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys)
     size_bytes: int = 8
     align_bytes: int = 8

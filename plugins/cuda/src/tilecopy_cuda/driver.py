@@ -215,6 +215,8 @@ class Driver:
         Raises:
             LaunchError: there is no driver.
         """
+        if not int(self.call("cuCtxGetCurrent")):  # to ask for its GPU would be an error of the driver
+            return 0
         code, device = self.api.cuCtxGetDevice()
         return 0 if int(code) else int(device)
 

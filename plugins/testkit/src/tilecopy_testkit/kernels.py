@@ -15,7 +15,6 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.layout import StridedLayout
 from tilecopy_core.plugin import TEXT, checked, instance_of, integer_in, one_of, optional, shown
 
 from .completion import COMPLETIONS, Step
@@ -280,7 +279,11 @@ class Around:
             shape, dtype = operand.shape, self.description.dtype
             return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
         sizes = self.sizes[name]
-        layout: Any = operand.layout if not sizes else StridedLayout(sizes, tuple(s for _, s, _ in operand.iters))
+        layout: Any = operand.layout
+        if sizes:  # of the class that arrays of run-time sizes have
+            layout = type(tc.Buffer(sizes, "uint8", space="global").layout)(
+                sizes, tuple(s for _, s, _ in operand.iters)
+            )
         return tc.Buffer(
             sizes or operand.shape,
             self.description.dtype,

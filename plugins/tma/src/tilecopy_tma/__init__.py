@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed, map_of
+from .boxes import BoxPartition, boxed
 
 variant = Variant(
     name="tma",
@@ -90,7 +90,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     """One tensor copy a box; no wait."""
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
-    barrier, map = ptx.element(mbar), map_of(ptx, partition)
+    barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
     opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
     if masked:

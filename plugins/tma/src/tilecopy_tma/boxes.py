@@ -12,12 +12,9 @@ from tilecopy_core.plugin import (
     Buffer,
     CopyRequest,
     Decline,
-    Expr,
     Int,
     Iter,
-    PtxBuilder,
     Region,
-    Register,
     Side,
     Swizzle,
     TensorMap,
@@ -101,17 +98,6 @@ class BoxPartition:
         box = " x ".join(map(str, reversed(self.map.box)))
         swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
         return f"{self.rounds.outer} tensor copies of a box of {box} ({self.box_bytes} bytes{swizzled})"
-
-
-def map_of(ptx: PtxBuilder, partition: BoxPartition) -> Register:
-    """The address of the tensor map, which one thread of each CTA fetches at the kernel's start, once for all copies."""
-
-    def fetch(ptx: PtxBuilder) -> None:
-        first = ptx.predicate(ptx.tid == 0) if isinstance(ptx.tid, Expr) else None
-        ptx.instr("prefetch.tensormap", f"[{ptx.host_parameter(partition.map)}]", guard=first)
-
-    ptx.once(("tilecopy_tma", partition.map), fetch)
-    return ptx.host_parameter(partition.map)
 
 
 def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
@@ -259,7 +245,7 @@ def _of_pieces(
 def _why_not_rather_bulk(
     request: CopyRequest, pieces: list[Piece], strides: tuple[Int, ...], boxes: int, size: int, mode: str
 ) -> str | None:
-    """Why bulk copies, which move what is contiguous on both sides, need no more instructions than so many boxes; or None."""
+    """Why bulk copies, which move what is contiguous on both sides, need fewer instructions than so many boxes; or None."""
     if mode != "none" or request.overhangs or request.options.get("multicast") is not None:
         return None
     chunk = 1
@@ -267,9 +253,9 @@ def _why_not_rather_bulk(
         if piece.shared == chunk and same(strides[piece.dim] * piece.unit, chunk):
             chunk *= piece.extent
     chunks = prod(piece.extent for piece in pieces) // chunk
-    if chunks > boxes:
+    if chunks >= boxes:
         return None
-    return f"{chunks} bulk copies of {chunk * size} bytes move what {boxes} boxes do, and need no tensor map"
+    return f"{chunks} bulk copies of {chunk * size} bytes move what {boxes} boxes do"
 
 
 def _extent(piece: Piece, most: int, aligned: int) -> int:

@@ -18,7 +18,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed, map_of, never_negative
+from .boxes import BoxPartition, boxed, never_negative
 
 variant = Variant(
     name="tma_store",
@@ -65,7 +65,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
     """One tensor copy a box; no commit and no wait."""
-    map = map_of(ptx, partition)
+    map = ptx.host_parameter(partition.map)
     src = Walk(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
