@@ -281,9 +281,8 @@ class Around:
         sizes = self.sizes[name]
         layout: Any = operand.layout
         if sizes:  # of the class that arrays of run-time sizes have
-            layout = type(tc.Buffer(sizes, "uint8", space="global").layout)(
-                sizes, tuple(s for _, s, _ in operand.iters)
-            )
+            strided: Any = type(tc.Buffer(sizes, "uint8", space="global").layout)
+            layout = strided(sizes, tuple(s for _, s, _ in operand.iters))
         return tc.Buffer(
             sizes or operand.shape,
             self.description.dtype,
