@@ -159,6 +159,7 @@ RELAYOUT: dict[str, Callable[[], Bound]] = {
         out=np.zeros((8, 4), np.float32),
         stream=None,
         device=None,
+        placements=None,
         executor="emulator",
     ),
     "relayout of a pattern": lambda: call(
@@ -315,6 +316,7 @@ TESTKIT: dict[str, Callable[[], Bound]] = {
         src=ARRAY,
         issuers="all",
         blocks=2,
+        sized=False,
         cluster=1,
         hop=0,
         turns=1,

@@ -42,9 +42,14 @@ def test_a_share_of_a_campaign_with_a_new_seed(capsys: pytest.CaptureFixture[str
     with capsys.disabled():
         sys.stdout.write(f" [TILECOPY_TESTKIT_SEED={SEED}] ")
     for variant in ABLE:
-        tally = run_chunk(Chunk(variant, SEED, 0, SHARE))
-        assert not tally["failures"], f"seed {SEED}: {tally['failures'][0]['finding']}"
-        assert tally["lowered"] > SHARE // 5
+        lowered = 0
+        for first in range(0, 4 * SHARE, SHARE):  # few draws fit an engine
+            tally = run_chunk(Chunk(variant, SEED, first, SHARE))
+            assert not tally["failures"], f"seed {SEED}: {tally['failures'][0]['finding']}"
+            lowered += tally["lowered"]
+            if lowered > SHARE // 5:
+                break
+        assert lowered > SHARE // 5
 
 
 @pytest.mark.parametrize(("variant", "description"), remembered(), ids=lambda value: getattr(value, "key", value))

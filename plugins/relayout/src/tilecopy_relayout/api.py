@@ -84,7 +84,7 @@ def relayout(
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if placements is not None or _is_dtensor(array):
-        _demand_dtensor(array, out, stream, device)
+        _demand_dtensor(array, placements, out, stream, device)
         from .dtensors import relayout_dtensor
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
@@ -99,10 +99,10 @@ def _is_dtensor(array: Any) -> bool:
     return type(array).__name__ == "DTensor" and type(array).__module__.startswith("torch.")
 
 
-def _demand_dtensor(array: Any, out: Any, stream: Any, device: int | None) -> None:
+def _demand_dtensor(array: Any, placements: Any, out: Any, stream: Any, device: int | None) -> None:
     if not _is_dtensor(array):
         raise RequestError(
-            f"placements= is for a DTensor of torch, and the array is a {type(array).__name__}; leave it away"
+            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {type(array).__name__}; leave it away"
         )
     given = {"out": out, "stream": stream, "device": device}
     if named := [name for name, value in given.items() if value is not None]:
