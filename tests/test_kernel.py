@@ -456,3 +456,51 @@ def test_loops_begin_where_32_bits_end(start: int) -> None:
     found = np.zeros(2, np.int64)
     k.build(target="sm_80", grid=1)(found, executor="emulator")
     assert found.tolist() == [start, start + 1]
+
+
+def test_the_address_of_an_element_is_a_value() -> None:
+    k = tc.KernelBuilder("addresses", threads=64)
+    out, words = k.param("out", 64, "uint32"), k.param("words", (64, 4), "uint32")
+    tile = k.shared((64, 4), "uint32", align_bytes=16)
+    row = k.thread_id()
+    k.store(tile[row, 1], k.load(words[row, 1]))
+    into = k.local(2, "uint32")
+    loads = "ld.shared.u32 {2}, [{0}];\nld.global.u32 {3}, [{1}];"
+    at = k.address(tile[row, 0]) + 4, k.address(words[row, 0]) + 8
+    k.inline_ptx(loads, *at, out=[into[0:1], into[1:2]])
+    k.store(out[row], k.load(into[0]) + k.load(into[1]))
+    kernel = k.build(target="sm_80", grid=1)
+    numbers, found = np.arange(256, dtype=np.uint32).reshape(64, 4) * 3, np.zeros(64, np.uint32)
+    kernel(found, numbers, executor="emulator")
+    assert np.array_equal(found, numbers[:, 1] + numbers[:, 2])
+
+
+def test_only_memory_has_an_address() -> None:
+    k = tc.KernelBuilder("addresses", threads=32)
+    with pytest.raises(tc.LayoutError, match="in local memory, and has no address"):
+        k.address(k.local(4, "uint32")[0])
+    with pytest.raises(tc.RequestError, match="does not belong to kernel addresses"):
+        k.address(tc.KernelBuilder("other", threads=32).shared(4, "uint32")[0])
+    with pytest.raises(tc.LayoutError, match="outside|inside"):
+        k.address(k.shared(4, "uint32")[4])
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_a_thread_arrives_on_the_barrier_of_another_cta(relaxed: bool) -> None:
+    k = tc.KernelBuilder("hand_back", threads=32)
+    out, rank = k.param("out", 2, "uint32"), k.cluster_rank() % 2
+    done = k.mbarrier("done", count=2)
+    with k.if_(k.thread_id() == 0):
+        done.init(1, index=1)
+        k.fence_mbarrier_init()
+    k.cluster_sync()
+    with k.if_(k.thread_id() == 0):
+        done.arrive(index=1, rank=1 - rank, relaxed=relaxed)
+        done.wait(0, index=1, cluster=True)
+        k.store(out[rank], 1)
+    k.cluster_sync()
+    kernel = k.build(target="sm_90", grid=2, cluster=2)
+    assert ("arrive.relaxed.cluster" in kernel.ptx) == relaxed == (".version 8.6" in kernel.ptx)
+    found = np.zeros(2, np.uint32)
+    kernel(found, executor="emulator")
+    assert found.tolist() == [1, 1]

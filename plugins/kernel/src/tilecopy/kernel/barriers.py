@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import attrs
 
-from tilecopy_core.errors import FLAG, RequestError, checked, shown
+from tilecopy_core.errors import FLAG, RequestError, checked, optional, shown
 from tilecopy_core.integers import INT, Int
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 
 from .recording import Recorder
-from .statements import Action, element_offset
+from .statements import Action
+from .values import element_offset
 
 
 @attrs.frozen(eq=False)
@@ -58,9 +59,28 @@ class Mbarrier:
             )
         self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
 
-    def arrive(self, index: Int = 0) -> None:
-        """Arrive once."""
-        self._record("arrive", index, lambda ptx, at: ptx.mbarrier_arrive(at))
+    @checked(rank=optional(INT), relaxed=FLAG)
+    def arrive(self, index: Int = 0, *, rank: Int | None = None, relaxed: bool = False) -> None:
+        """Arrive once.
+
+        Args:
+            index: which barrier.
+            rank: the CTA of the cluster whose barrier it is (PTX ISA, ``mapa``), this CTA's by default. That CTA waits with ``cluster=True``.
+            relaxed: publish nothing that this thread has written (PTX ISA, ``.relaxed``; sm_90). That is enough to hand back memory which
+                only asynchronous instructions have read, and spares a fence of the whole GPU in a cluster.
+        """
+        if rank is not None:
+            self._kernel._own(rank, f"mbarrier {self.buffer.name}: rank")
+
+        def write(ptx: PtxBuilder, at: Address) -> None:
+            there = at if rank is None else ptx.mapa(at, rank)
+            if relaxed:
+                scope = "cta" if rank is None else "cluster"
+                ptx.instr(f"mbarrier.arrive.relaxed.{scope}.shared::{scope}.b64", "_", there)
+            else:
+                ptx.mbarrier_arrive(there)
+
+        self._record("arrive", index, write)
 
     def arrive_expect_tx(self, nbytes: int, index: Int = 0) -> None:
         """Announce the bytes that copies will complete in this phase, and arrive once.

@@ -36,7 +36,7 @@ from tilecopy_core.errors import (
     shown,
 )
 from tilecopy_core.integers import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
-from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane
+from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
 from tilecopy_core.memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
@@ -49,8 +49,8 @@ from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
-from .statements import Action, If, Index, Load, Loop, Store, element_offset, words_of
-from .values import Value, as_value, cast, lower_value, typed
+from .statements import Action, If, Index, Load, Loop, Store, words_of
+from .values import Value, as_value, cast, element_offset, lower_value, typed
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -349,6 +349,23 @@ class KernelBuilder(Recorder):
         value = Value(element.buffer.dtype, "loaded", (element,))
         self.record(Load(value, element))
         return value
+
+    def address(self, element: Region) -> Value:
+        """Where an element lies, for instructions of your own: an address of shared memory (uint32) or of global memory (uint64).
+
+        The element itself is not read. A descriptor of ``wgmma`` is made of such an address.
+
+        Raises:
+            LayoutError: a register, or an element outside its buffer.
+            RequestError: no region of one element of this kernel.
+        """
+        self._element(element)
+        space = element.buffer.space
+        if space not in ("global", "shared"):
+            raise LayoutError(
+                f"{element} is in {space} memory, and has no address: take an element in global or shared memory"
+            )
+        return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
         """Write a value (or number, which the dtype must hold) to one element; its dtype must be the buffer's."""

@@ -127,7 +127,7 @@ class Recorder:
         for part in value.parts():
             if part.op == "index":
                 self._own(part.args[0], what)
-            elif part.op == "loaded" and part.args[0].buffer.memory not in self._memories:
+            elif part.op in ("loaded", "address") and part.args[0].buffer.memory not in self._memories:
                 raise RequestError(
                     f"{what}: the value {part!r} does not belong to kernel {self.name}: load it with this builder"
                 )

@@ -17,7 +17,7 @@ from tilecopy_core.ptx import PtxBuilder, Register, emit_checked
 from tilecopy_core.registry import Registry
 
 from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
-from .values import Value, bind_loaded, lower_condition, lower_value, made, stored_bits
+from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, made, stored_bits
 
 
 class Statement(Protocol):
@@ -278,24 +278,6 @@ class Action:
     def lower(self, context: Lowering) -> None:
         """Call it."""
         self.write(context.ptx)
-
-
-def element_offset(element: Region) -> Int:
-    """Offset of a region of one element from its buffer's start, swizzle included.
-
-    Raises:
-        LayoutError: more than one element, or a register index that varies.
-    """
-    buffer = element.buffer
-    if element.size != 1:
-        raise LayoutError(f"{element} has {element.size} elements; load and store take one")
-    place = buffer.layout.apply(*element.starts, shape=buffer.shape)
-    if buffer.space == "local":
-        if set(place) - {"m"}:
-            raise LayoutError(f"{buffer.name} is spread over threads; use KernelBuilder.registers({buffer.name})")
-        if isinstance(place.get("m", 0), Expr):
-            raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
-    return place.get("m", 0)
 
 
 def words_of(region: Region) -> range:

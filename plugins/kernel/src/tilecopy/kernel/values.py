@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import RequestError, instance_of, one_of, shown
+from tilecopy_core.errors import LayoutError, RequestError, instance_of, one_of, shown
 from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 
-_VALUES = ("loaded", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
+_VALUES = ("loaded", "address", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
 _TOLD_DEPTH = 4
 """Operations inside each other that a message shows: a value may be made of thousands."""
 _HALVES = ("float16", "bfloat16")
@@ -58,8 +58,8 @@ class Value(RunTime):
 
     Attributes:
         dtype: its type.
-        op: ``loaded``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
-        args: operands (values), or the constant, the symbolic integer, the element that was loaded.
+        op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        args: operands (values), or the constant, the symbolic integer, the element that was loaded or whose address it is.
     """
 
     dtype: DType = attrs.field(validator=instance_of("a DType", DType))
@@ -121,17 +121,15 @@ class Value(RunTime):
 
     def places(self) -> tuple[Int, ...] | None:
         """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
-        return self._deciding(
-            lambda e: (*e.starts, *e.buffer.placed_by()) if e.buffer.space in ("global", "shared") else None
-        )
+        return self._deciding(_places)
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
         """The integers in it, and those of each element that was loaded; None where one of them gives None."""
         found = dict[Any, Int]()
         for value in self.parts():
             own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
-            if value.op == "loaded":
-                own = of_element(value.args[0])
+            if value.op in ("loaded", "address"):
+                own = (_places if value.op == "address" else of_element)(value.args[0])
             if own is None:
                 return None
             found |= {key_of(integer): integer for integer in own}
@@ -151,11 +149,17 @@ class Value(RunTime):
 
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "loaded": (Region,),
+    "address": (Region,),
     "const": ((int, float),),
     "index": ((int, Expr),),
     "held": (Value, Expr),
 }
 """What the operations take that do not take values alone."""
+
+
+def _places(element: Region) -> tuple[Int, ...] | None:
+    """Integers that decide where an element lies in memory; None for one in registers."""
+    return (*element.starts, *element.buffer.placed_by()) if element.buffer.space in ("global", "shared") else None
 
 
 def range_of(dtype: DType) -> tuple[int, int]:
@@ -244,6 +248,24 @@ def cast(value: Any, dtype: Any) -> Value:
 # --------------------------------------------------------------------------------------------- lowering
 
 
+def element_offset(element: Region) -> Int:
+    """Offset of a region of one element from its buffer's start, swizzle included.
+
+    Raises:
+        LayoutError: more than one element, or a register index that varies.
+    """
+    buffer = element.buffer
+    if element.size != 1:
+        raise LayoutError(f"{element} has {element.size} elements; load and store take one")
+    place = buffer.layout.apply(*element.starts, shape=buffer.shape)
+    if buffer.space == "local":
+        if set(place) - {"m"}:
+            raise LayoutError(f"{buffer.name} is spread over threads; use KernelBuilder.registers({buffer.name})")
+        if isinstance(place.get("m", 0), Expr):
+            raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
+    return place.get("m", 0)
+
+
 def register_type(dtype: DType) -> str:
     """PTX type in which values of a dtype compute: 16-bit floats as f32, narrow ints as s32 or u32."""
     if dtype.kind == "f":
@@ -323,6 +345,10 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         left, right = (lower_value(ptx, arg) for arg in value.args)
         return ptx.lesser(type, left, right, greater=value.op == "max")
     result = ptx.reg(f"b{type[1:]}")
+    if value.op == "address":
+        found = ptx.address(value.args[0].buffer, element_offset(value.args[0]))
+        ptx.instr(f"add.{type}", result, found.base, found.offset_bytes)
+        return result
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
         return result
