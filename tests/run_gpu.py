@@ -98,7 +98,8 @@ def main() -> None:
     results.append(run("bench_service, 2,000 kernels", service, 100, 12))
     results.append(run("bench_bulk", [python, str(TESTS / "benchmarks" / "bench_bulk.py")], 120, 24))
     results.append(run("bench_tma", [python, str(TESTS / "benchmarks" / "bench_tma.py")], 120, 24))
-    results.append(run("bench_gemm", [python, str(TESTS / "benchmarks" / "bench_gemm.py")], 120, 4))
+    for name in ("bench_gemm", "bench_attention"):
+        results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 4))
     results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
     relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]
     results.append(run("bench_relayout, beside torch alone", relayouts, 120, 25))
