@@ -198,16 +198,3 @@ def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None
             f"masked: mask is True or a predicate register and address an Address, not {shown(mask)} and {shown(address)}"
         )
     return Access(address, mask, fill)
-
-
-def parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
-    """Address, predicate and fill of an access; an address is one by all threads.
-
-    Raises:
-        PtxError: it is neither.
-    """
-    if type(place) is Address:
-        return place, None, None
-    if type(place) is not Access:
-        raise PtxError(f"an access is at an Address (or is an Access), not {shown(place)}")
-    return place.address, place.predicate, place.fill
