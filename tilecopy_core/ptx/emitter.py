@@ -96,7 +96,7 @@ class Emitter:
     """
 
     def __init__(self, target: Target, mark: str = "%") -> None:
-        self.target = target
+        self.target, self._needs_on = target, needs_on(target)
         self.mark = mark
         self._start, self._whole = Block(0), Block(0)
         self.blocks = [self._whole]
@@ -185,7 +185,7 @@ class Emitter:
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
-        needs_on(_text(instruction, "opcode"), self.target)
+        self._needs_on(_text(instruction, "opcode"))
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:

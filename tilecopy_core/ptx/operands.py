@@ -27,21 +27,24 @@ _SPACE = one_of(*_SPACES)
 
 @attrs.frozen(eq=False, repr=False)
 class Register:
-    """A virtual register."""
+    """A virtual register.
+
+    Attributes:
+        type: one of :data:`TYPE_BITS`.
+        name: as PTX has it.
+        bits: width.
+    """
 
     type: str
     name: str
+    bits: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.type.__class__ is not str or self.type not in TYPE_BITS:
             _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
-
-    @property
-    def bits(self) -> int:
-        """Width."""
-        return TYPE_BITS[self.type]
+        object.__setattr__(self, "bits", TYPE_BITS[self.type])
 
     def __str__(self) -> str:
         return self.name
