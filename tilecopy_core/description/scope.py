@@ -219,7 +219,8 @@ class ActiveThreads:
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        _SCOPE.check(scope, "why_not_all", "scope")
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)

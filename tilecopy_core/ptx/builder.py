@@ -107,7 +107,8 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        _SCOPE.check(scope, "thread_index", "scope", PtxError)
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores

@@ -97,8 +97,8 @@ class ValueEmitter(Emitter):
                 f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
                 "for the scalars in it (upper=, lower=)"
             )
-        block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
+        key, block = ("value", key_of(value), bits), self._home(symbols_of(value))
+        return block.once(key, self._sum, block, value, bits, None)
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
         """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
