@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -18,8 +16,6 @@ T = TypeVar("T")
 _SHOWN_CHARACTERS = 200
 _SHOWN_BITS = 256
 """Past that Python may refuse to write an integer out (`sys.set_int_max_str_digits`)."""
-_LONGEST_PATH = 4096
-"""PATH_MAX of Linux."""
 
 
 class TilecopyError(Exception):
@@ -240,17 +236,6 @@ def tuple_of(kind: Kind) -> Kind:
     )
 
 
-def _is_path(value: Any) -> bool:
-    if not isinstance(value, (str, Path)) or not 0 < len(str(value)) <= _LONGEST_PATH or "\0" in str(value):
-        return False
-    try:
-        os.fsencode(value)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-PATH = Kind("a path: text, or a pathlib.Path", _is_path)
 FLAG = Kind("True or False", lambda value: value is True or value is False)
 TWO_FLAGS = Kind(
     "two of True and False", lambda value: type(value) is tuple and len(value) == 2 and all(map(FLAG.fits, value))

@@ -2,14 +2,10 @@
 
 from .request import OPS, CopyRequest, check_operands
 from .scope import (
-    GRID_LIMIT,
     MAX_CTA_THREADS,
     WARP_THREADS,
     ActiveThreads,
     Scope,
-    block_index,
-    bounded_by,
-    cluster_rank,
     cta,
     is_thread_id,
     thread,
@@ -19,6 +15,6 @@ from .scope import (
 )
 from .target import TARGETS, Target, Version, target_of
 
-__all__ = ["ActiveThreads", "CopyRequest", "GRID_LIMIT", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target"]
-__all__ += ["Version", "WARP_THREADS", "block_index", "bounded_by", "check_operands", "cluster_rank", "cta"]
+__all__ = ["ActiveThreads", "CopyRequest", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target"]
+__all__ += ["Version", "WARP_THREADS", "check_operands", "cta"]
 __all__ += ["is_thread_id", "target_of", "thread", "tid_symbol", "warp", "warpgroup"]

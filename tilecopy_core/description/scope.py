@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -25,7 +25,6 @@ from ..integers.expr import (
     key_of,
     mul,
     of_atom,
-    only_symbol,
     sub,
     substitute,
     sum_of,
@@ -220,7 +219,8 @@ class ActiveThreads:
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        _SCOPE.check(scope, "why_not_all", "scope")
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -315,29 +315,3 @@ def _may_differ(value: Expr) -> bool:
     return any(
         s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
     )
-
-
-GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
-
-
-def block_index(dim: str, count: int | None = None) -> Int:
-    """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
-    most = GRID_LIMIT[dim] if count is None else count
-    return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
-
-
-def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """The symbols of block ids, and the same as a grid of so many CTAs bounds them."""
-    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
-
-
-def cluster_rank(count: int = 16) -> Int:
-    """The CTA's rank in its cluster of at most ``count`` CTAs."""
-    return special_register("cluster_ctarank", count - 1) if count > 1 else 0
-
-
-@lru_cache(maxsize=64)
-def special_register(name: str, upper: int) -> Expr:
-    """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
-    return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

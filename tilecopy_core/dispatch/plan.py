@@ -32,7 +32,8 @@ from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_
 
 if TYPE_CHECKING:
     from ..ptx.builder import PtxBuilder
-    from ..registry.registry import Plugin, Registry, Table
+    from ..registry.hook_calls import Plugin
+    from ..registry.registry import Registry, Table
 
 OutcomeKind: TypeAlias = Literal[
     "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"

@@ -335,7 +335,8 @@ class TileLayout:
 
         A box may overhang the shape: coordinates outside have places too, at which there is nothing.
         """
-        _COORDINATE.check(starts, "box", "starts", LayoutError)
+        if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
+            _COORDINATE.check(starts, "box", "starts", LayoutError)
         shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
         if not len(shape) == len(starts) == len(extents):
             raise LayoutError(

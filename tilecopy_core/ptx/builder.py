@@ -33,7 +33,7 @@ from .emitter import pure_once
 from .host_parameters import RECIPE, Recipe
 from .index import IndexEmitter
 from .instructions import CLUSTERS, Needs, merge
-from .operands import ADDRESS, REGISTER, Access, Address, Register, TensorPlace, Vector, parts_of, vector_of
+from .operands import ADDRESS, REGISTER, Access, Address, Register, TensorPlace, Vector, vector_of
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -56,6 +56,19 @@ _VERSION = Kind(
     "a PTX ISA version such as (8, 6)",
     lambda value: type(value) is tuple and len(value) == 2 and _MAJOR.fits(value[0]) and _MINOR.fits(value[1]),
 )
+
+
+def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
+    """Address, predicate and fill of an access; an address is one by all threads.
+
+    Raises:
+        PtxError: it is neither.
+    """
+    if type(place) is Address:
+        return place, None, None
+    if type(place) is not Access:
+        raise PtxError(f"an access is at an Address (or is an Access), not {shown(place)}")
+    return place.address, place.predicate, place.fill
 
 
 def _are_bindings(value: object) -> bool:
@@ -94,7 +107,8 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        _SCOPE.check(scope, "thread_index", "scope", PtxError)
+        if type(scope) is not Scope:
+            _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -108,7 +122,7 @@ class PtxBuilder(IndexEmitter):
         Raises:
             PtxError: no such access, registers of another width, or an address not proved to be aligned.
         """
-        address, predicate, fill = parts_of(source)
+        address, predicate, fill = _parts_of(source)
         count = self._check_width(bits)
         registers = self.regs("b32", count) if into is None else into
         vector = vector_of(tuple(registers)) if into is None else self._fitting("ld", bits, into)
@@ -129,7 +143,7 @@ class PtxBuilder(IndexEmitter):
             registers: what.
             relaxed: by a strong operation of the scope of the GPU (``st.relaxed.gpu``), which may meet others like it.
         """
-        address, predicate, _ = parts_of(destination)
+        address, predicate, _ = _parts_of(destination)
         self._check_width(bits)
         if relaxed is not False:
             FLAG.check(relaxed, "store", "relaxed", PtxError)
@@ -362,7 +376,7 @@ class PtxBuilder(IndexEmitter):
 
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
-        address, predicate, _ = parts_of(source)
+        address, predicate, _ = _parts_of(source)
         _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
         _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"

@@ -96,7 +96,7 @@ class Emitter:
     """
 
     def __init__(self, target: Target, mark: str = "%") -> None:
-        self.target = target
+        self.target, self._needs_on = target, needs_on(target)
         self.mark = mark
         self._start, self._whole = Block(0), Block(0)
         self.blocks = [self._whole]
@@ -168,7 +168,7 @@ class Emitter:
         needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
-        self._place(Line(opcode, _allowed(operands), guard, unless, self.statement))
+        self._write(self.blocks[-1].body, opcode, operands, guard, unless)
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
@@ -180,12 +180,25 @@ class Emitter:
             self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
         elif opcode.__class__ is not str or opcode not in self._allowed:
             self._require(opcode)
-        self._place(Line(opcode, (result, *_allowed(operands)), None, False, self.statement), block.head)
+        self._write(block.head, opcode, (result, *operands))
         return result
+
+    def _write(
+        self,
+        lines: list[AnyLine],
+        opcode: str,
+        operands: tuple[object, ...],
+        guard: Register | None = None,
+        unless: bool = False,
+    ) -> None:
+        """One instruction at the end of some lines."""
+        line = Line(opcode, _allowed(operands), guard, unless, self.statement)
+        lines.append(line)
+        self.recent.append(line)
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
-        needs_on(_text(instruction, "opcode"), self.target)
+        self._needs_on(_text(instruction, "opcode"))
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
@@ -221,7 +234,8 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        TEXT.check(text, "comment", "text", PtxError)
+        if type(text) is not str:
+            TEXT.check(text, "comment", "text", PtxError)
         words = " ".join(text.split())
         self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 

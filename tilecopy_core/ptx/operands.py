@@ -27,21 +27,24 @@ _SPACE = one_of(*_SPACES)
 
 @attrs.frozen(eq=False, repr=False)
 class Register:
-    """A virtual register."""
+    """A virtual register.
+
+    Attributes:
+        type: one of :data:`TYPE_BITS`.
+        name: as PTX has it.
+        bits: width.
+    """
 
     type: str
     name: str
+    bits: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.type.__class__ is not str or self.type not in TYPE_BITS:
             _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
-
-    @property
-    def bits(self) -> int:
-        """Width."""
-        return TYPE_BITS[self.type]
+        object.__setattr__(self, "bits", TYPE_BITS[self.type])
 
     def __str__(self) -> str:
         return self.name
@@ -198,16 +201,3 @@ def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None
             f"masked: mask is True or a predicate register and address an Address, not {shown(mask)} and {shown(address)}"
         )
     return Access(address, mask, fill)
-
-
-def parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
-    """Address, predicate and fill of an access; an address is one by all threads.
-
-    Raises:
-        PtxError: it is neither.
-    """
-    if type(place) is Address:
-        return place, None, None
-    if type(place) is not Access:
-        raise PtxError(f"an access is at an Address (or is an Access), not {shown(place)}")
-    return place.address, place.predicate, place.fill

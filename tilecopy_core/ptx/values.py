@@ -10,6 +10,7 @@ from ..errors import ANY_INTEGER, FLAG, Kind, PtxError, checked, instance_of, on
 from ..integers.expr import (
     INT,
     Atom,
+    Expr,
     Int,
     Symbol,
     bounds_of,
@@ -87,7 +88,8 @@ class ValueEmitter(Emitter):
         Raises:
             PtxError: 32 bits are asked for and the value is not proved to fit.
         """
-        INT.check(value, "value", "value", PtxError)
+        if value.__class__ is not int and value.__class__ is not Expr:
+            INT.check(value, "value", "value", PtxError)
         if type(bits) is not int or bits not in (32, 64):
             raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
@@ -95,8 +97,8 @@ class ValueEmitter(Emitter):
                 f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
                 "for the scalars in it (upper=, lower=)"
             )
-        block = self._home(symbols_of(value))
-        return block.once(("value", key_of(value), bits), self._sum, block, value, bits, None)
+        key, block = ("value", key_of(value), bits), self._home(symbols_of(value))
+        return block.once(key, self._sum, block, value, bits, None)
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
         """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
@@ -179,7 +181,8 @@ class ValueEmitter(Emitter):
         Raises:
             PtxError: it may be past the 64 bits in which it is computed.
         """
-        INT.check(value, "exact", "value", PtxError)
+        if value.__class__ is not int and value.__class__ is not Expr:
+            INT.check(value, "exact", "value", PtxError)
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(

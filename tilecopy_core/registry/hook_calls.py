@@ -34,6 +34,8 @@ class Plugin:
         variant: its record, where it is ready.
         hooks: its hook implementations by hook, where it is ready or a wrapper.
         observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
+        name: the entry-point name.
+        record: that of a plugin that is ready.
     """
 
     source: Source
@@ -42,17 +44,12 @@ class Plugin:
     variant: Variant | None = None
     hooks: Mapping[str, pluggy.HookImpl] = attrs.field(default=MappingProxyType({}), repr=False)
     observes: bool = False
-
-    @property
-    def name(self) -> str:
-        """The entry-point name."""
-        return self.source.name
-
-    @property
-    def record(self) -> Variant:
-        """The record of a plugin that is ready."""
-        assert self.variant is not None
-        return self.variant
+    name: str = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: self.source.name, takes_self=True)
+    )
+    record: Variant = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: self.variant, takes_self=True)
+    )
 
 
 class _Hooks:

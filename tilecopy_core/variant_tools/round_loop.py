@@ -266,6 +266,8 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
 class Places:
     """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
+    Under a swizzle that is so for offsets that are whole periods of it apart.
+
     Args:
         ptx: computes the addresses.
         buffer: a global or shared buffer.
@@ -286,6 +288,7 @@ class Places:
     ) -> None:
         self._ptx, self._buffer, self._varying, self._swizzle, self._whole = ptx, buffer, varying, swizzle, whole
         self._elem_bytes = buffer.dtype.bits // 8
+        self._period = 1 if swizzle is None else swizzle.period_elems
         self._first: Address | None = None
         self._origin = self._reach_bytes = 0
 
@@ -293,13 +296,13 @@ class Places:
         """The address of an element so many elements on."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
-            moved = (place_elems - self._origin) * self._elem_bytes
-            if 0 <= moved < self._reach_bytes:
-                return first + moved
+            moved = place_elems - self._origin
+            if 0 <= moved * self._elem_bytes < self._reach_bytes and not moved % self._period:
+                return first + moved * self._elem_bytes
         if place_elems.__class__ is not int or not -(2**56) < place_elems < 2**56:
             _PLACE.check(place_elems, "Places.at", "place_elems")
         found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
-        if first is None and type(place_elems) is int and self._swizzle is None and not self._whole:
+        if first is None and type(place_elems) is int and not self._whole:
             self._first, self._origin = found, place_elems
             self._reach_bytes = IMMEDIATE_REACH_BYTES - found.offset_bytes
         return found

@@ -280,7 +280,8 @@ class Run:
 
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
-        _COUNT.check(bits, "why_not_width", "bits")
+        if type(bits) is not int or bits < 1:
+            _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:

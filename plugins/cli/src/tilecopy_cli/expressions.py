@@ -11,8 +11,9 @@ from types import EllipsisType
 from typing import Any
 
 import numpy as np
+from tilecopy.kernel.cta_ids import block_index
 
-from tilecopy_core.description import Scope, block_index, cta, thread, warp, warpgroup
+from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
 from tilecopy_core.layout import AXES, DTYPES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
 from tilecopy_core.memory import SPACES, Buffer, Region

@@ -10,8 +10,9 @@ from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
+from tilecopy.paths import PATH
 
-from tilecopy_core.errors import FLAG, PATH, TilecopyError, checked, instance_of
+from tilecopy_core.errors import FLAG, TilecopyError, checked, instance_of
 from tilecopy_core.errors import shown as value_shown
 from tilecopy_core.registry import shown_error
 

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tilecopy_core.errors import PATH, checked
+from tilecopy.paths import PATH
+
+from tilecopy_core.errors import checked
 
 from .errors import FileError, shown
 

@@ -11,18 +11,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
-from tilecopy_core.description import (
-    GRID_LIMIT,
-    WARP_THREADS,
-    Target,
-    block_index,
-    cluster_rank,
-    cta,
-    thread,
-    tid_symbol,
-    warp,
-    warpgroup,
-)
+from tilecopy_core.description import WARP_THREADS, Target, cta, thread, tid_symbol, warp, warpgroup
 from tilecopy_core.errors import (
     FLAG,
     LayoutError,
@@ -46,6 +35,7 @@ from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
+from .cta_ids import GRID_LIMIT, block_index, cluster_rank
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder

@@ -10,11 +10,10 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.description import GRID_LIMIT, Target, bounded_by, cluster_rank
+from tilecopy_core.description import Target
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import (
     ANY_INTEGER,
-    PATH,
     Kind,
     LaunchError,
     RequestError,
@@ -27,7 +26,9 @@ from tilecopy_core.errors import (
 from tilecopy_core.integers import Int, Symbol, is_int, key_of, only_symbol, symbols_of
 
 from ..executor_choice import choose_executor
+from ..paths import PATH
 from .bounds import Bound
+from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 
 Dim3 = tuple[int, int, int]

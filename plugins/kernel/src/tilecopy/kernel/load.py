@@ -12,13 +12,14 @@ from typing import Any
 from msgspec import convert
 
 from tilecopy_core.description import target_of
-from tilecopy_core.errors import PATH, LaunchError, checked, shown
+from tilecopy_core.errors import LaunchError, checked, shown
 from tilecopy_core.integers import Int, Symbol, key_of, of_atom
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 from ..integer_text import read
+from ..paths import PATH
 from . import save as saving
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck

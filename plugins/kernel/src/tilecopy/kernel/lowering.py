@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import attrs
 
-from tilecopy_core.description import GRID_LIMIT, Target, block_index, target_of
+from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of, only_symbol
 from tilecopy_core.memory import Buffer, symbolic
@@ -18,6 +18,7 @@ from tilecopy_core.registry import Registry, default_registry
 
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
+from .cta_ids import GRID_LIMIT, block_index
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 from .statements import Lowering, Placed
 

@@ -1,0 +1,33 @@
+"""Where a CTA is in its grid and its cluster, as integers known at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tilecopy_core.integers import Expr, Int, Symbol, of_atom, only_symbol
+
+GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
+
+
+def block_index(dim: str, count: int | None = None) -> Int:
+    """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
+    most = GRID_LIMIT[dim] if count is None else count
+    return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
+
+
+def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
+    """The symbols of block ids, and the same as a grid of so many CTAs bounds them."""
+    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
+
+
+def cluster_rank(count: int = 16) -> Int:
+    """The CTA's rank in its cluster of at most ``count`` CTAs."""
+    return special_register("cluster_ctarank", count - 1) if count > 1 else 0
+
+
+@lru_cache(maxsize=64)
+def special_register(name: str, upper: int) -> Expr:
+    """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
+    return of_atom(Symbol(name, 0, upper, register=f"%{name}"))
