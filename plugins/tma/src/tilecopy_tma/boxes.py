@@ -97,7 +97,8 @@ class BoxPartition:
         """One line for ``plan.explain()``."""
         box = " x ".join(map(str, reversed(self.map.box)))
         swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
-        return f"{self.rounds.outer} tensor copies of a box of {box} ({self.box_bytes} bytes{swizzled})"
+        copies = "1 tensor copy" if self.rounds.outer == 1 else f"{self.rounds.outer} tensor copies"
+        return f"{copies} of a box of {box} ({self.box_bytes} bytes{swizzled})"
 
 
 def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
