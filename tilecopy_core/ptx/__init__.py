@@ -9,9 +9,8 @@ from .host_parameters import HostBytes, Recipe, TensorMap, declared
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, header_target, instruction_of
 from .lines import AnyLine, Label, Line, names_in, statements
-from .module import module_text
+from .module import module_text, ptx_text
 from .operands import Access, Address, Register, TensorPlace, Written, masked
-from .standalone import ptx_text
 
 __all__ = [
     "IMMEDIATE_REACH_BYTES",
