@@ -127,7 +127,8 @@ class TileLayout:
 
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
-        _ITERS.check(shard, "with_iters", "shard", LayoutError)
+        if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
+            _ITERS.check(shard, "with_iters", "shard", LayoutError)
         return TileLayout._of(shard, self.replica, self._offset, self.swizzle, self._named())
 
     @property
