@@ -58,7 +58,7 @@ from .registry.lazy_names import BROUGHT, names_later
 from .registry.version import __version__
 
 if TYPE_CHECKING:
-    from .ptx.standalone import ptx_text
+    from .ptx.module import ptx_text
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry
 else:  # a checker would take every name for one of the package
@@ -69,7 +69,7 @@ else:  # a checker would take every name for one of the package
             "VariantPlugin": ".registry.hookspecs",
             "default_registry": ".registry.registry",
             "hookimpl": ".registry.hookspecs",
-            "ptx_text": ".ptx.standalone",
+            "ptx_text": ".ptx.module",
         },
         BROUGHT,
     )

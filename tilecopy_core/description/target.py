@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import attrs
 
 from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, shown
@@ -108,14 +106,14 @@ def target_of(value: Target | str) -> Target:
     """
     if isinstance(value, Target):
         return value
-    match = re.match(r"sm_(\d+)([af]?)\Z", value) if isinstance(value, str) else None
-    if match is None or match[1] + match[2] not in _VERSIONS:
+    if not isinstance(value, str) or value not in _BY_NAME:
         near = did_you_mean(value, TARGETS)
         raise TargetError(f"target {shown(value)} is unknown{near}; the targets are {', '.join(TARGETS)}")
-    return Target(int(match[1]), match[2])
+    return _BY_NAME[value]
 
 
-TARGETS: tuple[str, ...] = tuple(f"sm_{name}" for name in _VERSIONS)
+_BY_NAME = {f"sm_{name}": Target(int(name.rstrip("af")), name.lstrip("0123456789")) for name in _VERSIONS}
+TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 
 

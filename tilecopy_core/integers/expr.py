@@ -104,10 +104,6 @@ class Symbol(Atom):
     def __reduce__(self) -> tuple[Any, ...]:
         return Symbol, attrs.astuple(self, recurse=False)
 
-    def bounded(self, lower: int | None, upper: int | None) -> Symbol:
-        """The same run-time integer with other bounds (a different symbol: substitute one for the other)."""
-        return attrs.evolve(self, lower=lower, upper=upper)
-
 
 class Operation(Atom):
     """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
@@ -583,12 +579,6 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
             yield atom
         for operand in atom.operands:
             yield from symbols_in_order(operand)
-
-
-def only_symbol(value: Int) -> Symbol:
-    """The symbol of an integer that has one."""
-    (found,) = symbols_of(value)
-    return found
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, instance_of, integer, optional, shown, tuple_of
+from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
 from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
@@ -66,6 +66,7 @@ class TileLayout:
         self.__attrs_init__(spec.shard, spec.replica, spec._offset, spec.swizzle)
 
     @classmethod
+    @checked(LayoutError, shard=_ITERS, replica=_ITERS, offset=_OFFSET, swizzle=_SWIZZLE)
     def of(
         cls,
         shard: Sequence[Iter],
@@ -74,10 +75,6 @@ class TileLayout:
         swizzle: Swizzle | None = None,
     ) -> TileLayout:
         """A layout from its parts."""
-        _ITERS.check(shard, "TileLayout.of", "shard", LayoutError)
-        _ITERS.check(replica, "TileLayout.of", "replica", LayoutError)
-        _OFFSET.check(offset, "TileLayout.of", "offset", LayoutError)
-        _SWIZZLE.check(swizzle, "TileLayout.of", "swizzle", LayoutError)
         pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
         return cls._of(shard, replica, add_offsets((), pairs), swizzle, [axis for axis, _ in pairs])
 
@@ -127,7 +124,8 @@ class TileLayout:
 
     def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
-        _ITERS.check(shard, "with_iters", "shard", LayoutError)
+        if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
+            _ITERS.check(shard, "with_iters", "shard", LayoutError)
         return TileLayout._of(shard, self.replica, self._offset, self.swizzle, self._named())
 
     @property

@@ -31,12 +31,12 @@ from ..integers.expr import (
     terms_of,
 )
 from ..layout import Swizzle
+from ..layout.swizzle import SwizzledTerms
 from ..memory.buffers import Buffer, Region
 from .bindings import Bindings
 from .emitter import Block, pure_once
 from .lines import Line
 from .operands import Address, Register, Written
-from .swizzled import SwizzledTerms
 from .values import ValueEmitter
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

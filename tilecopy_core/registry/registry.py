@@ -19,12 +19,14 @@ from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from .entry_points import (
     THIS_PROCESS,
+    PluginWarning,
     Source,
     WrapperError,
     canonical,
     fault_of,
     installed,
     load,
+    load_only,
     warn,
     warn_outside,
 )
@@ -32,6 +34,9 @@ from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
 from .process_lock import LOCK
+
+__all__ = ["Plugin", "PluginWarning", "Registry", "Source", "VARIANTS_GROUP", "WrapperError", "default_registry"]
+__all__ += ["installed", "load_only"]  # what third parties use; the room's door lists what our packages need, too
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the

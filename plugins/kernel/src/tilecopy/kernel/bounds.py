@@ -191,7 +191,7 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
                 high = most if high is None else min(high, most)
             bounds[found] = low, high
     return {
-        found: low if low is not None and low == high else of_atom(found.bounded(low, high))
+        found: low if low is not None and low == high else of_atom(attrs.evolve(found, lower=low, upper=high))
         for found, (low, high) in bounds.items()
         if (low, high) != (found.lower, found.upper) and (low is None or high is None or low <= high)
     }

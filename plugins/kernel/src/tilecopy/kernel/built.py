@@ -23,12 +23,12 @@ from tilecopy_core.errors import (
     integer_in,
     shown,
 )
-from tilecopy_core.integers import Int, Symbol, is_int, key_of, only_symbol, symbols_of
+from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
 
 from ..executor_choice import choose_executor
 from ..paths import PATH
 from .bounds import Bound
-from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank
+from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank, only_symbol
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 
 Dim3 = tuple[int, int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tilecopy_core.integers import Expr, Int, Symbol, of_atom, only_symbol
+from tilecopy_core.integers import Expr, Int, Symbol, of_atom, symbols_of
 
 GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 """Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
@@ -15,6 +15,12 @@ def block_index(dim: str, count: int | None = None) -> Int:
     """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
+
+
+def only_symbol(value: Int) -> Symbol:
+    """The symbol of an integer that has one."""
+    (found,) = symbols_of(value)
+    return found
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:

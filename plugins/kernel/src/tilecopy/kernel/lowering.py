@@ -10,7 +10,7 @@ import attrs
 
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
-from tilecopy_core.integers import Expr, Int, Symbol, bounds_of, only_symbol
+from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
 from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan, module_text
 from tilecopy_core.ptx import declared as declared_as
@@ -18,7 +18,7 @@ from tilecopy_core.registry import Registry, default_registry
 
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
-from .cta_ids import GRID_LIMIT, block_index
+from .cta_ids import GRID_LIMIT, block_index, only_symbol
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 from .statements import Lowering, Placed
 
