@@ -84,6 +84,7 @@ EFFECTS = {
                 ],
             )
         ),
+        Effect("movmatrix", 1, registers_only=True),
         Effect("mma", 1, registers_only=True, shared_piece=4),
         Effect("wmma", shared_piece=4),
         Effect("ld", 1),

@@ -83,18 +83,22 @@ class Fragment:
         return found.swapaxes(1, 2)
 
 
-@lru_cache(maxsize=256)
-def _fragment(rows: int, columns: int, type: str, warps: int, each: int) -> Fragment:
-    """The one pattern of all of them: runs of ``each`` elements, four threads beside each other, eight rows of those."""
-    eights = rows // (8 * warps)
+def laid(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
+    """Thread and element of each place of an array, row by row: its extents, each with its step over both."""
     thread = element = np.zeros(1, np.int64)
-    for extent, by_thread, by_element in (
-        (warps, 32, 0), (eights, 0, each), (8, 4, 0), (columns // (4 * each), 0, eights * each), (4, 1, 0), (each, 0, 1),
-    ):  # fmt: skip
+    for extent, by_thread, by_element in steps:
         along = np.arange(extent)
         thread = (thread[:, None] + along * by_thread).ravel()
         element = (element[:, None] + along * by_element).ravel()
-    return Fragment(rows, columns, type, thread, element)
+    return thread, element
+
+
+@lru_cache(maxsize=256)
+def _fragment(rows: int, columns: int, type: str, warps: int, each: int) -> Fragment:
+    """The one pattern of all of them: runs of ``each`` elements, four threads beside each other, eight rows of those."""
+    eights, runs = rows // (8 * warps), columns // (4 * each)
+    down, along = ((warps, 32, 0), (eights, 0, each), (8, 4, 0)), ((runs, 0, eights * each), (4, 1, 0), (each, 0, 1))
+    return Fragment(rows, columns, type, *laid(*down, *along))
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
