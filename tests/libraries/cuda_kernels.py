@@ -600,7 +600,6 @@ HALF, BF16 = np.float16, ml_dtypes.bfloat16
     block=64,
     arch="80",
     names="mma_f16_k8",
-    lacks="this form of mma is not known",
 )
 @kernel("cute.cu", floats(32, 16), floats(16, 16), arch="80", names="fma_gemm")
 @kernel(
@@ -610,7 +609,7 @@ HALF, BF16 = np.float16, ml_dtypes.bfloat16
     names="gemm_ldmatrix_x4 gemm_ldmatrix_x2 gemm_ldmatrix_x1 gemm_loads",
 )
 @kernel("cute.cu", *(floats(32, 32, dtype=HALF),) * 2, arch="80", names="cooperative_gemms")
-@kernel("cute.cu", *(floats(64, 64, dtype=HALF),) * 2, arch="90a", names="wgmma_f16", lacks="'wgmma")
+@kernel("cute.cu", *(floats(64, 64, dtype=HALF),) * 2, arch="90a", names="wgmma_f16")
 def matrix_product(a, b):
     return product(a, b, np.float32)
 
@@ -626,7 +625,6 @@ def gemm_ldmatrix_trans(a, b):
     ints(8, 32, low=-3, high=3).astype(HALF),
     block=64,
     arch="80",
-    lacks="this form of mma is not known",
 )
 def mma_f16_sums(a, b):
     return product(a, b, HALF)
@@ -638,7 +636,6 @@ def mma_f16_sums(a, b):
     ints(8, 32, low=-9, high=9).astype(np.float32),
     block=64,
     arch="80",
-    lacks="this form of mma is not known",
 )
 def mma_tf32(a, b):
     return product(a, b, np.float32)
@@ -650,7 +647,6 @@ def mma_tf32(a, b):
     ints(8, 64, low=-9, high=9, dtype=np.int8),
     block=64,
     arch="80",
-    lacks="this form of mma is not known",
 )
 def mma_s8(a, b):
     return product(a, b, I4)
@@ -661,7 +657,6 @@ def mma_s8(a, b):
     floats(32, 8, dtype=np.float64),
     floats(8, 8, dtype=np.float64),
     arch="80",
-    lacks="this form of mma is not known",
 )
 def mma_f64(a, b):
     return product(a, b, np.float64)

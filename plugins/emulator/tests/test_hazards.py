@@ -161,8 +161,8 @@ def test_the_profile_counts_sectors_and_bank_conflicts() -> None:
 
 
 def test_unknown_ptx_names_its_line() -> None:
-    kernel = one_thread(lambda k, a, s: k.inline_ptx("wgmma.fence.sync.aligned;"))
-    with pytest.raises(UnsupportedPtxError, match=r"line \d+: 'wgmma"):
+    kernel = one_thread(lambda k, a, s: k.inline_ptx("nanosleep.u33 1;"))
+    with pytest.raises(UnsupportedPtxError, match=r"line \d+: 'nanosleep"):
         kernel(np.zeros(64, np.float32), executor="emulator")
 
 

@@ -1,95 +1,188 @@
-"""``mma.sync.m16n8k16``: against NumPy, and what is refused."""
+"""Products of matrices: ``mma.sync`` and ``wgmma`` against NumPy, what they are refused for, and their hazards."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
 
 import numpy as np
 import pytest
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
-TEXT = """.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) {{
-    .reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<4>; .reg .b32 %r<4>; .reg .b64 %p<5>; .reg .pred %q;
-    ld.param.u64 %p0, [a]; ld.param.u64 %p1, [b]; ld.param.u64 %p2, [c]; ld.param.u64 %p3, [d];
-    mov.u32 %r0, %tid.x;
-    mov.u32 %r1, %ctaid.x;
-    mad.wide.u32 %p0, %r0, 16, %p0;
-    mad.wide.u32 %p0, %r1, 512, %p0;
-    mad.wide.u32 %p1, %r0, 8, %p1;
-    mad.wide.u32 %p2, %r0, 16, %p2;
-    mad.lo.u32 %r2, %r1, 32, %r0;
-    mad.wide.u32 %p3, %r2, 16, %p3;
-    ld.global.v4.b32 {{%a0, %a1, %a2, %a3}}, [%p0];
-    ld.global.v2.b32 {{%b0, %b1}}, [%p1];
-    ld.global.v4.f32 {{%c0, %c1, %c2, %c3}}, [%p2];
-    {more}
-    mma.sync.aligned.{form} {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1}}, {{%c0, %c1, %c2, %c3}};
-    L: st.global.v4.f32 [%p3], {{%c0, %c1, %c2, %c3}};
-    ret;
-}}
-"""
-FORM = "m16n8k16.row.col.f32.f16.f16.f32"
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s32": 32}
+BITS |= {"e4m3": 8, "e5m2": 8, "e2m1": 8, "e2m3": 8, "e3m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+NUMBERS = {  # bits of 0, 1 and 2
+    "f16": (0, 0x3C00, 0x4000), "bf16": (0, 0x3F80, 0x4000), "tf32": (0, 0x3F800000, 0x40000000), "e4m3": (0, 0x38, 0x40),
+    "e5m2": (0, 0x3C, 0x40), "e2m1": (0, 2 << 2, 4 << 2), "e2m3": (0, 8, 16), "e3m2": (0, 12, 16),
+}  # fmt: skip
+NUMBERS["f32"] = NUMBERS["tf32"]
+FORMS = """
+    m16n8k8.row.col.f32.f16.f16.f32 m16n8k16.row.col.f32.f16.f16.f32 m16n8k8.row.col.f16.f16.f16.f16
+    m16n8k16.row.col.f16.f16.f16.f16 m16n8k8.row.col.f32.bf16.bf16.f32 m16n8k16.row.col.f32.bf16.bf16.f32
+    m16n8k4.row.col.f32.tf32.tf32.f32 m16n8k8.row.col.f32.tf32.tf32.f32 m8n8k4.row.col.f64.f64.f64.f64
+    m16n8k4.row.col.f64.f64.f64.f64 m16n8k8.row.col.rz.f64.f64.f64.f64 m16n8k16.row.col.f64.f64.f64.f64
+    m8n8k16.row.col.s32.u8.s8.s32 m16n8k16.row.col.s32.s8.s8.s32 m16n8k32.row.col.s32.s8.u8.s32
+    m8n8k32.row.col.s32.s4.u4.s32 m16n8k32.row.col.s32.s4.s4.s32 m16n8k64.row.col.s32.u4.s4.s32
+    m8n8k128.row.col.s32.b1.b1.s32.xor.popc m16n8k128.row.col.s32.b1.b1.s32.and.popc m16n8k256.row.col.s32.b1.b1.s32.xor.popc
+    m16n8k16.row.col.f32.e4m3.e5m2.f32 m16n8k32.row.col.f16.e5m2.e5m2.f16 m16n8k32.row.col.f32.e4m3.e4m3.f32
+    m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32 m16n8k32.row.col.kind::f8f6f4.f16.e2m3.e4m3.f16
+""".split()
 
 
-def fragments(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, B and C as the lanes hold them, element by element as PTX ISA 9.7.15.5.8 says it."""
-    held = np.zeros((32, 8), a.dtype), np.zeros((32, 4), b.dtype), np.zeros((32, 4), c.dtype)
+def value_of(raw: np.ndarray, type: str) -> np.ndarray:
+    if type in NUMBERS:
+        return sum(number * (raw == bits) for number, bits in enumerate(NUMBERS[type]))
+    if type == "f64":
+        return raw.view(np.float64)
+    return np.where((raw >> BITS[type] - 1 == 1) & (type[0] == "s"), raw.astype(float) - 2.0 ** BITS[type], raw)
+
+
+def drawn(random: Any, type: str, shape: tuple[int, ...]) -> np.ndarray:
+    if type in NUMBERS:
+        return random.choice(np.array(NUMBERS[type]), shape)
+    if type == "f64":
+        return random.standard_normal(shape).view(np.int64)
+    return random.integers(0, 1 << BITS[type], shape)
+
+
+def held(matrix: np.ndarray, each: int) -> np.ndarray:
+    """A matrix as the lanes hold it, element by element, as the formulas of PTX ISA 9.7.15.5 say it."""
+    rows, columns = matrix.shape
+    found = np.zeros((32, rows * columns // 32), matrix.dtype)
     for lane in range(32):
-        g, q = lane >> 2, lane % 4
-        for i in range(8):
-            row = g if i < 2 or 4 <= i < 6 else g + 8
-            held[0][lane, i] = a[row, q * 2 + (i & 1) + (8 if i >= 4 else 0)]
-        for i in range(4):
-            held[1][lane, i] = b[q * 2 + (i & 1) + (8 if i >= 2 else 0), g]
-            held[2][lane, i] = c[g if i < 2 else g + 8, q * 2 + (i & 1)]
-    return held
-
-
-def accumulators(d: np.ndarray) -> np.ndarray:
-    """What the lanes hold of D as a matrix."""
-    found = np.zeros((16, 8), d.dtype)
-    for lane in range(32):
-        for i in range(4):
-            found[(lane >> 2) + 8 * (i >= 2), (lane % 4) * 2 + (i & 1)] = d[lane, i]
+        group, inside = lane >> 2, lane % 4
+        for i in range(found.shape[1]):
+            row = group if rows == 8 or i // each % 2 == 0 else group + 8
+            run = i // each if rows == 8 else i // (2 * each)
+            found[lane, i] = matrix[row, run * 4 * each + inside * each + i % each]
     return found
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_the_product_of_two_warps_equals_numpy(whole: bool) -> None:
-    random = np.random.default_rng(1)
-    draw = (lambda *shape: random.integers(-8, 9, shape)) if whole else (lambda *shape: random.standard_normal(shape))
-    a, b, c = draw(2, 16, 16).astype(np.float16), draw(16, 8).astype(np.float16), draw(16, 8).astype(np.float32)
-    lanes = [fragments(each, b, c) for each in a]
-    out = np.zeros((2, 32, 4), np.float32)
-    text = TEXT.format(form=FORM, more="")
-    report = run_ptx(text, [np.stack([x[0] for x in lanes]), lanes[0][1], lanes[0][2], out], grid=2, block=32)
-    wanted = a.astype(np.float64) @ b.astype(np.float64) + c
-    found = np.stack([accumulators(each) for each in out])
-    assert np.array_equal(found, wanted) if whole else np.allclose(found, wanted, rtol=1e-6)
-    assert report.approximate == (f"mma.sync.aligned.{FORM}",)
+def words_of(elements: np.ndarray, type: str) -> np.ndarray:
+    bits = BITS[type]
+    if bits >= 8:
+        return elements.astype(f"u{bits // 8}").view(np.uint64 if bits == 64 else np.uint32)
+    parts = elements.reshape(len(elements), -1, 32 // bits).astype(np.uint64)
+    return (parts << np.arange(0, 32, bits, dtype=np.uint64)).sum(axis=-1).astype(np.uint32)
 
 
-def test_bfloat16_is_read_as_such() -> None:
-    a = np.full((16, 16), 0x3F80, np.uint16)  # 1.0
-    b = np.full((16, 8), 0x4000, np.uint16)  # 2.0
-    held = fragments(a, b, np.ones((16, 8), np.float32))
-    out = np.zeros((32, 4), np.float32)
-    run_ptx(TEXT.format(form="m16n8k16.row.col.f32.bf16.bf16.f32", more=""), [*held, out], grid=1, block=32)
-    assert (out == 33).all()
+def product_of(form: str, matrices: list[np.ndarray], *, before: str = "", more: int = 1) -> Any:
+    """D's words by lane, and the report; ``before``: what stands ahead of the product in the text."""
+    types = [part for part in form.split(".") if part in BITS]
+    types = [types[1], types[2], types[3]]
+    words = [words_of(held(m, max(1, 32 // BITS[t])), t) for m, t in zip(matrices[:2], types[:2], strict=True)]
+    words.append(words_of(held(matrices[2], 2), types[2]))
+    lines, braces, wide = [], [], "b64" if "f64" in types else "b32"
+    for name, each in zip("abc", words, strict=True):
+        names = [f"%{name}{i}" for i in range(each.shape[1])]
+        lines += [
+            f".reg .{wide} {', '.join(names)}; ld.param.u64 %x, [{name}]; mad.wide.u32 %x, %t, {each.strides[0]}, %x;"
+        ]
+        lines += [f"ld.global.{wide} {n}, [%x+{i * each.itemsize}];" for i, n in enumerate(names)]
+        braces.append("{" + ", ".join(names) + "}")
+    size, count = words[2].itemsize, words[2].shape[1]
+    stores = " ".join(f"st.global.{wide} [%x+{i * size}], %c{i};" for i in range(count))
+    text = f""".version 8.8
+.target {"sm_120a" if "kind" in form else "sm_90"}
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)
+{{
+    .reg .b32 %t, %u; .reg .b64 %x; .reg .pred %q;
+    mov.u32 %t, %tid.x; mov.u32 %u, %ctaid.x; mad.lo.u32 %u, %u, 32, %t;
+    {" ".join(lines)}
+    {before}
+    mma.sync.aligned.{form} {braces[2]}, {braces[0]}, {braces[1]}, {braces[2]};
+ L: ld.param.u64 %x, [d]; mad.wide.u32 %x, %u, {words[2].strides[0]}, %x;
+    {stores}
+    ret;
+}}
+"""
+    out = np.zeros((more, *words[2].shape), words[2].dtype)
+    report = run_ptx(text, [*words, out], grid=more, block=32)
+    return out, report
+
+
+def matrices_of(form: str, seed: int = 1) -> list[np.ndarray]:
+    m, n, k = map(int, re.match(r"m(\d+)n(\d+)k(\d+)", form).groups())
+    types = [part for part in form.split(".") if part in BITS]
+    random = np.random.default_rng(seed)
+    shapes = (m, k), (n, k), (m, n)
+    return [drawn(random, type, shape) for type, shape in zip(types[1:], shapes, strict=True)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_dense_shape_equals_numpy(form: str) -> None:
+    types = [part for part in form.split(".") if part in BITS]
+    a, b, c = matrices_of(form)
+    out, report = product_of(form, [a, b, c], more=2)
+    left, right, before = (value_of(m, t) for m, t in zip((a, b, c), types[1:], strict=True))
+    both = (left[:, None] != right[None]).sum(axis=2) if "xor" in form else left @ right.T
+    wanted = both + before
+    assert np.array_equal(out[0], out[1])
+    if types[0] == "f64":
+        found = out[0].view(np.float64)
+        assert np.allclose(found, held(wanted, 2), rtol=1e-14) and report.approximate == ()
+    elif types[0] == "s32":
+        assert np.array_equal(out[0], held(wanted, 2).astype(np.int64).astype(np.uint32)) and report.approximate == ()
+    else:
+        assert np.array_equal(out[0].view(f"f{BITS[types[0]] // 8}"), held(wanted, 2))
+        assert report.approximate == (f"mma.sync.aligned.{form}",)
+
+
+def test_float64_is_summed_by_fma_in_the_order_of_k() -> None:
+    form = "m8n8k4.row.col.f64.f64.f64.f64"
+    a, b, c = matrices_of(form)
+    a[0], b[0], c[0, 0] = (np.array(x).view(np.int64) for x in ([2.0**53, 1.0, 1.0, 1.0], [1.0] * 4, 0.0))
+    assert product_of(form, [a, b, c])[0].view(np.float64)[0, 0, 0] == 2.0**53  # each 1 alone is lost
+    a[0, :] = np.array([1.0, 1.0, 1.0, 2.0**53]).view(np.int64)
+    assert product_of(form, [a, b, c])[0].view(np.float64)[0, 0, 0] == 2.0**53 + 4
+
+
+def test_sums_of_halves_are_exact_and_rounded_once() -> None:
+    form = "m16n8k16.row.col.f32.f16.f16.f32"
+    one, tiny = 0x3C00, 0x0001
+    a, b, c = np.full((16, 16), tiny), np.full((8, 16), one), np.full((16, 8), 0x3F800000)
+    assert (product_of(form, [a, b, c])[0].view(np.float32) == np.float32(1 + 16 * 2.0**-24)).all()
+
+
+@pytest.mark.parametrize(("modifier", "wanted"), [(".satfinite", 0x7FFFFFFF), ("", 0x80000001)])
+def test_integers_saturate_or_wrap(modifier: str, wanted: int) -> None:
+    ones, top = np.ones((16, 16), int), np.full((16, 8), 0x7FFFFFF1)
+    found, _ = product_of(f"m16n8k16.row.col{modifier}.s32.u8.u8.s32", [ones, ones[:8], top])
+    assert (found == wanted).all()
+
+
+def test_the_lowest_bits_of_tf32_do_not_count() -> None:
+    form = "m16n8k8.row.col.f32.tf32.tf32.f32"
+    a, b, c = matrices_of(form)
+    plain, _ = product_of(form, [a, b, c])
+    found, _ = product_of(form, [a | 0x1FFF * (a != 0), b, c])
+    assert np.array_equal(plain, found)
 
 
 @pytest.mark.parametrize(
-    "form", ["m16n8k8.row.col.f32.f16.f16.f32", "m16n8k16.row.row.f32.f16.f16.f32", "m16n8k16.row.col.f16.f16.f16.f16"]
+    "form",
+    [
+        "m16n8k16.row.row.f32.f16.f16.f32",
+        "m16n8k64.row.col.f32.f16.f16.f32",
+        "m16n8k32.row.col.f32.f16.f16.f32",
+    ],
 )
 def test_other_forms_are_refused(form: str) -> None:
-    arguments = [np.zeros(512, np.uint8)] * 4
-    with pytest.raises(UnsupportedPtxError, match="this form of mma is not known"):
-        run_ptx(TEXT.format(form=form, more=""), arguments, grid=1, block=32)
+    with pytest.raises(UnsupportedPtxError, match=r"this form of mma|PTX has no"):
+        product_of(form, matrices_of(form))
+
+
+def test_what_holds_nothing_makes_nothing_of_its_row_and_column_alone() -> None:
+    form = "m16n8k16.row.col.f32.f16.f16.f32"
+    text = ".shared .b8 empty[4]; setp.eq.u32 %q, %t, 5; @%q ld.shared.b32 %a0, [empty];"  # row 1 of A
+    with pytest.raises(HazardError, match="empty byte 0 is read and was never written"):
+        product_of(form, matrices_of(form), before=text)
+    out, _ = product_of(form, matrices_of(form), before=f"{text} mov.b32 %a0, 0;")
+    assert out.any()
 
 
 def test_a_part_of_a_warp_is_a_hazard() -> None:
-    arguments = [np.zeros(512, np.uint8) for _ in range(4)]
-    with pytest.raises(HazardError):
-        run_ptx(TEXT.format(form=FORM, more="setp.lt.u32 %q, %r0, 16;\n @%q bra L;"), arguments, grid=1, block=32)
+    with pytest.raises(HazardError, match="aligned"):
+        product_of(FORMS[1], matrices_of(FORMS[1]), before="setp.lt.u32 %q, %t, 16;\n @%q bra L;")

@@ -84,6 +84,7 @@ EFFECTS = {
                 ],
             )
         ),
+        Effect("movmatrix", 1, registers_only=True),
         Effect("mma", 1, registers_only=True, shared_piece=4),
         Effect("wmma", shared_piece=4),
         Effect("ld", 1),
@@ -96,8 +97,10 @@ EFFECTS = {
         Effect("fence.proxy.tensormap::generic", sections=(TENSORMAP,)),
         Effect("st.async", shared_piece=4, by_engine=True),
         Effect("red.async", by_engine=True),
+        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine=True),
         Effect("tcgen05", shared_piece=4, sections=(ASYNC_SHARED, TENSOR)),
         Effect("tcgen05.cp", shared_piece=4, sections=(ASYNC_SHARED, TENSOR), by_engine=True),
+        Effect("tcgen05.mma", shared_piece=4, sections=(ASYNC_SHARED, TENSOR), by_engine=True),
     )
 }
 """By opcode, the longest prefix counts; what is not here reads all its operands."""
@@ -250,5 +253,5 @@ def sections(program: Program) -> tuple[str, ...]:
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
     """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
     effect = effect_of(opcode)
-    touches = TENSOR in effect.sections or any(part.startswith("shared") for part in opcode)
+    touches = opcode[0] in ("wgmma", "tcgen05") or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

@@ -1,107 +1,81 @@
-"""``mma.sync.aligned.m16n8k16.row.col.f32.{f16.f16,bf16.bf16}.f32``: the warp's matrix product, known by its entry point.
+"""``mma.sync`` of dense matrices: a warp's matrix product, known by its entry point.
 
-Lane ``t`` holds, with ``g = t / 4`` and ``q = t % 4``: of A the pairs of columns ``2 q`` and ``2 q + 8`` of rows ``g`` and ``g + 8``; of B the
-pairs of rows ``2 q`` and ``2 q + 8`` of column ``g``; of C and D the columns ``2 q`` and the next of rows ``g`` and ``g + 8``. Source:
-PTX ISA 9.7.15.5.8. The products are exact and summed in float64, then rounded once: the ISA leaves order and rounding of the
-sum open, so that the last bits of hardware may differ.
+The fragments are those of PTX ISA 9.7.15.5, one rule for all shapes; :mod:`.opcodes.products` has it, and what is said there of
+the rounding of sums. Sparse and block-scaled products, and ``m8n8k4`` of f16, are not known.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-from .alu.formats import BF16, F16, F32, decode, encode, quantize
 from .machine.machine import Machine
+from .opcodes.loads import names_of
 from .opcodes.operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
-from .program import Instruction, Program, Vector
+from .opcodes.products import ELEMENT_BITS, Fragment, operand, product, total
+from .program import Instruction, Program
 
-_TYPES = {("f32", "f16", "f16", "f32"): F16, ("f32", "bf16", "bf16", "f32"): BF16}
-_LANE = np.arange(32)
-_PAIR = np.arange(2)
-_ROW, _COLUMN = _LANE // 4, 2 * (_LANE % 4)
-
-
-def _registers(instruction: Instruction, number: int, count: int) -> tuple[Any, ...]:
-    operand = instruction.operands[number]
-    if not isinstance(operand, Vector) or len(operand.items) != count:
-        raise refuse(instruction, f"operand {number + 1} is {count} registers in braces")
-    return tuple(operand.items)
+_MODIFIERS = {"row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc", "kind::f8f6f4"}
 
 
 def _mma(instruction: Instruction, program: Program) -> Step:
-    shape, types = instruction.opcode[1:6], instruction.opcode[6:]
-    if shape != ("sync", "aligned", "m16n8k16", "row", "col") or types not in _TYPES:
+    opcode = instruction.opcode
+    shape = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", opcode[3]) if opcode[1:3] == ("sync", "aligned") else None
+    types = [part for part in opcode[4:] if part in ELEMENT_BITS]
+    modifiers = {part for part in opcode[4:] if part not in ELEMENT_BITS}
+    if shape is None or len(types) != 4 or not modifiers <= _MODIFIERS:
+        raise refuse(instruction, "this form of mma is not known")
+    m, n, k = map(int, shape.groups())
+    if k * ELEMENT_BITS[types[1]] < (256 if types[1] == "f64" else 128):  # m8n8k4 of f16, by quarters of a warp
         raise refuse(instruction, "this form of mma is not known")
     demand_count(instruction, 4)
-    halves = _TYPES[types]
-    names = _registers(instruction, 0, 4)
-    writers = [writer(x, "f32", instruction, program) for x in names]
-    a, b = (
-        [reader(x, "b32", instruction, program) for x in _registers(instruction, number, count)]
-        for number, count in ((1, 4), (2, 2))
-    )
-    c = [reader(x, "f32", instruction, program) for x in _registers(instruction, 3, 4)]
-
-    def pass_on(machine: Machine, lanes: Lanes, origins: list[Any]) -> None:
-        """Of what holds nothing in the operands come rows, columns and elements of the result that hold nothing."""
-        left, right, total = origins
-        rows: Any = np.zeros((total.shape[1], 16), np.int64)
-        columns: Any = np.zeros((total.shape[1], 8), np.int64)
-        every: Any = slice(None)
-        for register in range(4):
-            np.maximum.at(rows, (every, _ROW + 8 * (register % 2)), left[register])
-        for register in range(2):
-            np.maximum.at(columns, (every, _ROW), right[register])
-        for register, name in enumerate(names):
-            above = np.maximum(rows[:, _ROW + 8 * (register // 2)], columns[:, _COLUMN + register % 2])
-            whence = np.maximum(above, total[register]).ravel()
-            machine.undefine(name, machine.index(lanes)[whence != 0], whence[whence != 0])
+    result, a, b, c = total(m, n, types[0]), operand(m, k, types[1]), operand(n, k, types[2]), total(m, n, types[3])
+    names = names_of(instruction.operands[0], result.registers, instruction)
+    writers = [writer(name, result.register_type, instruction, program) for name in names]
+    sources = [
+        (each, [reader(name, each.register_type, instruction, program) for name in _names(instruction, at, each)])
+        for at, each in enumerate((a, b, c), 1)
+    ]
+    direction = next((part for part in opcode if part in ("rn", "rz", "rm", "rp")), "rn")
+    saturate, xor = "satfinite" in modifiers, "xor" in modifiers
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.demand_whole_warps(lanes)
         index = machine.index(lanes)
         if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
             machine.hazard("aligned", "a matrix product by a warp of less than 32 threads", lanes)
-
-        lacking: list[Any] = []
-
-        def held(readers: Any) -> Any:
-            """Registers as (registers, warps, 32, copies)."""
-            values, missing = machine.sources(readers, lanes)
-            none = np.zeros((len(readers), len(index)), np.int64)
-            lacking.append(np.stack([whence for _, whence in missing]) if missing else none)
-            found = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
-            return np.ascontiguousarray(found).reshape(len(readers), -1, 32, found.shape[-1])
-
-        def pairs(readers: Any) -> Any:
-            """Packed registers as values (registers, warps, 32, copies, 2)."""
-            words = held(readers)
-            return decode(np.ascontiguousarray(words[..., None]).view(np.uint16), halves)
-
-        left, right, total = pairs(a), pairs(b), decode(held(c), F32)
-        copies = max(left.shape[3], right.shape[3], total.shape[3])
-        warps = total.shape[1]
-        matrices = [np.zeros((warps, copies, rows, columns)) for rows, columns in ((16, 16), (16, 8), (16, 8))]
-        for register in range(4):  # rows g, g + 8, then the same with the columns + 8
-            rows, columns = _ROW + 8 * (register % 2), _COLUMN + 8 * (register // 2)
-            matrices[0][:, :, rows[:, None], columns[:, None] + _PAIR] = left[register].swapaxes(1, 2)
-            at = 2 * (register // 2)
-            matrices[2][:, :, _ROW + 4 * at, _COLUMN + register % 2] = total[register].swapaxes(1, 2)
-        for register in range(2):
-            rows = _COLUMN + 8 * register
-            matrices[1][:, :, rows[:, None] + _PAIR, _ROW[:, None]] = right[register].swapaxes(1, 2)
-        with np.errstate(all="ignore"):
-            product = matrices[0] @ matrices[1] + matrices[2]
-            raw = encode(quantize(product, F32, "rn"), F32)
-        for register, write in enumerate(writers):
-            values = raw[:, :, _ROW + 8 * (register // 2), _COLUMN + register % 2]
-            write(machine, lanes, np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, copies))
-        if any(each.any() for each in lacking):
-            pass_on(machine, lanes, [each.reshape(len(each), -1, 32) for each in lacking])
+        held = [_words(machine, lanes, readers) for _, readers in sources]
+        left, right, before = (each.values(words) for (each, _), (words, _) in zip(sources, held, strict=True))
+        raw = product(left, right, before, types[0], direction=direction, saturate=saturate, xor=xor)
+        for write, words in zip(writers, result.words(raw), strict=True):
+            write(machine, lanes, words.reshape(len(index), -1))
+        if any(origins.any() for _, origins in held):
+            _pass_on(machine, index, result, names, [each for each, _ in sources], [origins for _, origins in held])
 
     return step
+
+
+def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, ...]:
+    return names_of(instruction.operands[at], fragment.registers, instruction)
+
+
+def _words(machine: Machine, lanes: Lanes, readers: Any) -> tuple[Any, Any]:
+    """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
+    values, missing = machine.sources(readers, lanes)
+    found = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
+    lacking = np.zeros(found.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
+    return found.reshape(len(found), -1, 32, found.shape[2]), lacking.reshape(len(found), -1, 32)
+
+
+def _pass_on(machine: Machine, index: Any, result: Fragment, names: Any, fragments: Any, lacking: Any) -> None:
+    """Of what holds nothing in the operands come rows, columns and elements of the result that hold nothing."""
+    left, right, before = (each.spread(origins) for each, origins in zip(fragments, lacking, strict=True))
+    whence = np.maximum(np.maximum(left.max(axis=2)[:, :, None], right.max(axis=2)[:, None, :]), before)
+    for name, origins in zip(names, result.gather(whence), strict=True):
+        found = origins.ravel()
+        machine.undefine(name, index[found != 0], found[found != 0])
 
 
 INSTRUCTIONS: dict[str, Handler] = {"mma": _mma}

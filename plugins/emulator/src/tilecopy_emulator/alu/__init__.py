@@ -33,4 +33,6 @@ def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FO
 
 def is_approximate(opcode: tuple[str, ...]) -> bool:
     """Whether the ISA gives an error bound for an opcode instead of bits."""
-    return "approx" in opcode or "full" in opcode or opcode[0] == "mma"
+    sums = "mma" in opcode[:2] or "mma_async" in opcode
+    exact = not {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
+    return "approx" in opcode or "full" in opcode or (sums and not exact)

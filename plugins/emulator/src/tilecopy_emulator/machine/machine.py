@@ -55,6 +55,7 @@ class Machine(Memories):
         self.mbarriers = Mbarriers(self, lambda: self.engines.land_something())
         self.engines = Engines(self, self.mbarriers)
         self.tensor: Any = None
+        self.warpgroups: Any = None
         self.watch = Watch(self, self.mbarriers, self.engines)
 
     # ------------------------------------------------------------------------------------------- running
@@ -207,6 +208,8 @@ class Machine(Memories):
         """Lanes that end."""
         ending = self.index(lanes)
         self.barriers.leaving(ending)
+        if self.warpgroups is not None:
+            self.warpgroups.leaving(ending)
         self.settle()
         self.status[ending] = DONE
         self.launch.version += 1
@@ -265,6 +268,7 @@ class Machine(Memories):
             key: {lane + copy * unit: mask for copy in range(copies) for lane, mask in waiting.items()}
             for key, waiting in self.converging.items()
         }
+        self.gathering = {at: np.tile(waiting, copies) for at, waiting in self.gathering.items()}
         ctas = self.unit_ctas
         self.copies, self.unit_ctas = 1, ctas * copies
         self._lay_out()
@@ -279,3 +283,5 @@ class Machine(Memories):
         self.mbarriers.expand(copies, ctas, unit)
         if self.tensor is not None:
             self.tensor.expand(copies, shift, made)
+        if self.warpgroups is not None:
+            self.warpgroups.expand(copies, unit, ctas, made)

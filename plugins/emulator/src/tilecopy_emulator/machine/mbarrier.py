@@ -78,6 +78,7 @@ class Mbarriers:
         self.dead: set[int] = set()
         self.columns: dict[int, int] = {}
         self.next_column: dict[int, int] = {}
+        self.products: set[tuple[int, int]] = set()
         self.polled: dict[int, tuple[int, int, int]] = {}
         self.timed_out = -1
 
@@ -88,6 +89,7 @@ class Mbarriers:
         self.objects, self.columns, self.polled = {}, {}, {}
         self.dead = {place + c * ctas * size for place in self.dead for c in range(copies)}
         self.next_column = {cta + c * ctas: n for cta, n in self.next_column.items() for c in range(copies)}
+        self.products = {(cta + c * ctas, column) for cta, column in self.products for c in range(copies)}
         for copy in range(copies):
             shift, lanes, ctas_before = copy * ctas * size, copy * unit, first + copy * ctas
             self.columns |= {place + shift: column for place, column in columns.items()}
@@ -114,12 +116,20 @@ class Mbarriers:
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """The mbarrier that an actor stands for, in words."""
+        """What an actor stands for, in words."""
         home, column = barrier_of(actor)
+        if (home, column) in self.products:
+            return "a wgmma.mma_async that a wgmma.wait_group covers"
         for place, found in self.columns.items():
             if found == column and place // self.machine.shared.size == home:
-                return self.machine.shared.where(place)
-        return "an mbarrier"
+                return f"an asynchronous copy that {self.machine.shared.where(place)} counts"
+        return "an asynchronous copy that an mbarrier counts"
+
+    def new_column(self, cta: int) -> int:
+        """A column for a clock in the rows of a CTA."""
+        number = self.next_column.get(cta, 0)
+        self.next_column[cta] = number + 1
+        return min(number, BARRIER_COLUMNS - 1)
 
     def init(self, lanes: Lanes, addresses: Any, counts: Any) -> None:
         """``mbarrier.init``."""
@@ -140,11 +150,8 @@ class Mbarriers:
         shared.check_write(lanes, places, 8)
         shared.has_objects = True
         for lane, place, count in zip(machine.index(lanes).tolist(), places.tolist(), counts.tolist(), strict=True):
-            cta = place // shared.size
             if place not in self.columns:
-                number = self.next_column.get(cta, 0)
-                self.next_column[cta] = number + 1
-                self.columns[place] = min(number, BARRIER_COLUMNS - 1)
+                self.columns[place] = self.new_column(place // shared.size)
             self.objects[place] = Mbarrier(
                 place, shared.where(place), self.columns[place], count, count, lane, np.zeros(machine.units, np.int64)
             )

@@ -1,13 +1,16 @@
-"""``ldmatrix`` and ``stmatrix``: 8 x 8 tiles of 16-bit elements between shared memory and the registers of a warp.
+"""``ldmatrix``, ``stmatrix`` and ``movmatrix``: matrices between shared memory and the registers of a warp.
 
-Lane ``8 * j + r`` gives the address of row ``r`` of tile ``j``; lane ``t`` holds, of each tile, the elements 2 * (t % 4) and the
-next of row ``t / 4`` (``.trans``: of column ``t / 4``). Source: PTX ISA 9.7.14.5.15 and .16.
+A matrix has rows of 16 bytes in shared memory; lane ``rows * j + r`` gives the address of row ``r`` of matrix ``j``. Who holds
+which element is data (:data:`_FORMS`). Source: PTX ISA 9.7.14.5.15 to .17; how elements of 4 and 6 bits come to stand in the low
+bits of a byte, CUTLASS.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ..machine.machine import Machine
@@ -15,89 +18,173 @@ from ..order.access import Access
 from ..program import Instruction, Program
 from .loads import address_reader, names_of, origins_of
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+from .products import laid
 
 _ROW = Access("shared", 16)
+_FORMS = {  # rows, bytes of an element in a register, and the steps of a matrix's rows and elements over lanes and a lane's elements
+    ("ldmatrix", "m8n8", False): (8, 2, ((8, 4, 0), (4, 1, 0), (2, 0, 1))),
+    ("ldmatrix", "m8n8", True): (8, 2, ((4, 1, 0), (2, 0, 1), (8, 4, 0))),
+    ("ldmatrix", "m16n16", True): (16, 1, ((4, 1, 0), (4, 0, 1), (2, 0, 4), (8, 4, 0))),
+    ("ldmatrix", "m8n16", False): (8, 1, ((8, 4, 0), (4, 1, 0), (4, 0, 1))),
+    ("stmatrix", "m8n8", False): (8, 2, ((8, 4, 0), (4, 1, 0), (2, 0, 1))),
+    ("stmatrix", "m8n8", True): (8, 2, ((4, 1, 0), (2, 0, 1), (8, 4, 0))),
+    ("stmatrix", "m16n8", True): (8, 1, ((4, 1, 0), (2, 0, 1), (2, 0, 2), (8, 4, 0))),
+}
+_PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
+"""Formats of 16 elements at the beginning of 16 bytes -> bits of each."""
 
 
-def _parts(instruction: Instruction) -> tuple[int, bool]:
-    """The number of tiles and whether they are transposed."""
-    parts = set(instruction.opcode)
-    if not {"m8n8", "b16"} < parts or not parts & {"shared", "shared::cta"}:
-        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
-    return next(count for count in (1, 2, 4) if f"x{count}" in parts), "trans" in parts
+@attrs.frozen(eq=False)
+class _Form:
+    """What an instruction moves.
+
+    Attributes:
+        tiles: how many matrices.
+        rows: of each.
+        bytes: of an element.
+        packed: bits of an element in shared memory, where it is narrower there; else 0.
+        lane, element: of each element of all the matrices, row by row.
+    """
+
+    tiles: int
+    rows: int
+    bytes: int
+    packed: int
+    lane: Any
+    element: Any
+
+    @property
+    def registers(self) -> int:
+        """Of a lane."""
+        return len(self.lane) * self.bytes // 128
+
+    def given(self, rows: Any) -> Any:
+        """From elements of rows ``(rows, copies, n)`` to those of lanes: ``(lanes, copies, n)``."""
+        copies = rows.shape[1]
+        flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
+        found = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
+        found[:, self.lane, self.element] = flat.reshape(len(flat), -1, copies)
+        return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(-1, copies, found.shape[2])
+
+    def taken(self, lanes: Any) -> Any:
+        """The reverse of :meth:`given`."""
+        copies = lanes.shape[1]
+        found = lanes.reshape(-1, 32, copies, lanes.shape[2])[
+            :, self.lane, :, self.element
+        ]  # (elements, warps, copies)
+        found = found.swapaxes(0, 1).reshape(found.shape[1], self.tiles * self.rows, -1, copies)
+        return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(-1, copies, found.shape[2])
 
 
-def _rows(machine: Machine, lanes: Lanes, tiles: int) -> tuple[Any, Any]:
-    """Positions among the lanes, and the lanes, that give the addresses of rows."""
+@lru_cache(maxsize=32)
+def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Form:
+    rows, size, steps = _FORMS[name, shape, trans]
+    each = rows * 16 // size // 32
+    return _Form(tiles, rows, size, packed, *laid((tiles, 0, each), *steps))
+
+
+def _form_of(instruction: Instruction) -> _Form:
+    name, parts = instruction.opcode[0], set(instruction.opcode)
+    shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
+    trans, packed = "trans" in parts, next((bits for format, bits in _PACKED_BITS.items() if format in parts), 0)
+    if (name, shape, trans) not in _FORMS or not parts & {"shared", "shared::cta"}:
+        raise refuse(instruction, f"this form of {name} is not known")
+    return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
+
+
+def _demand_warps(machine: Machine, lanes: Lanes) -> Any:
     machine.demand_whole_warps(lanes)
     index = machine.index(lanes)
     if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
         machine.hazard("aligned", "a matrix is moved by a warp of less than 32 threads", lanes)
-    giving = np.nonzero(machine.lane[index, 0] < 8 * tiles)[0]
-    return giving, index[giving]
+    return index
+
+
+def _rows(machine: Machine, lanes: Lanes, form: _Form, addresses: Any) -> tuple[Any, Any]:
+    """The lanes that give the addresses of rows, and these."""
+    index, addresses = _demand_warps(machine, lanes), machine.rows(addresses, lanes)
+    if machine.program.arch <= 75:  # there all must be valid
+        machine.shared.place(index, addresses, _ROW.bytes)
+    giving = np.nonzero(machine.lane[index, 0] < form.rows * form.tiles)[0]
+    return index[giving], addresses[giving]
+
+
+def _unpacked(rows: Any, bits: int) -> Any:
+    """Rows of bytes with 16 narrow elements each, one to a byte."""
+    places = np.arange(16) * bits
+    wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
+    return (wide >> places % 8 & (1 << bits) - 1).astype(np.uint8)
 
 
 def _load(instruction: Instruction, program: Program) -> Step:
-    tiles, trans = _parts(instruction)
+    form = _form_of(instruction)
     demand_count(instruction, 2)
-    names = names_of(instruction.operands[0], tiles, instruction)
+    names = names_of(instruction.operands[0], form.registers, instruction)
     writers = [writer(x, "b32", instruction, program) for x in names]
     address = address_reader(instruction.operands[1], instruction, program)
 
-    def given(rows: Any) -> Any:
-        """From elements of rows, shape (rows, copies, 8), to those of lanes: (tiles, lanes, copies, 2)."""
-        elements = rows.reshape(-1, tiles, 8, *rows.shape[1:])  # (warps, tiles, rows, copies, columns)
-        elements = np.moveaxis(elements, 3, 2)
-        if trans:
-            elements = elements.swapaxes(3, 4)
-        elements = elements.reshape(*elements.shape[:3], 32, 2)  # (warps, tiles, copies, lanes, 2)
-        return np.ascontiguousarray(elements.transpose(1, 0, 3, 2, 4)).reshape(tiles, -1, rows.shape[1], 2)
-
     def step(machine: Machine, lanes: Lanes) -> None:
-        giving, who = _rows(machine, lanes, tiles)
-        addresses = machine.rows(address(machine, lanes), lanes)[giving]
-        raw = np.ascontiguousarray(machine.shared.load(who, _ROW, addresses)).view(np.uint16)
-        words = given(np.broadcast_to(raw, (len(who), *raw.shape[1:]))).view(np.uint32)[..., 0]
-        for write, values in zip(writers, words, strict=True):
-            write(machine, lanes, values)
+        who, addresses = _rows(machine, lanes, form, address(machine, lanes))
+        raw = np.ascontiguousarray(machine.shared.load(who, _ROW, addresses))
+        raw = _unpacked(raw, form.packed) if form.packed else raw
+        words = form.given(raw.view(f"u{form.bytes}")).view(np.uint32)
+        for number, write in enumerate(writers):
+            write(machine, lanes, words[:, :, number])
         if machine.unwritten:
             ((_, origins),), machine.unwritten = machine.unwritten, []
-            halves = given(origins.reshape(len(who), 1, 8, 2).max(axis=3))[:, :, 0]
-            machine.poison_found(
-                names, 4, lanes, np.repeat(halves, 2, axis=2).swapaxes(0, 1).reshape(len(halves[0]), -1)
-            )
+            if form.packed:
+                first = np.arange(16) * form.packed
+                origins = np.maximum(origins[:, first // 8], origins[:, (first + form.packed - 1) // 8])
+            elements = form.given(origins.reshape(len(who), 1, -1, form.bytes).max(axis=3))[:, 0]
+            machine.poison_found(names, 4, lanes, np.repeat(elements, form.bytes, axis=1))
 
     return step
 
 
 def _store(instruction: Instruction, program: Program) -> Step:
-    tiles, trans = _parts(instruction)
+    form = _form_of(instruction)
     demand_count(instruction, 2)
     address = address_reader(instruction.operands[0], instruction, program)
-    readers = [reader(x, "b32", instruction, program) for x in names_of(instruction.operands[1], tiles, instruction)]
-
-    def taken(elements: Any) -> Any:
-        """From elements of lanes, shape (tiles, lanes, copies, 2), to those of rows: (rows, copies, 8)."""
-        copies = elements.shape[2]
-        elements = elements.reshape(tiles, -1, 32, copies, 2).transpose(1, 0, 3, 2, 4)
-        elements = elements.reshape(*elements.shape[:3], 8, 8)  # (warps, tiles, copies, rows, columns)
-        if trans:
-            elements = elements.swapaxes(3, 4)
-        return np.ascontiguousarray(elements.transpose(0, 1, 3, 2, 4)).reshape(-1, copies, 8)
+    names = names_of(instruction.operands[1], form.registers, instruction)
+    readers = [reader(x, "b32", instruction, program) for x in names]
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        giving, who = _rows(machine, lanes, tiles)
-        addresses = machine.rows(address(machine, lanes), lanes)[giving]
-        values, lacking = machine.sources(readers, lanes)
-        words = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
-        raw = taken(words[..., None].view(np.uint16)).view(np.uint8)
-        origins = origins_of(lacking, 4)
-        if lacking:
-            halves = origins.reshape(-1, tiles, 1, 2, 2).max(axis=4).swapaxes(0, 1)
-            origins = np.repeat(taken(halves)[:, 0], 2, axis=1)
+        who, addresses = _rows(machine, lanes, form, address(machine, lanes))
+        elements, origins = _elements(machine, lanes, readers, form.bytes)
+        raw = form.taken(elements).view(np.uint8)
+        if origins is not None:
+            origins = np.repeat(form.taken(origins[:, None])[:, 0], form.bytes, axis=1)
         machine.shared.store(who, _ROW, addresses, raw, origins)
 
     return step
 
 
-INSTRUCTIONS: dict[str, Handler] = {"ldmatrix": _load, "stmatrix": _store}
+def _elements(machine: Machine, lanes: Lanes, readers: Any, size: int) -> tuple[Any, Any]:
+    """Elements of registers ``(lanes, copies, n)``, and where what they lack came from ``(lanes, n)``, or None."""
+    values, lacking = machine.sources(readers, lanes)
+    words = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)), axis=-1)
+    origins = origins_of(lacking, 4)
+    if origins is not None:
+        origins = origins.reshape(len(words), -1, size).max(axis=2)
+    return np.ascontiguousarray(words).view(f"u{size}"), origins
+
+
+def _transpose(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 2)
+    name = str(instruction.operands[0])
+    write = writer(name, "b32", instruction, program)
+    readers = [reader(instruction.operands[1], "b32", instruction, program)]
+    as_rows, as_columns = (_form("ldmatrix", "m8n8", 1, 0, trans=trans) for trans in (False, True))
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        index = _demand_warps(machine, lanes)
+        elements, origins = _elements(machine, lanes, readers, as_rows.bytes)
+        write(machine, lanes, as_columns.given(as_rows.taken(elements)).view(np.uint32)[:, :, 0])
+        if origins is not None:
+            found = as_columns.given(as_rows.taken(origins[:, None]))[:, 0]
+            machine.poison_found((name,), 4, index, np.repeat(found, as_rows.bytes, axis=1))
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {"ldmatrix": _load, "stmatrix": _store, "movmatrix": _transpose}

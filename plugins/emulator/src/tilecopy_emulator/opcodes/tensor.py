@@ -17,19 +17,18 @@ import numpy as np
 from ..machine.engines import TENSOR_CELLS
 from ..machine.machine import Machine
 from ..memory.judgement import blame_flight
-from ..order.access import RANK_BITS, at_rank
+from ..order.access import at_rank
 from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, lands_later
+from .copies import check_sent
+from .descriptors import TCGEN05, Descriptor, places_of
 from .loads import address_reader, immediate, shared_address
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512
 CELLS = TENSOR_CELLS
-XOR_MASKS = {0: 0, 6: 0x10, 4: 0x30, 2: 0x70}
-"""Swizzle code of a descriptor -> bits of the address that are XOR-ed with those three places above."""
-ROW_BYTES = {0: 16, 6: 32, 4: 64, 2: 128, 1: 128}
 COPY_SHAPES: dict[tuple[str, ...], tuple[int, int, Callable[[Any], list[Any]]]] = {
     ("128x256b",): (128, 2, lambda row: [row]),
     ("128x128b",): (128, 1, lambda row: [row]),
@@ -404,24 +403,10 @@ def _cp(instruction: Instruction, program: Program) -> Step:
 
 
 def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: tuple[str, ...], group: int) -> None:
-    memory, shared, one = TensorMemory.of(machine), machine.shared, np.array([lane])
+    memory, one = TensorMemory.of(machine), np.array([lane])
     rows, units, spread = COPY_SHAPES[shape]
-    start, leading, stride = (word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4
-    code = word >> 61
-    if word >> 46 & 7 != 1 or code not in ROW_BYTES or word >> 49 & 7 or word >> 52 & 0x1FF or word & 0xC000C000:
-        machine.hazard("descriptor", f"0x{word:016x} is not a matrix descriptor of this kind", one)
-    row, unit = np.arange(rows)[:, None], np.arange(units)[None, :]
-    offsets = start + row % 8 * ROW_BYTES[code] + row // 8 * stride + unit * (16 if code else leading)
-    offsets = offsets ^ ((offsets >> 2) & 0x60 if code == 1 else (offsets >> 3) & XOR_MASKS[code])
-    first = np.full(offsets.size, cta * machine.threads)
-    rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
-    places = shared.place(first, (offsets.ravel() + (rank << RANK_BITS)).astype(np.uint64)[:, None], 16)
-    issuers = np.full(len(places), lane)
-    if shared.has_objects:
-        shared.refuse_objects(issuers, places, 16)
-    shared.check_read(issuers, places, 16, remember=False)
-    cells, _ = shared.cells_from(places, 16)
-    machine.engines.check_proxy(lane, cells, "read")
+    places = places_of(machine, lane, cta, Descriptor.read(machine, one, word, TCGEN05).k_major(rows, units))
+    cells = check_sent(machine, one, places, 16)
     column, base_lane = taddr & 0xFFFF, taddr >> 16
     targets = np.stack([base_lane + part for part in spread(np.arange(rows))])  # (parts, rows)
     if column % 4:

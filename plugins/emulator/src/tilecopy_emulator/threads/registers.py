@@ -33,7 +33,7 @@ class Registers(Threads):
         barriers: those of CTAs, warps and clusters.
         flying: asynchronous operations in flight, by their numbers.
         place_names: a byte of shared or local memory in words.
-        barrier_name: an actor that stands for an mbarrier, in words.
+        barrier_name: an actor that stands for asynchronous operations, in words.
     """
 
     place_names: dict[int, Callable[[int], str]]
@@ -61,7 +61,7 @@ class Registers(Threads):
         """Who a stamp of shared or tensor memory names, in words."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
-        return f"an asynchronous copy that {self.barrier_name(actor)} counts"
+        return self.barrier_name(actor)
 
     def read(self, name: str, lanes: Lanes) -> Any:
         """A register as unsigned bits, shape ``(n or 1, C or 1)``.

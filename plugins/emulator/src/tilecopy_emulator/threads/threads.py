@@ -18,6 +18,8 @@ from .launch import Launch
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
 """What a thread does: it runs, waits for somebody, or has exited."""
 FULL = slice(None)
+WARPGROUP = 128
+"""Threads of a warpgroup."""
 Lanes = Any
 TURNS = 64
 """Backward branches after which a thread that loops lets others go first."""
@@ -64,6 +66,7 @@ class Threads:
         self.many: Any = None
         self.each = 1
         self.converging: dict[Any, dict[int, int]] = {}
+        self.gathering: dict[int, Any] = {}
         self.joined: Any = None
 
     # ------------------------------------------------------------------------------------------- who is who
@@ -304,6 +307,13 @@ class Threads:
 
     def _accuse_warp(self, waiting: Any, gone: int = -1) -> NoReturn:
         lane = int(waiting[0])
+        for at, members in self.gathering.items():
+            if members[lane]:
+                first = lane - int(self.thread[lane, 0]) % WARPGROUP
+                come = members[first : first + WARPGROUP]
+                other = self.name_of(first + int(np.argmin(come)))
+                what = f"{int(come.sum())} of the {WARPGROUP} threads of the warpgroup have come; {other} has not"
+                self.hazard("aligned", what, waiting[:1], at=at, threads=(other,))
         for key, members in self.converging.items():
             if lane in members:
                 at = int(self.pc[lane]) - (1 if isinstance(key, str) else 0)
@@ -325,6 +335,36 @@ class Threads:
                     at=at,
                 )
         raise AssertionError("not waiting")
+
+    def whole_warpgroups(self, lanes: Lanes) -> Lanes:
+        """As :meth:`whole_warps`, for an instruction of a warpgroup: four warps, the first a multiple of four."""
+        lanes = self.whole_warps(lanes)
+        index = self.index(lanes)
+        if not len(index):
+            return index
+        size = self.threads + -self.threads % WARPGROUP
+        group = (self.cta_of * size + self.thread[:, 0]) // WARPGROUP
+        waiting = self.gathering.setdefault(self.at, np.zeros(self.units, bool))
+        waiting[index] = True
+        come, alive = (
+            np.bincount(group[which], minlength=int(group[-1]) + 1) for which in (waiting, self.status != DONE)
+        )
+        few = alive[group[index]] < WARPGROUP
+        if few.any():
+            at = int(np.argmax(few))
+            what = f"an instruction of a warpgroup is executed where {int(alive[group[index[at]]])} of its {WARPGROUP} threads are"
+            self.hazard("aligned", what, index, at)
+        ready = waiting & (come == WARPGROUP)[group]
+        found = np.nonzero(ready)[0]
+        waiting[found] = False
+        if not waiting.any():
+            del self.gathering[self.at]
+        if np.array_equal(found, index):
+            return lanes
+        self.park(index, AT_WARP)
+        if len(found):
+            self.wake(found, self.at + 1)
+        return found
 
     def whole_warps(self, lanes: Lanes) -> Lanes:
         """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""

@@ -1,0 +1,135 @@
+"""Matrices in shared memory as the descriptors of ``wgmma`` and ``tcgen05`` say, in units of 16 bytes (PTX ISA 9.7.16.5.1, 9.7.17.4).
+
+A row is along M or N, a column along K. What is contiguous is K (``K`` major), or M or N (``MN`` major). A descriptor's
+swizzle is an XOR of shared addresses, so an operand may begin at any unit of the pattern's first row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..machine.machine import Machine
+from ..order.access import RANK_BITS
+from .copies import check_sent
+from .products import ELEMENT_BITS, values_of
+
+UNIT = 16
+
+
+@attrs.frozen
+class Swizzle:
+    """A swizzle mode: bytes of a row of its pattern, rows before the pattern goes on elsewhere, and the XOR."""
+
+    span: int
+    shift: int = 3
+    mask: int = 0
+    rows: int = 8
+
+    def __call__(self, addresses: Any) -> Any:
+        """Where bytes at addresses stand."""
+        return addresses ^ (addresses >> self.shift & self.mask)
+
+
+_NONE, _B32, _B64, _B128 = Swizzle(16), Swizzle(32, 3, 0x10), Swizzle(64, 3, 0x30), Swizzle(128, 3, 0x70)
+_B128_ATOM32 = Swizzle(128, 2, 0x60, 4)
+
+
+@attrs.frozen
+class Kind:
+    """What the upper bits of a descriptor say.
+
+    Attributes:
+        shift: of the swizzle's code.
+        swizzles: by that code.
+        reserved: bits that are fixed, the base offset's among them.
+        fixed: what they are.
+    """
+
+    shift: int
+    swizzles: dict[int, Swizzle]
+    reserved: int
+    fixed: int = 0
+
+
+WGMMA = Kind(62, {0: _NONE, 1: _B128, 2: _B64, 3: _B32}, 0x3FFFC000C000C000)
+TCGEN05 = Kind(61, {0: _NONE, 1: _B128_ATOM32, 2: _B128, 4: _B64, 6: _B32}, 0x1FFFC000C000C000, 1 << 46)
+
+
+@attrs.frozen
+class Descriptor:
+    """A descriptor's fields, in bytes; :meth:`read` checks them."""
+
+    start: int
+    leading: int
+    stride: int
+    swizzle: Swizzle
+
+    @classmethod
+    def read(cls, machine: Machine, one: Any, word: int, kind: Kind) -> Descriptor:
+        """The fields of a descriptor that a lane gives.
+
+        Raises:
+            HazardError: a reserved bit is set, the swizzle is none, or there is a base offset (which is not known here).
+        """
+        swizzle = kind.swizzles.get(word >> kind.shift)
+        if swizzle is None or word & kind.reserved != kind.fixed:
+            machine.hazard("descriptor", f"0x{word:016x} is not a matrix descriptor of this kind", one)
+        return cls((word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, swizzle)
+
+    def k_major(self, rows: int, units: int) -> Any:
+        """Addresses of units, ``(rows, units)``: along K a row's units are the leading offset apart, or in a swizzle adjacent."""
+        row, unit, swizzle = np.arange(rows)[:, None], np.arange(units), self.swizzle
+        along = UNIT if swizzle.mask else self.leading
+        return swizzle(self.start + row % 8 * swizzle.span + row // 8 * self.stride + unit * along)
+
+    def mn_major(self, units: int, columns: int) -> Any:
+        """Addresses of units, ``(columns, units)``, of a matrix whose columns are contiguous."""
+        column, unit, swizzle = np.arange(columns)[:, None], np.arange(units), self.swizzle
+        wide, rows = swizzle.span // UNIT, swizzle.rows
+        along, across = (self.leading, self.stride) if swizzle.mask else (self.stride, self.leading)
+        inside = unit % wide * UNIT + column % rows * swizzle.span
+        return swizzle(self.start + inside + unit // wide * along + column // rows * across)
+
+
+def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
+    """The places in the unit of 16-byte units at descriptors' addresses in a CTA's shared memory; none is an mbarrier."""
+    shared = machine.shared
+    rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
+    first = np.full(offsets.size, cta * machine.threads)
+    places = shared.place(first, (offsets.ravel() + (rank << RANK_BITS)).astype(np.uint64)[:, None], UNIT)
+    if shared.has_objects:
+        shared.refuse_objects(np.full(len(places), lane), places, UNIT)
+    return places
+
+
+def operand_in_shared(
+    machine: Machine, lanes: Any, cta: int, found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
+) -> tuple[Any, Any]:
+    """An operand's values ``(copies, rows, k)``, and the shared cells that hold it.
+
+    Args:
+        machine: in whose step this is called.
+        lanes: who must know of its writes.
+        cta: in whose shared memory it is.
+        found: says where.
+        rows: of M or N.
+        k: columns.
+        type: of its elements.
+        mn_major: whether its columns are contiguous.
+
+    Raises:
+        HazardError: bytes outside, never written, with no order since, or not fenced for the async proxy.
+    """
+    each = 8 * UNIT // ELEMENT_BITS[type]
+    offsets = found.mn_major(rows // each, k) if mn_major else found.k_major(rows, k // each)
+    places = places_of(machine, int(lanes[0]), cta, offsets)
+    cells = np.zeros(0, np.int64)
+    for lane in lanes:
+        cells = check_sent(machine, np.array([lane]), places, UNIT)
+    raw = machine.shared.fetch(places, UNIT)  # (units, copies, 16)
+    values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
+    matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))
+    return (matrix.swapaxes(1, 2) if mn_major else matrix), np.unique(cells)

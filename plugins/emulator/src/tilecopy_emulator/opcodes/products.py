@@ -1,0 +1,169 @@
+"""What the matrix instructions have in common: who holds which element of an operand, and the product.
+
+A fragment is data: who holds each element of a matrix, from its extents with a step over threads and one over a thread's elements.
+Products are exact. Their sum, the accumulator included, is rounded once to the type of the result, to nearest: the ISA
+leaves order and rounding open for floating-point sums, so that the last bits of hardware may differ where a sum is not exact.
+For float64 each product is added by one ``fma``, in the order of K, as the ISA says of its precision; integers wrap or saturate.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..alu import double
+from ..alu.formats import F32, F64, FORMATS, decode, encode, quantize
+
+_OTHER_BITS = {"e2m1": 8, "e2m3": 8, "e3m2": 8, "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+ELEMENT_BITS = {name: each.bits for name, each in FORMATS.items()} | _OTHER_BITS
+"""Bits that an element of each type takes in a register or in shared memory (those of 4 and 6 bits stand in bytes)."""
+_BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
+"""Of floats of less than 8 bits in a byte: bits below them, of the exponent, of the fraction."""
+
+
+@attrs.frozen(eq=False)
+class Fragment:
+    """A matrix in the registers of some threads.
+
+    Attributes:
+        rows, columns: its extents.
+        type: of its elements.
+        thread, element: of each element of the matrix, row by row, who holds it and which of theirs it is.
+    """
+
+    rows: int
+    columns: int
+    type: str
+    thread: Any
+    element: Any
+
+    @property
+    def per_register(self) -> int:
+        """Elements of a register of 32 bits (of float64: of a register)."""
+        return max(1, 32 // ELEMENT_BITS[self.type])
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        return (int(self.element.max()) + 1) // self.per_register
+
+    @property
+    def register_type(self) -> str:
+        """PTX type of its registers."""
+        return self.type if self.type in ("f32", "f64", "s32") else "b32"
+
+    def values(self, words: Any) -> Any:
+        """The matrix, shape ``(groups, copies, rows, columns)``, of registers ``(registers, groups, threads, copies)``."""
+        values = values_of(words, self.type)
+        each = self.per_register
+        found = values[self.element // each, :, self.thread, :, self.element % each]  # (elements, groups, copies)
+        return found.transpose(1, 2, 0).reshape(*found.shape[1:], self.rows, self.columns)
+
+    def words(self, raw: Any) -> Any:
+        """Registers of the bits of a matrix; the reverse of :meth:`values`, but for decoding."""
+        groups, copies = raw.shape[:2]
+        threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
+        found = np.empty((groups, threads, copies, count), raw.dtype)
+        found[:, self.thread, :, self.element] = raw.reshape(groups, copies, -1).transpose(2, 0, 1)
+        width = 8 if self.type == "f64" else 4
+        return found.view(f"u{width}").transpose(3, 0, 1, 2)
+
+    def spread(self, origins: Any) -> Any:
+        """Of each element, what a register ``(registers, groups, threads)`` says: ``(groups, rows, columns)``."""
+        found = origins[self.element // self.per_register, :, self.thread]
+        return found.T.reshape(-1, self.rows, self.columns)
+
+    def gather(self, origins: Any) -> Any:
+        """Of each register, the greatest that its elements ``(groups, rows, columns)`` say."""
+        found: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
+        np.maximum.at(found, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
+        return found.swapaxes(1, 2)
+
+
+def laid(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
+    """Thread and element of each place of an array, row by row: its extents, each with its step over both."""
+    thread = element = np.zeros(1, np.int64)
+    for extent, by_thread, by_element in steps:
+        along = np.arange(extent)
+        thread = (thread[:, None] + along * by_thread).ravel()
+        element = (element[:, None] + along * by_element).ravel()
+    return thread, element
+
+
+@lru_cache(maxsize=256)
+def _fragment(rows: int, columns: int, type: str, warps: int, each: int) -> Fragment:
+    """The one pattern of all of them: runs of ``each`` elements, four threads beside each other, eight rows of those."""
+    eights, runs = rows // (8 * warps), columns // (4 * each)
+    down, along = ((warps, 32, 0), (eights, 0, each), (8, 4, 0)), ((runs, 0, eights * each), (4, 1, 0), (each, 0, 1))
+    return Fragment(rows, columns, type, *laid(*down, *along))
+
+
+def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
+    """A or (as N x K) B in registers: a run is a register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
+    return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
+
+
+def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
+    """C and D in registers: a run is two elements."""
+    return _fragment(rows, columns, type, warps, 2)
+
+
+def values_of(words: Any, type: str) -> Any:
+    """The values of packed words, as float64, along a new last axis."""
+    bits = ELEMENT_BITS[type]
+    words = np.ascontiguousarray(words)[..., None]
+    if bits < 8:
+        raw = words >> np.arange(0, 32, bits, dtype=np.uint32) & np.uint32((1 << bits) - 1)
+        return np.where(raw >> 3 != 0, raw - 16.0, raw) if type == "s4" else raw.astype(np.float64)
+    raw = words.view(f"u{bits // 8}")
+    if type in ("s8", "s32"):
+        return raw.view(f"i{bits // 8}").astype(np.float64)
+    if type == "u8":
+        return raw.astype(np.float64)
+    if type == "tf32":
+        return decode(raw & np.uint32(0xFFFFE000), F32)
+    return _byte_floats(type)[raw] if type in _BYTE_FLOATS else decode(raw, FORMATS[type])
+
+
+@lru_cache(maxsize=8)
+def _byte_floats(type: str) -> Any:
+    below, exponent_bits, fraction_bits = _BYTE_FLOATS[type]
+    raw = np.arange(256) >> below
+    fraction, exponent = raw & ((1 << fraction_bits) - 1), raw >> fraction_bits & ((1 << exponent_bits) - 1)
+    significand = fraction + np.where(exponent > 0, 1 << fraction_bits, 0)
+    shift = np.maximum(exponent, 1) - ((1 << (exponent_bits - 1)) - 1) - fraction_bits
+    sign = raw >> (exponent_bits + fraction_bits) & 1
+    return np.where(sign == 1, -1.0, 1.0) * np.ldexp(significand.astype(np.float64), shift)
+
+
+def product(
+    a: Any, b: Any, c: Any, type: str, *, direction: str = "rn", saturate: bool = False, xor: bool = False
+) -> Any:
+    """The bits of ``a @ b.T + c`` as a type.
+
+    Args:
+        a: values ``(.., M, K)`` in float64.
+        b: values ``(.., N, K)``.
+        c: values ``(.., M, N)``.
+        type: ``f16``, ``f32``, ``f64`` or ``s32``.
+        direction: of the rounding, for ``f64``.
+        saturate: whether an integer that does not fit becomes the nearest that does.
+        xor: whether elements of one bit are combined by it, not by ``and``.
+    """
+    with np.errstate(all="ignore"):
+        if type == "f64":
+            for k in range(a.shape[-1]):
+                left, right, c = np.broadcast_arrays(a[..., :, None, k], b[..., None, :, k], c)
+                c = double.fused(left, right, c, direction)
+            return encode(np.ascontiguousarray(c), F64)
+        columns = b.swapaxes(-1, -2)
+        both = a @ columns
+        sums = (a.sum(axis=-1)[..., None] + columns.sum(axis=-2)[..., None, :] - 2 * both if xor else both) + c
+        if type == "s32":
+            if saturate:
+                sums = np.clip(sums, -(2.0**31), 2.0**31 - 1)
+            return sums.astype(np.int64).astype(np.uint32)
+        return encode(quantize(sums, FORMATS[type], "rn"), FORMATS[type])

@@ -1,0 +1,373 @@
+"""``wgmma``: matrix products of a warpgroup (PTX ISA 9.7.16).
+
+A product is computed when the last warp of the warpgroup issues it. Nobody can see that: until a wait covers it, any access of
+another instruction to its registers is at fault, and so is any write to its operands in shared memory. A warp whose wait covers
+a product knows that all of it is done; what it has read is ordered by a clock column of the warpgroup, as with an mbarrier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..effects import names_in
+from ..machine.machine import Machine
+from ..order.clocks import BARRIER_COLUMNS
+from ..order.shadow import BARRIER_ACTOR
+from ..program import Instruction, Program, Vector
+from ..threads.operations import Operation, lands_later
+from ..threads.threads import WARPGROUP
+from .descriptors import WGMMA, Descriptor, operand_in_shared
+from .loads import immediate, names_of
+from .operands import Handler, Lanes, Reader, Step, Writer, constant_bits, is_constant, reader, refuse, writer
+from .products import ELEMENT_BITS, Fragment, operand, product, total
+
+_ROWS = 64
+
+
+@attrs.define(eq=False)
+class _Product:
+    """A product that not all of its warps have waited for.
+
+    Attributes:
+        operation: as the engines know it, until the first wait that covers it.
+        accumulators: the registers of its result, in order.
+        type: of what they hold.
+        names: those, and those of A.
+        lanes: of the warpgroup.
+        open: which lanes of the unit have not waited.
+        group: of which each of them made it a part.
+        done: when it was known to be done.
+    """
+
+    operation: Operation
+    accumulators: tuple[str, ...]
+    type: str
+    names: frozenset[str]
+    lanes: Any
+    open: Any
+    group: Any
+    done: int = 0
+
+
+class Warpgroups:
+    """The products of a machine's warpgroups, and who has touched their registers."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.now = 0
+        self.fenced, self.committed = np.zeros(machine.units, np.int64), np.zeros(machine.units, np.int64)
+        self.touched: dict[str, Any] = {}
+        self.flying: list[_Product] = []
+        self.columns: dict[tuple[int, int], int] = {}
+
+    @classmethod
+    def of(cls, machine: Machine) -> Warpgroups:
+        """The machine's, made at the first use."""
+        if machine.warpgroups is None:
+            machine.warpgroups = cls(machine)
+        found = machine.warpgroups
+        assert isinstance(found, Warpgroups)
+        return found
+
+    def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
+        """See :meth:`Machine.expand`."""
+        self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
+        self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
+        self.columns = {
+            (cta + c * ctas, group): column for (cta, group), column in self.columns.items() for c in range(copies)
+        }
+        flying, self.flying = self.flying, []
+        for each in flying:
+            for copy in range(copies):
+                still_open = np.zeros(unit * copies, bool)
+                still_open[copy * unit : (copy + 1) * unit] = each.open
+                operation = made.get((each.operation.number, copy), each.operation)
+                lanes, group = each.lanes + copy * unit, np.tile(each.group, copies)
+                new = attrs.evolve(each, operation=operation, lanes=lanes, open=still_open, group=group)
+                self.flying.append(new)
+
+    def column(self, first: int) -> tuple[int, int]:
+        """CTA, and column in its rows, of the warpgroup of a lane."""
+        machine = self.machine
+        key = int(machine.cta_of[first]), first % machine.threads // WARPGROUP
+        if key not in self.columns:
+            self.columns[key] = machine.mbarriers.new_column(key[0])
+            machine.mbarriers.products.add((key[0], self.columns[key]))
+        return key[0], self.columns[key]
+
+    # --------------------------------------------------------------------------------------- registers
+
+    def in_flight(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
+        """Registers may not be those of a product in flight.
+
+        Args:
+            lanes: whose.
+            names: registers.
+            what: is done to them.
+            a: whether another product reads them as A, which may be that of several.
+            type: of the accumulators that they are for another product, which may be those of several.
+        """
+        for each in self.flying:
+            shared = each.names.intersection(names).intersection(each.accumulators if a else names)
+            if not shared or not each.open[lanes].any() or (each.accumulators, each.type) == (names, type):
+                continue
+            name = min(shared).partition("@")[0]
+            line = self.machine.program.instructions[each.operation.at].line
+            self.machine.hazard(
+                "async", f"register {name} is {what} while wgmma.mma_async of PTX line {line} is in flight "
+                "(a wgmma.commit_group or wgmma.wait_group is missing)", lanes, int(np.argmax(each.open[lanes])),
+            )  # fmt: skip
+
+    def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
+        """Another instruction is about to read or write registers of products."""
+        index = self.machine.index(lanes)
+        self.in_flight(index, names, "used")
+        for name in names:
+            times = self.touched.setdefault(name, np.zeros(self.machine.units, np.int64))
+            times[index] = self.now
+
+    def demand_fence(self, lanes: Any, names: Iterable[str]) -> None:
+        """Since the registers were last touched by others there is a ``wgmma.fence``."""
+        fenced = self.fenced[lanes]
+        if not fenced.all():
+            at = int(np.argmin(fenced))
+            self.machine.hazard("proxy", "there is no wgmma.fence before the first wgmma.mma_async", lanes, at)
+        for name in names:
+            late = self.touched[name][lanes] >= fenced if name in self.touched else np.zeros(1, bool)
+            if late.any():
+                what = f"register {name.partition('@')[0]} has been used with no wgmma.fence since"
+                self.machine.hazard("proxy", what, lanes, int(np.argmax(late)))
+
+    # --------------------------------------------------------------------------------------- order
+
+    def fence(self, lanes: Any) -> None:
+        """``wgmma.fence``."""
+        self.now += 1
+        self.fenced[lanes] = self.now
+
+    def commit(self, lanes: Any) -> None:
+        """``wgmma.commit_group``."""
+        self.committed[lanes] += 1
+
+    def wait(self, lanes: Any, newest: int) -> None:
+        """``wgmma.wait_group``: of each lane's groups at most so many stay in flight."""
+        machine = self.machine
+        waiting = np.zeros(machine.units, bool)
+        waiting[lanes] = True
+        for each in self.flying:
+            ready = each.lanes[(waiting & each.open & (each.group < self.committed - newest))[each.lanes]]
+            if not len(ready):
+                continue
+            cta, column = self.column(int(each.lanes[0]))
+            if not each.done:
+                each.done = machine.launch.time.now
+                machine.engines.done(each.operation, BARRIER_ACTOR | (cta * BARRIER_COLUMNS + column))
+            row = np.zeros(machine.order.width, np.int32)
+            row[machine.order.barriers_at + column] = each.done
+            machine.order.learn(cta, ready - cta * machine.threads, row)
+            each.open[ready] = False
+        self.flying = [each for each in self.flying if each.open.any()]
+        machine.launch.time.now += 1
+        machine.launch.version += 1
+
+    def leaving(self, ending: Any) -> None:
+        """Lanes exit."""
+        for each in self.flying:
+            if each.open[ending].any():
+                self.machine.hazard(
+                    "lifetime", f"the thread exits while this product is in flight ({each.operation.lack})",
+                    ending, int(np.argmax(each.open[ending])), at=each.operation.at,
+                )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+@attrs.frozen(eq=False)
+class _Form:
+    """One ``wgmma.mma_async`` of a program.
+
+    Attributes:
+        result: fragment, names, readers and writers of the accumulators.
+        a: fragment, names and readers of A in registers, or the reader of its descriptor.
+        b: reader of B's descriptor.
+        accumulates: reader of the predicate.
+        signs: of A and B.
+        transposed: whether A and B in shared memory have M and N contiguous.
+        types: of A and B.
+        n, k: of its shape.
+        saturate: see :func:`product`.
+    """
+
+    result: tuple[Fragment, tuple[str, ...], list[Reader], list[Writer]]
+    a: tuple[Fragment, tuple[str, ...], list[Reader]] | Reader
+    b: Reader
+    accumulates: Reader
+    signs: tuple[int, int]
+    transposed: tuple[bool, bool]
+    types: tuple[str, str]
+    n: int
+    k: int
+    saturate: bool
+
+    def deciding(self, machine: Machine, lanes: Lanes) -> list[Any]:
+        """What must be the same in every lane: descriptors and the predicate."""
+        readers = [self.b, self.accumulates, *([] if isinstance(self.a, tuple) else [self.a])]
+        return [machine.uniform(read(machine, lanes), lanes) for read in readers]
+
+
+def _mma(instruction: Instruction, program: Program) -> Step:
+    opcode, operands = instruction.opcode, list(instruction.operands)
+    shape = re.fullmatch(r"m64n(\d+)k(\d+)", opcode[4]) if opcode[2:4] == ("sync", "aligned") else None
+    types = tuple(part for part in opcode[5:] if part in ELEMENT_BITS)
+    if shape is None or len(types) != 3:
+        raise refuse(instruction, "this form of wgmma.mma_async is not known")
+    n, k = map(int, shape.groups())
+    from_registers = isinstance(operands[1], Vector)
+    floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
+    count = 4 + 2 * floats + halves * (2 - from_registers)
+    if len(operands) != count:
+        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+    numbers = [_number(each, instruction) for each in operands[4:]]
+    signs = numbers[:2] if floats else [1, 1]
+    transposed = [0] * (2 - len(numbers[2:])) + numbers[2:]
+    if not {*signs} <= {1, -1} or not {*transposed} <= {0, 1}:
+        raise refuse(instruction, "scales are 1 or -1, and 1 says that M or N is contiguous, 0 that K is")
+    accumulators = total(_ROWS, n, types[0], 4)
+    names = names_of(operands[0], accumulators.registers, instruction)
+    kind = accumulators.register_type
+    result = (
+        accumulators, names, [reader(name, kind, instruction, program) for name in names],
+        [writer(name, kind, instruction, program) for name in names],
+    )  # fmt: skip
+    a: Any
+    if from_registers:
+        fragment = operand(_ROWS, k, types[1], 4)
+        left = names_of(operands[1], fragment.registers, instruction)
+        a = fragment, left, [reader(name, "b32", instruction, program) for name in left]
+    else:
+        a = reader(operands[1], "b64", instruction, program)
+    form = _Form(
+        result, a, reader(operands[2], "b64", instruction, program), reader(operands[3], "pred", instruction, program),
+        (signs[0], signs[1]), (bool(transposed[0]), bool(transposed[1])), (types[1], types[2]), n, k,
+        "satfinite" in opcode,
+    )  # fmt: skip
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        form.deciding(machine, lanes)
+        index = machine.index(machine.whole_warpgroups(lanes))
+        for first in range(0, len(index), WARPGROUP):
+            _issue(machine, index[first : first + WARPGROUP], form)
+
+    return step
+
+
+def _number(operand: Any, instruction: Instruction) -> int:
+    if not is_constant(operand):
+        raise refuse(instruction, "scales and majors are constants in the text")
+    bits = constant_bits(operand, "s32", instruction)
+    return bits - (bits >> 31 << 32)
+
+
+def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
+    groups, firsts, cta = Warpgroups.of(machine), lanes[::32], int(machine.cta_of[lanes[0]])
+    deciding = form.deciding(machine, lanes)
+    for values in deciding:
+        if (values != values[0]).any():
+            at = int(np.argmax(values != values[0]))
+            machine.hazard("aligned", "the threads of a warpgroup give different descriptors or predicates", lanes, at)
+    right, accumulates, *left = (int(values[0]) for values in deciding)
+    fragment, names, readers, writers = form.result
+    groups.demand_fence(lanes, names)
+    groups.in_flight(lanes, names, "an accumulator", type=fragment.type)
+    used, reads = frozenset(names), np.zeros(0, np.int64)
+    if isinstance(form.a, tuple):
+        matrix, a_names, a_readers = form.a
+        groups.demand_fence(lanes, a_names)
+        groups.in_flight(lanes, a_names, "read as A", a=True)
+        used |= frozenset(a_names)
+        a = matrix.values(_held(machine, lanes, a_readers))[0]
+    else:
+        where = Descriptor.read(machine, firsts[:1], left[0], WGMMA)
+        a, reads = operand_in_shared(
+            machine, firsts, cta, where, _ROWS, form.k, form.types[0], mn_major=form.transposed[0]
+        )
+    where = Descriptor.read(machine, firsts[:1], right, WGMMA)
+    b, cells = operand_in_shared(
+        machine, firsts, cta, where, form.n, form.k, form.types[1], mn_major=form.transposed[1]
+    )
+    c = fragment.values(_held(machine, lanes, readers))[0] if accumulates else np.zeros((1, _ROWS, form.n))
+    raw = product(a * form.signs[0], b * form.signs[1], c, fragment.type, saturate=form.saturate)
+    raw = np.broadcast_to(raw, (machine.copies, *raw.shape[1:]))
+    for write, words in zip(writers, fragment.words(raw[None]), strict=True):
+        write(machine, lanes, words[0])
+    operation = machine.engines.start(
+        "wgmma.mma_async", int(lanes[0]), lands_later, "a wgmma.commit_group or wgmma.wait_group is missing",
+        reads=np.union1d(reads, cells), ctas=(cta,),
+    )  # fmt: skip
+    machine.engines.begin(operation)
+    still_open = np.zeros(machine.units, bool)
+    still_open[lanes] = True
+    groups.flying.append(_Product(operation, names, fragment.type, used, lanes, still_open, groups.committed.copy()))
+
+
+def _held(machine: Machine, lanes: Any, readers: list[Reader]) -> Any:
+    """Registers of a warpgroup, all of them written: ``(registers, 1, threads, copies)``."""
+    values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
+    return np.stack(values)[:, None]
+
+
+# ------------------------------------------------------------------------------------------------ groups
+
+
+def _ordering(instruction: Instruction, program: Program) -> Step:
+    kind, operands = instruction.opcode[1], instruction.operands
+    if len(operands) != (kind == "wait_group"):
+        raise refuse(instruction, f"it takes {int(kind == 'wait_group')} operands, not {len(operands)}")
+    newest = immediate(operands[0], instruction, "the number of groups") if operands else 0
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        groups, index = Warpgroups.of(machine), machine.index(machine.whole_warps(lanes))
+        if not len(index):
+            return
+        if kind == "fence":
+            groups.fence(index)
+        elif kind == "commit_group":
+            groups.commit(index)
+        else:
+            groups.wait(index, newest)
+
+    return step
+
+
+def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
+    """Have every instruction that uses registers of products say so first."""
+    instructions = program.instructions
+    products = [each for each in instructions if each.opcode[:2] == ("wgmma", "mma_async")]
+    names = {name for each in products for part in each.operands[:2] if isinstance(part, Vector) for name in part.items}
+    for at, step in enumerate(list(steps)) if names else ():
+        covered = [each for each in instructions[at : at + lengths[at]] if each.opcode[0] != "wgmma"]
+        used = frozenset(name for each in covered for part in each.operands for name in names_in(part)) & names
+        if used:
+            steps[at] = _telling(step, used)
+
+
+def _telling(inner: Step, names: frozenset[str]) -> Step:
+    def step(machine: Machine, lanes: Lanes) -> None:
+        Warpgroups.of(machine).touch(lanes, names)
+        inner(machine, lanes)
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "wgmma.mma_async": _mma,
+    "wgmma.fence": _ordering,
+    "wgmma.commit_group": _ordering,
+    "wgmma.wait_group": _ordering,
+}
