@@ -70,8 +70,10 @@ from .integers.expr import (
 )
 from .integers.expr import evaluate as evaluate_within
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
+from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
 from .layout.fragments import mma_fragment, tile_fragment
+from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
@@ -181,6 +183,7 @@ __all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in
 __all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle"]
+__all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int", "is_multiple", "key_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
 __all__ += ["Pair", "by_descending_stride", "fuse_pairs", "orders_of", "refine", "sliced"]
