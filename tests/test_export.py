@@ -86,7 +86,7 @@ def drawn() -> list[drawn_exports.Case]:
 
 def test_the_drawn_copies_are_of_every_variant_and_write_something() -> None:
     variants = {variant for case in drawn() for variant in case.variants}
-    assert variants == {"gmem_smem", "reg", "ldgsts", "dsmem", "ragged", "ragged_async"}
+    assert variants == {"gmem_smem", "reg", "ldgsts", "dsmem", "ragged", "ragged_async", "stmatrix"}
     written = [not np.array_equal(case.b, case.expected) for case in drawn()]
     assert sum(written) > 0.9 * DRAWN
 

@@ -213,6 +213,7 @@ def test_an_instruction_that_the_target_lacks_is_refused() -> None:
     ("feature", "opcode"),
     [
         ("cluster", "barrier.cluster.arrive"),
+        ("matrices_of_bytes", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8"),
         ("multicast", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"),
         ("tma", "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"),
         ("wgmma", "wgmma.fence.sync.aligned"),
@@ -223,7 +224,9 @@ def test_a_target_has_a_feature_where_it_has_its_instructions(feature: str, opco
     for name in tc.TARGETS:
         target = tc.target_of(name)
         assert target.has(feature) == (instruction_of(opcode).needs_on(target) is not None), name
-    with pytest.raises(tc.TargetError, match="feature 'tcgen5' is not cluster or multicast.*did you mean tcgen05"):
+    with pytest.raises(
+        tc.TargetError, match="feature 'tcgen5' is not cluster or matrices_of_bytes.*did you mean tcgen05"
+    ):
         tc.target_of("sm_90").has("tcgen5")
 
 

@@ -919,6 +919,8 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
     assert {name: record.completion for name, record in records.items()} == {
         "gmem_smem": "barrier",
         "reg": "barrier",
+        "ldmatrix": "barrier",
+        "stmatrix": "barrier",
         "regperm": "barrier",
         "regperm_shfl": "barrier",
         "ldgsts": "cp_async_group",

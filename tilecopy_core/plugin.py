@@ -70,7 +70,10 @@ from .integers.expr import (
 )
 from .integers.expr import evaluate as evaluate_within
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
+from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
+from .layout.fragments import mma_fragment, tile_fragment
+from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
@@ -180,13 +183,14 @@ __all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in
 __all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle"]
+__all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int", "is_multiple", "key_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
 __all__ += ["Pair", "by_descending_stride", "fuse_pairs", "orders_of", "refine", "sliced"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
 __all__ += ["ChunkPartition", "Guard", "Masks", "at_edges", "choose", "chunked", "guards_of", "masked"]
 __all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
-__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners"]
+__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners", "mma_fragment", "tile_fragment"]
 __all__ += ["FLAG", "TEXT", "Kind", "checked", "integer", "shown"]
 __all__ += ["a", "instance_of", "integer_in", "many", "maybe", "one_of", "optional", "tuple_of", "whole"]
 __all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "tcgen05"]

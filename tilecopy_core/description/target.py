@@ -123,6 +123,7 @@ def _since(name: str) -> tuple[str, ...]:
 
 FEATURES: dict[str, tuple[str, ...]] = {
     "cluster": _since("sm_90"),
+    "matrices_of_bytes": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in "af"),
     "multicast": _since("sm_90"),
     "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
     "tma": _since("sm_90"),

@@ -36,6 +36,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
         "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
     ),
     "ldgsts": _known("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
+    "ldmatrix": _known("tilecopy-ldmatrix", "copy", (("shared", "local"),)),
     "ragged": _known(
         "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
     ),
@@ -49,6 +50,7 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     ),
     "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
+    "stmatrix": _known("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
     "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
     "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), ("mbar", "multicast"), edges=True),
     "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),

@@ -52,7 +52,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     if tiling.kind == "gather":
         k.cta.copy(tile, src[box], **read)
         k.cta_sync()
-        k.cta.copy(words, tile)
+        k.cta.copy(words, tile, variant="reg")
         if split.turns:
             k.cta.copy(vectors, words)
         k.cta.copy(dst[into], vectors, **write)
@@ -62,7 +62,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     for turn in k.range(turns) if turns > 1 else (0,):
         if split.turns:
             k.cta.copy(words, vectors)
-        k.cta.copy(tile, words)
+        k.cta.copy(tile, words, variant="reg")
         k.cta_sync()
         if turns > 1:
             with k.if_(turn + 1 < turns):

@@ -181,7 +181,7 @@ def transposed_words(dtype: str = "float16", target: str = "sm_90a") -> tc.Built
     )
     k.cta.copy(staging[:, :], a[:, :])
     k.cta_sync()
-    k.cta.copy(by_rows[:, :], staging[:, :])
+    k.cta.copy(by_rows[:, :], staging[:, :], variant="reg")
     k.cta.copy(by_columns[:, :], by_rows[:, :])
     k.cta.copy(b.T[:, :], by_columns[:, :])
     return k.build(target=target, grid=1)

@@ -1,0 +1,116 @@
+"""copy -> ldmatrix: fragments of tensor cores from shared memory, whole matrices at a time.
+
+A lane gives the address of one row of a matrix and gets the elements that ``mma`` wants of it. The layouts say which
+matrices a fragment is made of, and whether they are transposed; a copy that is not made of whole ones is declined.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Places,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    first_failure,
+    hookimpl,
+    operands,
+    owners,
+    scope_in,
+    valid_copy,
+    whole_byte_elements,
+    why_no_owners,
+)
+
+from .partition import LANES, MatrixPartition, matrices
+
+variant = Variant(
+    name="ldmatrix",
+    op="copy",
+    priority=20,
+    summary="matrix fragments from shared memory by ldmatrix, transposed where the layouts ask for it",
+    spaces=(("shared", "local"),),
+    completion="barrier",
+    threads="all",
+)
+
+
+def whole_warps(request: CopyRequest) -> str | None:
+    """The scope is made of whole warps."""
+    left = request.scope.threads % LANES
+    return f"the last warp of the scope has {left} threads; a matrix is moved by {LANES}" if left else None
+
+
+def words_of_32_bits(request: CopyRequest) -> str | None:
+    """The fragment's registers have 32 bits."""
+    fragment, _ = operands(request)
+    bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
+    return f"{fragment} has registers of {bits} bits; a lane gets 32 of each row" if bits > 32 else None
+
+
+def owned_fragment(request: CopyRequest) -> str | None:
+    """The register operand has a layout of threads and registers that the scope can own."""
+    fragment, _ = operands(request)
+    layout = fragment.sliced_layout()
+    if layout is None:
+        return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
+    if layout.swizzle is not None:
+        return f"register operand {fragment} has a swizzled layout; registers have no addresses to permute"
+    return why_no_owners(request, layout)
+
+
+PREDICATE = (
+    scope_in("warp", "warpgroup", "cta"),
+    valid_copy,
+    whole_byte_elements,
+    whole_warps,
+    words_of_32_bits,
+    owned_fragment,
+)
+"""What the record does not declare. Each check gives a reason to decline, or None."""
+
+
+@hookimpl
+def tilecopy_predicate(request: CopyRequest) -> Verdict:
+    """The table, row by row."""
+    return first_failure(request, PREDICATE)
+
+
+@hookimpl
+def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
+    """The matrices that the fragment is made of."""
+    return matrices(request)
+
+
+@hookimpl
+def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
+    """One instruction a batch, by the warps that own something."""
+    guards = owners(partition.warps, ptx.tid, ptx.cta_threads, store=request.src is partition.fragment)
+    if not guards:
+        walk(request, partition, ptx)
+        return
+    with ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))):
+        walk(request, partition, ptx)
+
+
+def walk(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
+    """The instructions, loads or stores."""
+    store, local = request.src.buffer.space == "local", partition.fragment.buffer
+    opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
+    places = Places(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
+    for batch in partition.batches:
+        words = [word for first in batch.registers for word in ptx.local_words(local, first, 32) or ()]
+        registers = f"{{{', '.join(map(str, words))}}}"
+        address = places.at(batch.place)
+        ptx.instr(opcode, *((address, registers) if store else (registers, address)))
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_ldmatrix
+
+    return tilecopy_ldmatrix

@@ -1,0 +1,52 @@
+"""The forms of ldmatrix and stmatrix: which lane and register element holds each element of one matrix."""
+
+from __future__ import annotations
+
+import attrs
+
+from tilecopy_core.plugin import S, TileLayout, laneid
+
+ROW_BYTES = 16
+"""Bytes of one row of a matrix, and what its address is a multiple of (PTX ISA, ldmatrix)."""
+
+
+@attrs.frozen
+class Form:
+    """One form of the instructions.
+
+    Attributes:
+        shape: how it is written, with a place for the number of matrices.
+        rows: the lane and register element of a row's first element; a lane gives the address of each row.
+        columns: what an element's place in its row adds. From a register's size on, the next registers of the instruction.
+        most: matrices of one instruction.
+    """
+
+    shape: str
+    rows: TileLayout
+    columns: TileLayout
+    most: int
+
+    @property
+    def name(self) -> str:
+        """Its shape in messages."""
+        return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
+
+
+TRANSPOSED = Form("m8n8.x{}.trans.shared.b16", S[(4, 2) : (1 @ laneid, 1)], S[8 : 4 @ laneid], 4)
+LOADED_BYTES = Form("m16n16.x{}.trans.shared.b8", S[(4, 4) : (1 @ laneid, 1)], S[(2, 8) : (4, 4 @ laneid)], 2)
+STORED_BYTES = Form("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1)], S[(2, 8) : (2, 4 @ laneid)], 4)
+
+
+def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[Form]:
+    """The forms that move elements of a width; ``bytes_too``: on targets that transpose elements of 8 bits."""
+    each = 32 // bits
+    found = [Form("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], S[(4, each) : (1 @ laneid, 1)], 4)]
+    if bits == 16:
+        found.append(TRANSPOSED)
+    if bits == 8 and bytes_too:
+        found.append(STORED_BYTES if store else LOADED_BYTES)
+    return found
+
+
+FITTING = {8: ("m16n8k32", "int8"), 16: ("m16n8k16", "float16"), 32: ("m16n8k8", "float32")}
+"""Operands of which a row-major tile is loaded, by the width of an element."""

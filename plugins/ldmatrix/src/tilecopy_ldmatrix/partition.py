@@ -1,0 +1,381 @@
+"""Which matrices a fragment is made of: the lanes that give their rows, the registers that hold them.
+
+The iters of the fragment are held against those of each form. What a form does not use up of the registers repeats the
+matrix: factors of two become the matrices of one instruction, the rest one instruction after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core.plugin import (
+    Axis,
+    CopyRequest,
+    Decline,
+    Digit,
+    Int,
+    Iter,
+    Pair,
+    Region,
+    Run,
+    Swizzle,
+    TileLayout,
+    by_thread,
+    digits_of,
+    evaluate,
+    laneid,
+    m,
+    operands,
+    owners,
+    refine,
+    sliced,
+    symbols_of,
+    tid_in_wg,
+    tx,
+    warpid,
+    wid_in_wg,
+)
+
+from .forms import FITTING, ROW_BYTES, Form, forms_of
+
+LANES = 32
+WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
+"""Axes that count threads past one warp -> the axis that counts its warps."""
+
+
+@attrs.frozen
+class Piece:
+    """``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
+
+    axis: Axis
+    stride: int
+    extent: int
+    step: int
+
+
+@attrs.frozen
+class Batch:
+    """One instruction of a warp.
+
+    Attributes:
+        place: elements in shared memory from the first instruction's.
+        registers: the first register element that each register of the instruction holds.
+    """
+
+    place: int
+    registers: tuple[int, ...]
+
+
+@attrs.frozen
+class MatrixPartition:
+    """A warp moves one batch of matrices after the other.
+
+    Attributes:
+        form: the instructions' form.
+        count: matrices of one instruction.
+        threads: threads of the scope.
+        rows: how a lane chooses the row that it gives the address of.
+        warps: how a warp chooses its matrices.
+        batches: the instructions.
+        memory: layout of the box in shared memory.
+        fragment: the register operand.
+        other: the shared operand.
+    """
+
+    form: Form
+    count: int
+    threads: int
+    rows: tuple[Digit, ...]
+    warps: tuple[Digit, ...]
+    batches: tuple[Batch, ...]
+    memory: TileLayout
+    fragment: Region
+    other: Region
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """Of the shared operand."""
+        return self.memory.swizzle
+
+    @property
+    def instructions_per_thread(self) -> int:
+        """Instructions that move data."""
+        return len(self.batches)
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        return (
+            f"{len(self.batches)} x {self.form.name}.x{self.count} in each of {self.threads // LANES} warps, "
+            f"{self.fragment.buffer.span_elems} elements a thread"
+        )
+
+    def offset(self, tid: Int) -> Int:
+        """Elements from the start of the shared buffer to the row whose address a thread gives in the first batch."""
+        total = self.memory.offset_on(m)
+        for digit in (*self.rows, *self.warps):
+            if not digit.replica:
+                total = total + digit.value(tid) * digit.step
+        return total
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request.
+        """
+        store, tid = request.src.buffer.space == "local", request.scope.tid
+        threads = np.arange(self.threads)
+        owning = np.logical_and.reduce(
+            [np.ones(self.threads, bool)]
+            + [by_thread(c, self.threads) for c in owners(self.warps, tid, self.threads, store=store)]
+        )
+        given = np.broadcast_to(
+            evaluate(self.offset(tid), {**values, **dict.fromkeys(symbols_of(tid), threads)}), (self.threads,)
+        )
+        each, found = 32 // self.fragment.buffer.dtype.bits, list[tuple[Any, Any]]()
+        rows, columns = self.form.rows, self.form.columns
+        parts = len(self.batches[0].registers) // self.count
+        for batch, matrix, row in product(self.batches, range(self.count), range(rows.size)):
+            for first in range(0, self.threads, LANES):
+                if not owning[first]:
+                    continue
+                at = int(given[first + matrix * rows.size + row]) + batch.place
+                if self.swizzle is not None:
+                    at = int(self.swizzle.apply(at))
+                for column in range(columns.size):
+                    own, more = rows.apply(row), columns.apply(column)
+                    lane = own.get("laneid", 0) + more.get("laneid", 0)
+                    part, within = divmod(int(own.get("m", 0) + more.get("m", 0)), each)
+                    element = batch.registers[matrix * parts + part] + within
+                    register, place = (first + int(lane), element), at + column + self.other.buffer.elem_offset
+                    found.append((place, register) if store else (register, place))
+        return found
+
+
+def matrices(request: CopyRequest) -> MatrixPartition | Decline:
+    """The partition by the first form that the fragment is made of."""
+    fragment, other = operands(request)
+    layout, memory = fragment.sliced_layout(), sliced("shared operand", other)
+    assert layout is not None
+    if isinstance(memory, Decline):
+        return memory
+    if memory.replica:
+        return Decline(f"operand {other.buffer.name} has replicas {list(memory.replica)}")
+    pairs = refine(layout.shard, memory.shard)
+    if pairs is None:
+        return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+    if any(not isinstance(place.stride, int) for _, place in pairs):
+        return Decline(f"{other} {memory} has a stride that is known only at run time")
+    found = _warps_apart(layout, [(own, int(place.stride)) for own, place in pairs])
+    if isinstance(found, Decline):
+        return found
+    pieces, warps = found
+    store, bits = request.src is fragment, fragment.buffer.dtype.bits
+    declined = []
+    for form in forms_of(bits, store=store, bytes_too=request.target.has("matrices_of_bytes")):
+        made = _of_form(form, request, layout, memory, pieces, warps)
+        if isinstance(made, MatrixPartition):
+            return made
+        declined.append(f"{form.name}: {made}")
+    shape, dtype = FITTING[bits]
+    return Decline(
+        f"{fragment} is not made of matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
+        f'mma_fragment("{shape}", "A", "{dtype}")'
+    )
+
+
+def _warps_apart(
+    layout: TileLayout, pairs: Sequence[tuple[Iter, int]]
+) -> tuple[list[Piece], tuple[Digit, ...]] | Decline:
+    """The pieces of one warp, and how a warp chooses its own."""
+    pieces: list[Piece] = []
+    coarse: list[Pair] = []
+    for own, step in pairs:
+        stride, extent = int(own.stride), own.extent
+        if own.axis == m or own.axis.finer != "thread":
+            if own.axis == m:
+                pieces.append(Piece(m, stride, extent, step))
+            else:
+                coarse.append((own, Iter(extent, step)))
+            continue
+        inside = min(extent, max(1, LANES // stride))
+        if extent % inside or (extent > inside and inside * stride != LANES) or (inside == 1 and stride % LANES):
+            return Decline(f"the iter {own} of {layout} strides over lanes and warps together")
+        if inside > 1:
+            pieces.append(Piece(laneid, stride, inside, step))
+        if extent > inside:
+            warp = WARPS_OF[own.axis]
+            coarse.append(
+                (Iter(extent // inside, stride * inside // LANES, warp), Iter(extent // inside, step * inside))
+            )
+    replicas = []
+    for it in layout.replica:
+        if it.axis != m and it.axis.finer == "thread":
+            if it.axis == laneid or int(it.stride) % LANES:
+                return Decline(
+                    f"the register layout {layout} has replicas over lanes; each lane holds its part of a matrix"
+                )
+            replicas.append(Iter(it.extent, int(it.stride) // LANES, WARPS_OF[it.axis]))
+        else:
+            replicas.append(it)
+    offset: dict[Axis, Int] = {}
+    for axis in layout.axes:
+        at = layout.offset_on(axis)
+        if axis != m and axis.finer == "thread":
+            if not isinstance(at, int) or at % LANES:
+                return Decline(f"the elements of {layout} begin at lane {at} of a warp, not at lane 0")
+            offset[WARPS_OF.get(axis, laneid)] = at // LANES
+        else:
+            offset[axis] = at
+    normal = TileLayout.of([own for own, _ in coarse], replicas, offset)
+    axes = [axis for axis in offset if axis not in (m, laneid)]
+    digits = digits_of(coarse, normal, axes)
+    return digits if isinstance(digits, Decline) else (pieces, digits)
+
+
+def _of_form(
+    form: Form,
+    request: CopyRequest,
+    layout: TileLayout,
+    memory: TileLayout,
+    pieces: Sequence[Piece],
+    warps: tuple[Digit, ...],
+) -> MatrixPartition | str:
+    """The partition into matrices of one form, or what does not fit it."""
+    fragment, other = operands(request)
+    each, left = 32 // fragment.buffer.dtype.bits, list(pieces)
+    rows: list[Piece] = []
+    parts = [0]
+    for along, (iters, unit) in (("column", (form.columns.shard, None)), ("row", (form.rows.shard, rows))):
+        inner = 1
+        for it in reversed(iters):
+            if it.axis == m and int(it.stride) >= each:  # the next register of the instruction, wherever it is
+                half = next((p for p in left if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
+                if half is None or half.stride % each:
+                    return f"no two registers hold what lies {inner} elements apart, the halves of a row"
+                _replace(left, half, 2)
+                parts = [0, half.stride]
+                inner *= it.extent
+                continue
+            taken = _take(left, it)
+            if isinstance(taken, str):
+                return taken
+            for piece in taken:
+                place = inner * piece.stride // int(it.stride)
+                if unit is None and piece.step != place:
+                    return (
+                        f"{_named(piece)} holds what lies {piece.step} elements after what {_named(piece, 0)} holds in "
+                        f"{other.buffer.name}, not {place} as in a row of a matrix"
+                    )
+                rows += [] if unit is None else [Piece(laneid, place, piece.extent, piece.step)]
+            inner *= it.extent
+        del along
+    loose = next((p for p in left if p.axis != m or p.stride % each), None)
+    base = layout.offset_on(m)
+    assert isinstance(base, int)
+    if loose is not None or base % each:
+        return f"register element {base if loose is None else loose.stride} is inside a register of {each} elements"
+    chosen: list[Piece] = []
+    while 2 << len(chosen) <= form.most:
+        even = [piece for piece in left if piece.extent % 2 == 0]
+        if not even:
+            break
+        half = min(even, key=lambda piece: piece.step)
+        _replace(left, half, 2)
+        chosen.append(half)
+    rows.sort(key=lambda piece: piece.stride)
+    beyond = rows[-1].step * rows[-1].extent
+    chosen.sort(key=lambda piece: piece.step != beyond)
+    rows += [Piece(laneid, form.rows.size << n, 2, piece.step) for n, piece in enumerate(chosen)]
+    digits = tuple(_digits(rows))
+    batches = tuple(_batches(base, left, chosen, parts))
+    return (
+        MatrixPartition(form, 1 << len(chosen), request.scope.threads, digits, warps, batches, memory, fragment, other)
+        if not (why := _misaligned(request, digits, warps, left, memory))
+        else why
+    )
+
+
+def _named(piece: Piece, number: int = 1) -> str:
+    what = "lane" if piece.axis == laneid else "register element"
+    return f"{what} {number * piece.stride}"
+
+
+def _take(left: list[Piece], it: Iter) -> list[Piece] | str:
+    """Take the pieces that cover an iter of a form out of those that are left."""
+    stride, taken = int(it.stride), list[Piece]()
+    at, end = stride, stride * it.extent
+    while at < end:
+        piece = next((p for p in left if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
+        what = "lane" if it.axis == laneid else "register element"
+        if piece is None:
+            return f"{what} {at} holds nothing of the box"
+        below, inside = at // piece.stride, min(end, piece.stride * piece.extent) // at
+        if (
+            at % piece.stride
+            or piece.extent % (below * inside)
+            or at * inside not in (end, piece.stride * piece.extent)
+        ):
+            return f"{what} {at} is not where a matrix goes on: {piece.extent} go on by {piece.stride}"
+        left.remove(piece)
+        above = piece.extent // (below * inside)
+        rest = [(piece.stride, below, piece.step), (at * inside, above, piece.step * below * inside)]
+        left += [Piece(piece.axis, s, e, step) for s, e, step in rest if e > 1]
+        taken.append(Piece(piece.axis, at, inside, piece.step * below))
+        at *= inside
+    return taken
+
+
+def _replace(left: list[Piece], piece: Piece, factor: int) -> None:
+    """Take the innermost ``factor`` steps of a piece away."""
+    left.remove(piece)
+    if piece.extent > factor:
+        left.append(Piece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
+
+
+def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
+    """Pieces of a lane's number as digits of it, neighbours that continue each other in one."""
+    fused: list[Piece] = []
+    for piece in rows:
+        before = fused[-1] if fused else None
+        if before is not None and piece.step == before.step * before.extent:
+            fused[-1] = attrs.evolve(before, extent=before.extent * piece.extent)
+        else:
+            fused.append(piece)
+    for piece in fused:
+        modulus = None if piece.stride * piece.extent == LANES else piece.extent
+        yield Digit(laneid, 0, piece.stride, piece.extent, modulus, piece.step)
+
+
+def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: Sequence[int]) -> Iterator[Batch]:
+    """The instructions, in the order of their registers."""
+    own = [sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))]
+    repeats = sorted(left, key=lambda piece: -piece.stride)
+    for turn in product(*(range(piece.extent) for piece in repeats)):
+        first = base + sum(number * piece.stride for number, piece in zip(turn, repeats, strict=True))
+        place = sum(number * piece.step for number, piece in zip(turn, repeats, strict=True))
+        yield Batch(place, tuple(first + matrix + part for matrix in own for part in parts))
+
+
+def _misaligned(
+    request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], left: Sequence[Piece], memory: TileLayout
+) -> str | None:
+    """Why a row does not start at a multiple of 16 bytes, or None."""
+    fragment, other = operands(request)
+    size = fragment.buffer.dtype.bytes
+    for digit in rows:
+        if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
+            return (
+                f"row {digit.stride} of a matrix starts {digit.step * size} bytes after row 0 in {other.buffer.name}; "
+                f"rows start at multiples of {ROW_BYTES} bytes"
+            )
+    steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
+    steps += [Iter(piece.extent, piece.step) for piece in left]
+    run = Run(other, [*steps, Iter(ROW_BYTES // size, 1)], memory.offset_on(m), memory.swizzle)
+    return run.why_not_width(8 * ROW_BYTES)

@@ -1,0 +1,27 @@
+"""copy -> stmatrix: fragments of tensor cores to shared memory, whole matrices at a time."""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import Variant, VariantPlugin
+
+from . import tilecopy_emit, tilecopy_partition, tilecopy_predicate
+
+__all__ = ["tilecopy_emit", "tilecopy_partition", "tilecopy_predicate", "variant"]
+
+variant = Variant(
+    name="stmatrix",
+    op="copy",
+    priority=20,
+    summary="matrix fragments to shared memory by stmatrix, transposed where the layouts ask for it",
+    spaces=(("local", "shared"),),
+    min_arch=90,
+    completion="barrier",
+    threads="all",
+)
+
+
+def _typed() -> VariantPlugin:
+    """Type checkers hold this module against the hooks here."""
+    import tilecopy_ldmatrix.store as own  # noqa: PLW0406
+
+    return own

@@ -1,0 +1,104 @@
+"""ldmatrix and stmatrix hold what tilecopy-testkit demands of every variant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tilecopy as tc
+from tilecopy_testkit import Description, Operand, Start, Term, VariantSuite
+
+FRAGMENTS = {
+    8: [("m16n8k32", "A", "int8", (16, 32)), ("m16n8k32", "B", "int8", (8, 32))],
+    16: [
+        ("m16n8k16", "A", "float16", (16, 16)),
+        ("m16n8k16", "B", "float16", (8, 16)),
+        ("m16n8k16", "C", "float16", (16, 8)),
+    ],
+    32: [("m16n8k8", "A", "float32", (16, 8)), ("m16n8k8", "B", "float32", (8, 8))],
+}
+"""Operands of mma by the width of an element, and their shapes."""
+SCOPES = [("warp", 32), ("warp", 32), ("warp", 64), ("cta", 64), ("cta", 128), ("warpgroup", 128)]
+
+
+def fragments(draw: Any, ranges: Any) -> Description | None:
+    """A tile of fragments over the warps of a scope, a slice of it, and a padded or swizzled box of shared memory."""
+    scope, threads = draw.pick(SCOPES)
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits <= 32])
+    bits = tc.dtype_of(dtype).bits
+    shape, operand, of, atom = draw.pick(FRAGMENTS[bits])
+    warps = (
+        draw.pick([(w, threads // 32 // w) for w in (1, 2, 4) if threads // 32 % w == 0]) if scope != "warp" else (1, 1)
+    )
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (1, 4)])
+    tile = tuple(a * w * r for a, w, r in zip(atom, warps, repeats, strict=True))
+    axis = tc.wid_in_wg if scope == "warpgroup" else None
+    layout = tc.tile_fragment(tc.mma_fragment(shape, operand, of), tile, warps, warp_axis=axis)
+    iters = [(it.extent, it.stride, it.axis.name) for it in layout.shard]
+    if scope != "warp" and draw.pick([True, False]):  # lanes and warps as one axis
+        whole, each = ("tid_in_wg", 32) if scope == "warpgroup" else ("tx", 32)
+        iters = [(e, s if a in ("m", "laneid") else s * each, a if a == "m" else whole) for e, s, a in iters]
+    extents, begin = list(tile), [0, 0]
+    if draw.pick([True, False]):  # a slice, mostly one of whole matrices
+        dim = draw.pick([0, 1])
+        grain = draw.pick([8, 8, 8, 16, 4])
+        if tile[dim] > grain:
+            begin[dim] = draw.pick(range(0, tile[dim] - grain + 1, grain))
+            extents[dim] = draw.pick(range(grain, tile[dim] - begin[dim] + 1, grain))
+    columns = bits == 16 and draw.pick([False, True])
+    unit, moved = 128 // bits, draw.pick([0, 0, 0, 8, 16])
+    turns = draw.pick([1, 1, 2])
+    lead = draw.pick([0, 0, unit, 1])
+    rows, width = (extents[1], extents[0]) if columns else (extents[0], extents[1])
+    pitch = -(-(width + moved) // unit) * unit + draw.pick([0, 0, unit, unit, 2])
+    swizzle = draw.pick([None, None, "32B", "64B", "128B"])
+    spelt = None
+    if swizzle is not None:
+        found = tc.swizzle(swizzle, dtype)
+        spelt = (found.per_element, found.swizzle_len, found.atom_len)
+        pitch = -(-pitch // (int(swizzle[:-1]) * 8 // bits)) * (int(swizzle[:-1]) * 8 // bits)
+    units = threads // 32 if scope == "warp" else 1
+    inner = Start(0, (Term("turn", moved),)) if turns > 1 and moved else Start(moved)
+    strides, starts = ((1, pitch), (inner, Start(0))) if columns else ((pitch, 1), (Start(0), inner))
+    full = (width + moved, rows) if columns else (rows, width + moved)
+    shared = Operand(
+        "shared",
+        (units, *full),
+        (1, *extents),
+        (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
+        ((units, rows * pitch, "m"), *((e, s, "m") for e, s in zip(full, strides, strict=True))),
+        swizzle=spelt,
+        own_start=lead,
+        align_bytes=draw.pick([1024, 16, 16, 8]),
+    )
+    local = Operand("local", tile, tuple(extents), tuple(map(Start, begin)), tuple(iters))
+    src, dst = (shared, local) if ranges.spaces[0][0] == "shared" else (local, shared)
+    made = Description(
+        op="copy",
+        dtype=dtype,
+        scope=scope,
+        threads=threads,
+        target=draw.pick(ranges.targets),
+        dst=dst,
+        src=src,
+        turns=turns,
+    )
+    return made if fits(made) else None
+
+
+def fits(made: Description) -> bool:
+    """Whether the kit would run it."""
+    sides = {side.space: side for side in (made.src, made.dst)}
+    shared = sides["shared"].memory_elems
+    return (
+        shared <= 192 + 16 * made.threads and shared * made.elem_bytes <= 16384 and sides["local"].memory_elems <= 256
+    )
+
+
+class TestLdmatrix(VariantSuite):
+    plugin = "ldmatrix"
+    draws = staticmethod(fragments)
+
+
+class TestStmatrix(VariantSuite):
+    plugin = "stmatrix"
+    draws = staticmethod(fragments)
