@@ -44,8 +44,10 @@ from .layout import (
     cbz,
     laneid,
     m,
+    mma_fragment,
     swizzle,
     tid_in_wg,
+    tile_fragment,
     tx,
     warpid,
     wgid,
@@ -80,6 +82,7 @@ __all__ += ["AssemblerError", "CacheError", "HazardError", "LaunchError", "Layou
 __all__ += ["PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
 __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
+__all__ += ["mma_fragment", "tile_fragment"]
 __all__ += ["bx", "by", "bz", "cbx", "cby", "cbz", "laneid", "m", "tid_in_wg", "tx", "warpid", "wgid", "wid_in_wg"]
 __all__ += ["DTYPES", "SPACES", "Buffer", "DType", "Region", "dtype_of"]
 __all__ += ["Expr", "Int", "maximum", "minimum", "same", "symbol"]

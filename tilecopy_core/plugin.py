@@ -71,6 +71,7 @@ from .integers.expr import (
 from .integers.expr import evaluate as evaluate_within
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
 from .layout.dtypes import DType, dtype_of
+from .layout.fragments import mma_fragment, tile_fragment
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
@@ -186,7 +187,7 @@ __all__ += ["Pair", "by_descending_stride", "fuse_pairs", "orders_of", "refine",
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
 __all__ += ["ChunkPartition", "Guard", "Masks", "at_edges", "choose", "chunked", "guards_of", "masked"]
 __all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
-__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners"]
+__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners", "mma_fragment", "tile_fragment"]
 __all__ += ["FLAG", "TEXT", "Kind", "checked", "integer", "shown"]
 __all__ += ["a", "instance_of", "integer_in", "many", "maybe", "one_of", "optional", "tuple_of", "whole"]
 __all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "tcgen05"]

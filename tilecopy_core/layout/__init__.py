@@ -22,6 +22,7 @@ from .axes import (
 )
 from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .dtypes import DTYPES, DType, dtype_of
+from .fragments import mma_fragment, tile_fragment
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -60,10 +61,12 @@ __all__ = [
     "laneid",
     "leaving",
     "m",
+    "mma_fragment",
     "row_major",
     "surely_leaves",
     "swizzle",
     "tid_in_wg",
+    "tile_fragment",
     "tx",
     "warpid",
     "wgid",

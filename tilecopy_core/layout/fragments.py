@@ -1,0 +1,189 @@
+"""Fragments by name: which thread and register holds each element of an operand of a matrix instruction.
+
+Layouts here count 32-bit registers (elements, where those are wider); elements that share one are one more iter, innermost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+from ..errors import TEXT, LayoutError, RequestError, checked, did_you_mean, instance_of, one_of, optional, shown
+from .axes import Axis, laneid, m, warpid, wgid, wid_in_wg
+from .boxes import Iter
+from .dtypes import dtype_of
+from .notation import S
+from .tile import TileLayout, checked_extents, row_major
+
+_INT8, _INT4, _FP8 = ("int8", "uint8"), ("int4", "uint4"), ("float8_e4m3fn", "float8_e5m2")
+_RESULTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("float16", *_FP8), ("float16", "float32")),
+    **dict.fromkeys(("bfloat16", "float32", "float4_e2m1fn"), ("float32",)),
+    **dict.fromkeys((*_INT8, *_INT4), ("int32",)),
+    "float64": ("float64",),
+}
+"""The element types of C and D, by that of A and B; float32 stands for tf32 there."""
+_MMA: Mapping[tuple[int, int], tuple[str, ...]] = {
+    (8, 4): ("float64",),
+    (8, 16): _INT8,
+    (8, 32): _INT4,
+    (16, 4): ("float32", "float64"),
+    (16, 8): ("float16", "bfloat16", "float32", "float64"),
+    (16, 16): ("float16", "bfloat16", *_INT8, *_FP8, "float64"),
+    (16, 32): (*_INT8, *_INT4, *_FP8),
+    (16, 64): (*_INT4, "float4_e2m1fn"),
+}
+"""The element types of A and B of mma.sync, by M and K; N is 8."""
+_WGMMA: Mapping[int, tuple[str, ...]] = {8: ("float32",), 16: ("float16", "bfloat16"), 32: (*_INT8, *_FP8)}
+"""The element types of A and B of wgmma, by K; M is 64."""
+_QUADS = S[(4, 2, 4, 4) : (4 @ laneid, 16 @ laneid, 1 @ laneid, 1)]
+_PAIRS = S[(4, 2, 2, 2, 2, 2, 2) : (4 @ laneid, 16 @ laneid, 2, 1 @ laneid, 4, 2 @ laneid, 1)]
+_M8N8K4 = {
+    "A": {"float16": _QUADS},
+    "B": {"float16": _QUADS},
+    "C": {"float16": S[(4, 2, 4, 8) : (4 @ laneid, 16 @ laneid, 1 @ laneid, 1)], "float32": _PAIRS},
+}
+"""m8n8k4 of float16: four products, each by lanes 4q..4q+3 and 16+4q..16+4q+3, in elements."""
+_TCGEN05: Mapping[str, tuple[int, Callable[[int], TileLayout]]] = {
+    "32x32b": (128, lambda n: S[(32, n) : (1 @ laneid, 1)]),
+    "16x64b": (128, lambda n: S[(2, 8, n, 2) : (1 @ laneid, 4 @ laneid, 1, 2 @ laneid)]),
+    "16x128b": (64, lambda n: S[(2, 8, n, 4) : (1, 4 @ laneid, 2, 1 @ laneid)]),
+    "16x256b": (32, lambda n: S[(2, 8, n, 4, 2) : (2, 4 @ laneid, 4, 1 @ laneid, 1)]),
+    "16x32bx2": (128, lambda n: S[(16, 2, n) : (1 @ laneid, 16 @ laneid, 1)]),
+}
+"""The most repeats, and (lanes, 32-bit columns), of tcgen05.ld and st."""
+_TCGEN05_TYPES = ("float32", "int32", "uint32", "float16", "bfloat16", "int16", "uint16", *_INT8, *_FP8, *_INT4)
+_KNOWN = (
+    *(f"m{rows}n8k{depth}" for rows, depth in _MMA),
+    *(f"m64n{n}k{depth}" for n in range(8, 257, 8) for depth in _WGMMA),
+    *(f"{name}.x{1 << n}" for name, (most, _) in _TCGEN05.items() for n in range(most.bit_length())),
+)
+
+_Layouts = dict[str, dict[str, TileLayout]]
+"""The layout of each operand of a shape, by name and element type."""
+
+
+def _packed(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileLayout]:
+    """A layout of registers as one of the elements that they hold."""
+    found = {}
+    for name in dtypes:
+        each = max(1, 32 // dtype_of(name).bits)
+        iters = [Iter(it.extent, int(it.stride) * (each if it.axis == m else 1), it.axis) for it in layout.shard]
+        found[name] = TileLayout.of([*iters, Iter(each, 1)] if each > 1 else iters)
+    return found
+
+
+def _results(layout: TileLayout, types: Iterable[str]) -> dict[str, TileLayout]:
+    """A layout of C for what goes with element types of A and B."""
+    return dict.fromkeys([result for name in types for result in _RESULTS[name]], layout)
+
+
+def _mma(rows: int, depth: int) -> _Layouts:
+    halves, types, found = rows // 8, _MMA[rows, depth], _Layouts({"A": {}, "B": {}})
+    for name in types:
+        parts = depth // 4 // max(1, 32 // dtype_of(name).bits)
+        found["A"] |= _packed(S[(halves, 8, parts, 4) : (1, 4 @ laneid, halves, 1 @ laneid)], [name])
+        found["B"] |= _packed(S[(8, parts, 4) : (4 @ laneid, 1, 1 @ laneid)], [name])
+    found["C"] = _results(S[(halves, 8, 4, 2) : (2, 4 @ laneid, 1 @ laneid, 1)], types)
+    return {operand: found[operand] | _M8N8K4[operand] for operand in found} if (rows, depth) == (8, 4) else found
+
+
+def _wgmma(columns: int, depth: int) -> _Layouts:
+    types = [name for name in _WGMMA[depth] if columns % 16 == 0 or columns in (8, 24) or name not in _INT8]
+    a = S[(4, 2, 8, 2, 4) : (1 @ wid_in_wg, 1, 4 @ laneid, 2, 1 @ laneid)]
+    c = S[(4, 2, 8, columns // 8, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 4, 1 @ laneid, 1)]
+    return {"A": _packed(a, types), "C": _results(c, types)}
+
+
+@cache
+def _operands(shape: str) -> _Layouts:
+    """Every operand that a shape has in registers; raises :class:`RequestError` for one that is none."""
+    if match := re.fullmatch(r"m(8|16|64)n([1-9]\d{0,2})k([1-9]\d?)", shape):
+        rows, columns, depth = map(int, match.groups())
+        if columns == 8 and (rows, depth) in _MMA:
+            return _mma(rows, depth)
+        if rows == 64 and columns % 8 == 0 and columns <= 256 and depth in _WGMMA:
+            return _wgmma(columns, depth)
+    elif (match := re.fullmatch(r"(\w+?)(?:\.x([1-9]\d{0,2}))?", shape)) and match[1] in _TCGEN05:
+        (most, layout), count = _TCGEN05[match[1]], int(match[2] or 1)
+        if count <= most and count.bit_count() == 1:
+            return {"C": _packed(layout(count), _TCGEN05_TYPES)}
+    raise RequestError(f"mma_fragment: no matrix instruction has the shape {shown(shape)}{did_you_mean(shape, _KNOWN)}")
+
+
+@checked(shape=TEXT, operand=one_of("A", "B", "C", "D"))
+def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
+    """The layout of one operand of a matrix instruction, as the PTX ISA draws it.
+
+    Args:
+        shape: of ``mma.sync`` (``"m16n8k16"``), ``wgmma`` (``"m64n128k16"``), or ``tcgen05.ld`` and ``st``
+            (``"32x32b.x64"``; one without ``.xN``).
+        operand: ``"A"`` as (M, K), ``"B"`` as (N, K), ``"C"`` or ``"D"`` as (M, N). Of tcgen05 it is C as (lanes, columns), and
+            (16, 2, columns) of 16x32bx2. m8n8k4 of float16 is four products: (4, 8, 4) and (4, 8, 8).
+        dtype: the element type; float32 stands for tf32 in A and B.
+
+    Raises:
+        RequestError: there is no such shape, or it has no such operand of that type in registers.
+    """
+    found, known = dtype_of(dtype).name, _operands(shape)
+    types = known.get("C" if operand == "D" else operand, {})
+    if found not in types:
+        has = "; ".join(f"{each} of {', '.join(known[each])}" for each in known)
+        raise RequestError(f"mma_fragment: {shape} has no operand {operand} of {found} in registers; it has {has}")
+    return types[found]
+
+
+@checked(
+    LayoutError,
+    fragment=instance_of("a TileLayout such as mma_fragment(...)", TileLayout),
+    warp_axis=optional(instance_of("an Axis such as wid_in_wg", Axis)),
+)
+def tile_fragment(
+    fragment: TileLayout,
+    shape: Sequence[int],
+    warps: Sequence[int] = (1, 1),
+    *,
+    atom: Sequence[int] | None = None,
+    warp_axis: Axis | None = None,
+) -> TileLayout:
+    """A fragment that is repeated over a tile and over warps, each of which has a box of the tile; both row-major.
+
+    Args:
+        fragment: the layout of one instruction's operand.
+        shape: of the tile.
+        warps: how many warps, or warpgroups where the fragment is one of a warpgroup, lie along each dimension.
+        atom: the fragment's own shape; by default its rows end after the iter of 8 groups of lanes, or of 32 lanes.
+        warp_axis: the axis that counts them, by default ``warpid``, or ``wgid`` of warpgroups.
+
+    Raises:
+        LayoutError: the shape is not a multiple of the fragment's times ``warps``, or which iters are rows cannot be told.
+    """
+    shape, warps = checked_extents(shape, "tile_fragment: shape"), checked_extents(warps, "tile_fragment: warps")
+    if atom is None:
+        groups = [number for number, it in enumerate(fragment.shard) if it in (Iter(8, 4, laneid), Iter(32, 1, laneid))]
+        if len(groups) != 1:
+            raise LayoutError(
+                f"tile_fragment: which iters of {fragment} are rows cannot be told; give atom=, its shape"
+            )
+        rows = prod(it.extent for it in fragment.shard[: groups[0] + 1])
+        atom = rows, fragment.size // rows
+    own = fragment.check_admits(atom, "tile_fragment: atom of fragment")
+    if not len(own) == len(shape) == len(warps) or any(
+        size % (each * count) for size, each, count in zip(shape, own, warps, strict=True)
+    ):
+        raise LayoutError(
+            f"tile_fragment: the shape {shape} is not a multiple of the fragment's atom {own} times the warps {warps}"
+        )
+    counts = [size // (each * count) for size, each, count in zip(shape, own, warps, strict=True)]
+    axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)
+    shard: list[Iter] = []
+    for dim, iters in enumerate(fragment.by_dimension(own)):
+        outer = (
+            Iter(warps[dim], row_major(warps)[dim], axis),
+            Iter(counts[dim], row_major(counts)[dim] * fragment.span()),
+        )
+        shard += [*(it for it in outer if it.extent > 1), *iters]
+    return fragment.with_iters(shard)
