@@ -69,7 +69,7 @@ from .integers.expr import (
     symbols_of,
 )
 from .integers.expr import evaluate as evaluate_within
-from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
+from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle, wid_in_wg
 from .layout.dtypes import DType, dtype_of
 from .layout.fragments import mma_fragment, tile_fragment
 from .memory.buffers import Buffer, Region
@@ -180,7 +180,7 @@ __all__ += ["VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
 __all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
 __all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
-__all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle"]
+__all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int", "is_multiple", "key_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
 __all__ += ["Pair", "by_descending_stride", "fuse_pairs", "orders_of", "refine", "sliced"]
