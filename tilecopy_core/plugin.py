@@ -69,7 +69,21 @@ from .integers.expr import (
     symbols_of,
 )
 from .integers.expr import evaluate as evaluate_within
-from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle, wid_in_wg
+from .layout import (
+    Axis,
+    Iter,
+    Pair,
+    Swizzle,
+    TCol,
+    TileLayout,
+    TLane,
+    fuse,
+    fuse_pairs,
+    m,
+    row_major,
+    swizzle,
+    wid_in_wg,
+)
 from .layout.dtypes import DType, dtype_of
 from .layout.fragments import mma_fragment, tile_fragment
 from .memory.buffers import Buffer, Region

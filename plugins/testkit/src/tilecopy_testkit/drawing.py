@@ -558,6 +558,19 @@ def _parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
     return found.per_element, found.swizzle_len, found.atom_len
 
 
+_Iters = tuple[tuple[int, int, str], ...]
+ROWS_OF_COPIES: tuple[tuple[_Iters, _Iters], ...] = (
+    (((32, 1, "TLane"),), ((4, 32, "TLane"),)),
+    (((128, 1, "TLane"),), ()),
+    (((64, 1, "TLane"),), ((2, 64, "TLane"),)),
+    (((2, 64, "TLane"), (32, 1, "TLane")), ((2, 32, "TLane"),)),
+    (((4, 32, "TLane"),), ()),
+    (((128, 1, "TLane"),), ()),
+    (((6, 1, "TLane"), (4, 32, "TLane")), ()),
+)
+"""Lanes and replicas of tensor memory: of each shape of tcgen05.cp, and of several of one."""
+
+
 def _tensor(draw: Draw, ranges: Ranges) -> Description:
     """From shared to tensor memory, in rows that a matrix descriptor can name."""
     dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
@@ -566,8 +579,10 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
     row_bytes = draw.pick([16, 32, 64, 128, 16])
     middle = draw.pick([1, 2, 4, 3]) if row_bytes == 16 else draw.pick([1, 1, 2])
     per_row = row_bytes // size
+    lanes, replica = draw.pick(ROWS_OF_COPIES)
+    high = prod(extent for extent, _, _ in lanes)
     extra = draw.pick([0, 0, 8, 32])  # rows of the buffer before and after the box
-    rows = 32 + extra
+    rows = high + extra
     counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
     width = middle * per_row
     iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
@@ -580,12 +595,12 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
     mode = MODES[row_bytes]
     swizzle = _parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
     first = draw.pick([0, extra, 8]) if extra else 0
-    if first + 32 > rows:
+    if first + high > rows:
         first = 0
     src = Operand(
         "shared",
         (rows, width),
-        (32, width),
+        (high, width),
         (Start(first), Start(0)),
         iters,
         swizzle=swizzle,
@@ -600,18 +615,18 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
             columns = ((2, unit, "TCol"), (half // unit, 2 * unit, "TCol"), (unit, 1, "TCol"))
     dst = Operand(
         "tmem",
-        (32, width),
-        (32, width),
+        (high, width),
+        (high, width),
         (Start(0), Start(0)),
-        ((32, 1, "TLane"), *columns),
-        replica=((4, 32, "TLane"),),
+        (*lanes, *columns),
+        replica=replica,
     )
     return _whole(
         {
             "op": ranges.variant.op,
             "dtype": dtype,
             "scope": "thread",
-            "threads": 128,
+            "threads": 256 if high == 128 else 128,
             "target": draw.pick(ranges.targets),
             "dst": dst,
             "src": src,
