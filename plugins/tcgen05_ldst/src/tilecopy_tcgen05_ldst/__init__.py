@@ -38,7 +38,8 @@ def element_width(request: CopyRequest) -> str | None:
 def allocated(request: CopyRequest) -> str | None:
     """``tcgen05.alloc`` has given the tensor an address (a plan with no kernel around it has none to give)."""
     _, tensor = operands(request)
-    if tensor.buffer.allocated_addr is None and request.active.cta_threads is not None:
+    in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
+    if tensor.buffer.allocated_addr is None and in_a_kernel:
         return f"{tensor.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
     return None
 

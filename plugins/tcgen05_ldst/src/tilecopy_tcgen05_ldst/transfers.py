@@ -184,9 +184,11 @@ def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: in
             for further, lane in shape.slots:
                 key = first + further * scale, lane
                 if key not in left:
-                    missing = f"lane {half + lane} and column {key[0]}"
-                    register = next(r for c, lane in left for r in left[c, lane] if c == first)
-                    return f"register {register} of {name} has the places of {shape.name}, and {missing} in no register beside it"
+                    register = own[0] if own else next(left[at][0] for at in left if at[0] == first)
+                    return (
+                        f"register {register} of {name} has the places of {shape.name}, and lane {half + lane} and column "
+                        f"{key[0]} in no register beside it"
+                    )
                 own.append(left[key].pop(0))
                 if not left[key]:
                     del left[key]
