@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import PtxError, checked, integer_in, shown, tuple_of
+from ..errors import TEXT, PtxError, checked, integer_in, shown, tuple_of
 from ..integers.expr import INT, Int
 from ..ptx.builder import BUILDER, PtxBuilder
 from ..ptx.operands import ADDRESS, REGISTER, Address, Register
@@ -87,12 +87,14 @@ def dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int = 1
     ptx.instr(f"tcgen05.dealloc.{_group(cta_group)}.sync.aligned.b32", address, columns)
 
 
-@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER)
-def cp(ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1) -> None:
-    """``tcgen05.cp.32x128b.warpx4``: 32 rows of 16 bytes to four columns, repeated in all four warps' lanes."""
+@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER, shape=TEXT)
+def cp(
+    ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
+) -> None:
+    """``tcgen05.cp``: the rows that a descriptor names to the lanes of a shape, such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
-    ptx.instr(f"tcgen05.cp.{_group(cta_group)}.32x128b.warpx4", f"[{address}]", descriptor)
+    ptx.instr(f"tcgen05.cp.{_group(cta_group)}.{shape}", f"[{address}]", descriptor)
 
 
 @checked(PtxError, ptx=BUILDER)

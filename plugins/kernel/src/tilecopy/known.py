@@ -52,6 +52,8 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "stmatrix": _known("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
     "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
+    "tcgen05_ld": _known("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),), ("wait",)),
+    "tcgen05_st": _known("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),), ("wait",)),
     "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), ("mbar", "multicast"), edges=True),
     "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
 }

@@ -1,7 +1,7 @@
-"""copy_async -> tcgen05_cp: shared memory to Blackwell's tensor memory by ``tcgen05.cp.32x128b.warpx4``.
+"""copy_async -> tcgen05_cp: shared memory to Blackwell's tensor memory by ``tcgen05.cp``, in every shape of the ISA.
 
-One thread issues the copy; a matrix descriptor names the source, and the warpx4 multicast repeats its 32 lanes in the
-lanes of all four warps. No commit and no wait is emitted: the caller commits to an mbarrier and waits on it.
+One thread issues the copy; a matrix descriptor names the source. The destination's lanes and replicas say which shape it
+is. No commit and no wait is emitted: the caller commits to an mbarrier and waits on it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
-    Iter,
     Option,
     PtxBuilder,
-    TLane,
     Variant,
     VariantPlugin,
     Verdict,
@@ -25,8 +23,6 @@ from tilecopy_core.plugin import (
 from .partition import AtomPartition, atom_partition
 
 PAIRS = (("shared", "tmem"),)
-ROUTER = (Iter(4, 32, TLane),)
-"""The replica that the warpx4 multicast writes: the same rows 32, 64 and 96 lanes further on."""
 
 variant = Variant(
     name="tcgen05_cp",
@@ -56,16 +52,6 @@ def allocated(request: CopyRequest) -> str | None:
     return None
 
 
-def router(request: CopyRequest) -> str | None:
-    """The destination's replica is exactly ``R[4 : 32 @ TLane]``, the source has none."""
-    found = request.dst.buffer.layout.replica
-    if found != ROUTER:
-        return f"destination {request.dst.buffer.name} needs the replica R[4 : 32 @ TLane]; it has {list(found)}"
-    if request.src.buffer.layout.replica:
-        return f"source {request.src.buffer.name} has replicas"
-    return None
-
-
 def element_width(request: CopyRequest) -> str | None:
     """Elements of 8 to 32 bits."""
     dtype = request.src.buffer.dtype
@@ -84,7 +70,6 @@ PREDICATE = (
     valid_copy,
     element_width,
     allocated,
-    router,
     cta_group,
 )
 """The rows of the specification that the record does not declare."""
@@ -98,7 +83,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """32 x 128-bit atoms and the descriptor of the first."""
+    """Copies of one shape and the descriptor of the first."""
     return atom_partition(request)
 
 
@@ -116,7 +101,11 @@ def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilde
         if atom.step_16_bytes:
             descriptor = ptx.reg("b64")
             ptx.instr("add.s64", descriptor, first, atom.step_16_bytes)
-        tcgen05.cp(ptx, tcgen05.plus_columns(ptx, base, atom.column), descriptor, group)
+        at = tcgen05.plus_columns(ptx, base, atom.column)
+        if atom.lane:
+            at, first_row = ptx.reg("b32"), at
+            ptx.instr("add.s32", at, first_row, atom.lane << 16)
+        tcgen05.cp(ptx, at, descriptor, group, atom.shape)
 
 
 def _typed() -> VariantPlugin:

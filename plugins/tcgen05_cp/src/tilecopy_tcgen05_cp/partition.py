@@ -1,4 +1,4 @@
-"""Splitting a tile into 32 x 128-bit atoms that one matrix descriptor can name (PTX ISA 9.7.16.4)."""
+"""Splitting a tile into copies of one shape, whose rows one matrix descriptor can name (PTX ISA 9.7.16.4)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ from tilecopy_core.plugin import (
     swizzle,
 )
 
-LANES = 32
-COPIES = 4
-"""Of each row: the warpx4 multicast writes the lanes of all four warps."""
+LANES = 128
 GROUP_ROWS = 8
 UNIT_BYTES = 16
 ROW_COLUMNS = 4
@@ -42,6 +40,41 @@ LDO = 16
 """Leading-dimension field; a copy of one 16-byte unit a row never uses it (any value does)."""
 MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B", 3, 2)}
 """Bytes from row to row -> swizzle mode, its index, its code in the descriptor."""
+
+
+@attrs.frozen
+class CopyShape:
+    """A shape of ``tcgen05.cp``.
+
+    Attributes:
+        name: as in the opcode.
+        lanes: that its rows land in, in order.
+        replica: of the destination's layout: where each row lands too.
+        units: 16 bytes of a row.
+    """
+
+    name: str
+    lanes: tuple[int, ...]
+    replica: tuple[Iter, ...]
+    units: int
+
+    @property
+    def copies(self) -> tuple[int, ...]:
+        """Lanes from where a row lands to where it lands too."""
+        return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
+
+
+_IN_ORDER = range(LANES)
+SHAPES = (
+    CopyShape("128x256b", tuple(_IN_ORDER), (), 2),
+    CopyShape("128x128b", tuple(_IN_ORDER), (), 1),
+    CopyShape("64x128b.warpx2::02_13", tuple(_IN_ORDER[:64]), (Iter(2, 64, TLane),), 1),
+    CopyShape("64x128b.warpx2::01_23", (*_IN_ORDER[:32], *_IN_ORDER[64:96]), (Iter(2, 32, TLane),), 1),
+    CopyShape("32x128b.warpx4", tuple(_IN_ORDER[:32]), (Iter(4, 32, TLane),), 1),
+    CopyShape("4x256b", tuple(_IN_ORDER[::32]), (), 2),
+)
+"""The shapes that the ISA has; of two that fit the wider comes first."""
+BY_NAME = {shape.name: shape for shape in SHAPES}
 
 
 @attrs.frozen
@@ -68,10 +101,14 @@ class CopyAtom:
     Attributes:
         column: 32-bit column of the buffer that it begins at.
         step_16_bytes: what is added to the first atom's descriptor.
+        lane: that its first row lands in.
+        shape: its name in the opcode.
     """
 
     column: Int
     step_16_bytes: int
+    lane: int = 0
+    shape: str = "32x128b.warpx4"
 
 
 @attrs.frozen
@@ -81,8 +118,8 @@ class AtomPartition:
     Attributes:
         descriptor: encoded once.
         start_elems: element offset of the box in the shared buffer, before the swizzle.
-        atoms: one a tile of 32 rows of 16 bytes.
-        elem_per_128b: elements of a row of an atom.
+        atoms: one an instruction.
+        elem_per_128b: elements of 16 bytes.
     """
 
     descriptor: Descriptor
@@ -92,11 +129,10 @@ class AtomPartition:
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
-        d = self.descriptor
-        return (
-            f"{len(self.atoms)} x 32x128b.warpx4, {self.elem_per_128b} elements a row, descriptor ldo {d.ldo} "
-            f"sdo {d.sdo} swizzle {d.swizzle}"
-        )
+        d, names = self.descriptor, [atom.shape for atom in self.atoms]
+        counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        row = self.elem_per_128b * BY_NAME[names[0]].units
+        return f"{counted}, {row} elements a row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
         """``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
@@ -112,27 +148,24 @@ class AtomPartition:
         size = buffer.dtype.bytes
         pitch_bytes, bits = next((pitch, index) for pitch, (_, index, code) in MODES.items() if code == fields.swizzle)
         start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * size
+        unit_bytes = UNIT_BYTES if bits else fields.ldo * UNIT_BYTES
         for atom in self.atoms:
-            first = int(evaluate(atom.column, values)) * 4 // size
-            for row in range(LANES):
+            shape, first = BY_NAME[atom.shape], int(evaluate(atom.column, values)) * 4 // size
+            for (row, lane), unit in product(enumerate(shape.lanes), range(shape.units)):
                 group, within = divmod(row, GROUP_ROWS)
-                at = (
-                    start_bytes
-                    + atom.step_16_bytes * UNIT_BYTES
-                    + within * pitch_bytes
-                    + group * fields.sdo * UNIT_BYTES
-                )
+                at = start_bytes + atom.step_16_bytes * UNIT_BYTES + unit * unit_bytes
+                at += within * pitch_bytes + group * fields.sdo * UNIT_BYTES
                 at ^= (at >> 7 & (1 << bits) - 1) << 4
                 found += [
-                    ((row + copy * LANES, first + elem), at // size + elem)
-                    for copy in range(COPIES)
+                    ((atom.lane + lane + copy, first + unit * self.elem_per_128b + elem), at // size + elem)
+                    for copy in shape.copies
                     for elem in range(self.elem_per_128b)
                 ]
         return found
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """``(32 lanes, middle tiles, 16 bytes)``, with the descriptor that fits the source's rows."""
+    """Lanes, middle tiles and 16 bytes, with the descriptor that fits the source's rows, in the first shape that has them."""
     source = sliced("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -147,41 +180,81 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     pairs = refine(target.shard, source.shard)
     if pairs is None:
         return Decline(f"destination {target} and source {source} cannot be split along common extents")
-    rows = _descending([pair for pair in pairs if pair[0].axis == TLane])
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
-    why = _why_not_lanes(target, rows)
-    return Decline(why) if why is not None else _atoms(request, target, source, rows, columns)
+    tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
+    if isinstance(tiles, str):
+        return Decline(tiles)
+    found = [_atoms(request, target, source, each, columns, shape) for shape, each in tiles]
+    return next((answer for answer in found if isinstance(answer, AtomPartition)), found[0])
 
 
 def _descending(pairs: list[Pair]) -> list[Pair]:
     return fuse_pairs(sorted(pairs, key=lambda pair: -int(pair[0].stride)))
 
 
-def _why_not_lanes(target: TileLayout, rows: list[Pair]) -> str | None:
-    offset = target.offset_on(TLane)
-    if not same(offset, 0):
-        return f"the box begins at lane {offset}: 32 lanes from there overflow the 32 that one warp owns"
-    covered = 1
-    for lane, _ in reversed(rows):
-        if not same(lane.stride, covered):
-            return f"the lanes of {target} are not consecutive: a stride of {lane.stride} where {covered} is needed"
-        covered *= lane.extent
-    return None if covered == LANES else f"the box has {covered} lanes; tcgen05.cp.32x128b copies {LANES}"
+def _by_lane(rows: list[Pair]) -> dict[int, int]:
+    """The element of the source that lies in each lane, from the first lane's, by lane."""
+    found = {0: 0}
+    for lane, memory in rows:
+        steps = [(int(lane.stride) * digit, int(memory.stride) * digit) for digit in range(lane.extent)]
+        found = {at + further: elem + more for at, elem in found.items() for further, more in steps}
+    return dict(sorted(found.items()))
+
+
+_Tiles = list[tuple[int, list[int]]]
+"""The first lane of each tile of a shape, and the source's element of each of its rows."""
+
+
+def _tiles(
+    request: CopyRequest, target: TileLayout, by_lane: Mapping[int, int]
+) -> list[tuple[CopyShape, _Tiles]] | str:
+    """The shapes that the box's lanes and replicas are those of, with their tiles; or why there are none."""
+    name, offset, replica = request.dst.buffer.name, target.offset_on(TLane), target.replica
+    if request.src.buffer.layout.replica:
+        return f"source {request.src.buffer.name} has replicas"
+    lanes, found = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
+    for shape in SHAPES:
+        if shape.replica == replica and shape.lanes == lanes and same(offset, 0):
+            found.append((shape, [(0, list(by_lane.values()))]))
+    first = [lane for lane in lanes if lane < LANES // 4]
+    if (
+        not replica
+        and isinstance(offset, int)
+        and set(lanes) == {lane + 32 * warp for lane in first for warp in range(4)}
+    ):
+        rows = [(lane + offset, [by_lane[lane + 32 * warp] for warp in range(4)]) for lane in first]
+        if 0 <= offset < LANES // 4 - first[-1]:
+            found.append((BY_NAME["4x256b"], rows))
+    if found:
+        return found
+    fits = [shape for shape in SHAPES if shape.lanes == lanes]
+    if fits and replica not in [shape.replica for shape in fits]:
+        needed = (
+            " or ".join(f"R[{it.extent} : {it.stride} @ TLane]" for shape in fits for it in shape.replica) or "none"
+        )
+        return f"destination {name} needs the replica {needed} for its {len(lanes)} lanes; it has {list(replica)}"
+    if fits:
+        return f"the box begins at lane {offset}; {fits[0].name} writes {len(lanes) * len(fits[0].copies)} lanes from lane 0 on"
+    return (
+        f"the box has {len(lanes)} lanes, {', '.join(map(str, lanes[:3]))} ..; tcgen05.cp copies 32 with R[4 : 32 @ TLane], 64 "
+        "with R[2 : 64 @ TLane] or in two halves 64 apart with R[2 : 32 @ TLane], 128, or 4 that are 32 apart"
+    )
 
 
 def _atoms(
     request: CopyRequest,
     target: TileLayout,
     source: TileLayout,
-    rows: list[Pair],
+    tiles: _Tiles,
     columns: list[Pair],
+    shape: CopyShape,
 ) -> AtomPartition | Decline:
     buffer = request.src.buffer
     size, per_unit = buffer.dtype.bytes, UNIT_BYTES // buffer.dtype.bytes
     run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
         return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
-    strides = _row_strides(rows)
+    strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
         return Decline(strides)
     pitch_bytes, group_bytes = strides[0] * size, strides[1] * size
@@ -207,53 +280,72 @@ def _atoms(
         )
     start = source.offset_on(m)
     constant = start.const if isinstance(start, Expr) else start
-    why = _why_misaligned(start, size, pitch_bytes, period)
+    room = pitch_bytes * (GROUP_ROWS + 1 - min(len(shape.lanes), GROUP_ROWS))
+    why = _why_misaligned(start, size, room, period)
     if why is not None:
         return Decline(f"source {request.src}: {why}")
-    atoms = _steps(request, target, columns, per_unit, constant * size, pitch_bytes, period)
-    if isinstance(atoms, str):
-        return Decline(atoms)
-    return AtomPartition(Descriptor(LDO, group_bytes // UNIT_BYTES, code, index), start, atoms, per_unit)
+    units = _units(request, target, columns, per_unit)
+    if isinstance(units, str):
+        return Decline(units)
+    ldo, atoms = LDO, list[CopyAtom]()
+    if shape.units > 1:
+        units = sorted(units)
+        pairs = list(zip(units[::2], units[1::2], strict=False))
+        apart = {(further[0] - unit[0], further[1] - unit[1]) for unit, further in pairs}
+        distance = next((far for column, far in apart if column == per_unit), -1)
+        if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
+            return Decline(
+                f"{request.dst}: its rows are not pairs of 16 bytes at one distance, as {shape.name} copies them"
+            )
+        if index and (
+            distance != UNIT_BYTES
+            or any((constant * size + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
+        ):
+            return Decline(
+                f"{request.src}: the two 16 bytes of a row of {shape.name} are not side by side in the {name} swizzle"
+            )
+        ldo = LDO if index else distance // UNIT_BYTES
+        units = units[::2]
+    begin = target.offset_on(TCol) + request.dst.buffer.elem_offset
+    for (lane, rows), (column, shared) in product(tiles, units):
+        at = (rows[0] - tiles[0][1][0]) * size + shared
+        if at % UNIT_BYTES:
+            return Decline(f"the rows of lane {lane} begin {at} bytes on: not whole 16-byte units")
+        if period > UNIT_BYTES and (constant * size + at) % period >= room:
+            return Decline(
+                f"an atom begins {(constant * size + at) % period} bytes into a swizzle atom, past its first row"
+            )
+        first = (begin + column) * ROW_COLUMNS // per_unit
+        lower, upper = bounds_of(first)
+        if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
+            return Decline(f"destination {request.dst}: column {first} of 32 bits; tensor memory has {COLUMNS}")
+        atoms.append(CopyAtom(first, at // UNIT_BYTES, lane, shape.name))
+    return AtomPartition(Descriptor(ldo, group_bytes // UNIT_BYTES, code, index), start, tuple(atoms), per_unit)
 
 
-def _row_strides(rows: list[Pair]) -> tuple[int, int] | str:
-    """Elements from row to row of 8, and from one 8 rows to the next."""
-    by_row = {0: 0}
-    step = 1
-    for lane, memory in reversed(rows):
-        stride = int(memory.stride)
-        by_row |= {
-            row + digit * step: at + digit * stride for row, at in list(by_row.items()) for digit in range(lane.extent)
-        }
-        step *= lane.extent
-    pitch, group = by_row[1], by_row[GROUP_ROWS]
-    for row, at in by_row.items():
+def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
+    """Elements from row to row of 8, and from one 8 rows to the next, the same in all tiles."""
+    pitch = tiles[0][1]
+    group = tiles[0][GROUP_ROWS] if len(tiles[0]) > GROUP_ROWS else GROUP_ROWS * pitch
+    for row, at in ((row, at) for rows in tiles for row, at in enumerate(rows)):
         if at != row % GROUP_ROWS * pitch + row // GROUP_ROWS * group:
             return f"row {row} is {at} elements from row 0; a descriptor names rows {pitch} apart in groups of 8, {group} apart"
     return pitch, group
 
 
-def _why_misaligned(start: Int, size: int, pitch_bytes: int, period: int) -> str | None:
+def _why_misaligned(start: Int, size: int, room: int, period: int) -> str | None:
     if not is_multiple(start * size, UNIT_BYTES):
         return f"the start is at a multiple of {divisor_of(start) * size} bytes; a descriptor needs {UNIT_BYTES}"
     constant = start.const if isinstance(start, Expr) else start
     if not is_multiple((start - constant) * size, period):
         return f"the start {start} varies by less than the {period} bytes after which rows repeat"
-    if period > UNIT_BYTES and constant * size % period >= pitch_bytes:
+    if period > UNIT_BYTES and constant * size % period >= room:
         return f"the start is {constant * size % period} bytes into a swizzle atom, past its first row"
     return None
 
 
-def _steps(
-    request: CopyRequest,
-    target: TileLayout,
-    columns: list[Pair],
-    per_unit: int,
-    start_bytes: int,
-    pitch_bytes: int,
-    period: int,
-) -> tuple[CopyAtom, ...] | str:
-    """Column and descriptor step of each atom, the last iter's units fastest."""
+def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_unit: int) -> list[tuple[int, int]] | str:
+    """Element of the row and byte of the source of each 16 bytes, the last iter's fastest."""
     size = request.src.buffer.dtype.bytes
     run = columns[-1][0].extent // per_unit
     middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
@@ -263,7 +355,7 @@ def _steps(
             f"destination {request.dst}: it begins at element {first}, which is not proved to be a multiple of {per_unit}: "
             f"a row of 128 bits begins at a multiple of {ROW_COLUMNS} columns of 32 bits"
         )
-    atoms = []
+    found = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
         column = sum(d * int(tensor.stride) for d, (tensor, _) in zip(digits, middle, strict=True))
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True)) * size
@@ -272,11 +364,5 @@ def _steps(
                 f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units (rows of 128 "
                 f"bits begin at a multiple of {ROW_COLUMNS} columns, {per_unit} elements)"
             )
-        if period > UNIT_BYTES and (start_bytes + shared) % period >= pitch_bytes:
-            return f"an atom begins {(start_bytes + shared) % period} bytes into a swizzle atom, past its first row"
-        begins = (first + column) * ROW_COLUMNS // per_unit
-        lower, upper = bounds_of(begins)
-        if (lower or 0) > COLUMNS - ROW_COLUMNS or (upper is not None and upper < 0):
-            return f"destination {request.dst}: column {begins} of 32 bits; tensor memory has {COLUMNS}"
-        atoms.append(CopyAtom(begins, shared // UNIT_BYTES))
-    return tuple(atoms)
+        found.append((column, shared))
+    return found

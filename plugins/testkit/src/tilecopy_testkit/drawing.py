@@ -46,6 +46,8 @@ MOST_BYTES = 16384
 """Of the memory behind an operand."""
 MOST_REGISTERS = 256
 """Elements of a fragment that a thread has."""
+MOST_COLUMNS = 128
+"""Of 32 bits of tensor memory."""
 MOST_TURNS = 16
 """Elements of shared memory that each thread fills and shows."""
 
@@ -137,7 +139,7 @@ def describe(draw: Draw, ranges: Ranges) -> Description | None:
     pair = draw.pick(ranges.spaces)
     found: Description
     if "tmem" in pair:
-        found = _tensor(draw, ranges)
+        found = _tensor_fragments(draw, ranges, pair) if "local" in pair else _tensor(draw, ranges)
     elif variant.threads == "one":
         found = _bulk(draw, ranges, pair)
     elif "local" in pair:
@@ -162,6 +164,9 @@ def _too_large(description: Description) -> bool:
         if space == "local" and elems > MOST_REGISTERS:
             return True
         if space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES:
+            return True
+        reach = sum((extent - 1) * step for extent, step, axis in operand.iters if axis == "TCol")
+        if space == "tmem" and reach * description.elem_bytes >= MOST_COLUMNS * 4:
             return True
     return False
 
@@ -553,6 +558,19 @@ def _parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
     return found.per_element, found.swizzle_len, found.atom_len
 
 
+_Iters = tuple[tuple[int, int, str], ...]
+ROWS_OF_COPIES: tuple[tuple[_Iters, _Iters], ...] = (
+    (((32, 1, "TLane"),), ((4, 32, "TLane"),)),
+    (((128, 1, "TLane"),), ()),
+    (((64, 1, "TLane"),), ((2, 64, "TLane"),)),
+    (((2, 64, "TLane"), (32, 1, "TLane")), ((2, 32, "TLane"),)),
+    (((4, 32, "TLane"),), ()),
+    (((128, 1, "TLane"),), ()),
+    (((6, 1, "TLane"), (4, 32, "TLane")), ()),
+)
+"""Lanes and replicas of tensor memory: of each shape of tcgen05.cp, and of several of one."""
+
+
 def _tensor(draw: Draw, ranges: Ranges) -> Description:
     """From shared to tensor memory, in rows that a matrix descriptor can name."""
     dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
@@ -561,8 +579,10 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
     row_bytes = draw.pick([16, 32, 64, 128, 16])
     middle = draw.pick([1, 2, 4, 3]) if row_bytes == 16 else draw.pick([1, 1, 2])
     per_row = row_bytes // size
+    lanes, replica = draw.pick(ROWS_OF_COPIES)
+    high = prod(extent for extent, _, _ in lanes)
     extra = draw.pick([0, 0, 8, 32])  # rows of the buffer before and after the box
-    rows = 32 + extra
+    rows = high + extra
     counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
     width = middle * per_row
     iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
@@ -575,12 +595,12 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
     mode = MODES[row_bytes]
     swizzle = _parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
     first = draw.pick([0, extra, 8]) if extra else 0
-    if first + 32 > rows:
+    if first + high > rows:
         first = 0
     src = Operand(
         "shared",
         (rows, width),
-        (32, width),
+        (high, width),
         (Start(first), Start(0)),
         iters,
         swizzle=swizzle,
@@ -595,24 +615,118 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
             columns = ((2, unit, "TCol"), (half // unit, 2 * unit, "TCol"), (unit, 1, "TCol"))
     dst = Operand(
         "tmem",
-        (32, width),
-        (32, width),
+        (high, width),
+        (high, width),
         (Start(0), Start(0)),
-        ((32, 1, "TLane"), *columns),
-        replica=((4, 32, "TLane"),),
+        (*lanes, *columns),
+        replica=replica,
     )
     return _whole(
         {
             "op": ranges.variant.op,
             "dtype": dtype,
             "scope": "thread",
-            "threads": 128,
+            "threads": 256 if high == 128 else 128,
             "target": draw.pick(ranges.targets),
             "dst": dst,
             "src": src,
             "issuers": "one",
             "cluster": 2 if pair else 1,
             "options": options,
+        },
+        counts,
+    )
+
+
+RECTANGLES: dict[str, tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, int, str], ...]]] = {
+    "32x32b": (((32, 1, "laneid"),), ((1, 1, "m"),)),
+    "16x64b": (((2, 1, "laneid"), (8, 4, "laneid")), ((1, 1, "m"), (2, 2, "laneid"))),
+    "16x128b": (((2, 1, "m"), (8, 4, "laneid")), ((1, 2, "m"), (4, 1, "laneid"))),
+    "16x256b": (((2, 2, "m"), (8, 4, "laneid")), ((1, 4, "m"), (4, 1, "laneid"), (2, 1, "m"))),
+    "16x32bx2": (((16, 1, "laneid"),), ((2, 16, "laneid"), (1, 1, "m"))),
+}
+"""Shape of tcgen05.ld -> iters of its lanes and of its columns (the one of extent 1 repeats), in registers of 32 bits."""
+
+
+def _tensor_fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """Between tensor memory and registers, in the rectangles that one instruction covers; slices, warps, halves of columns."""
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
+    per_column = max(1, 4 // tc.dtype_of(dtype).bytes)
+    shape = draw.pick(list(RECTANGLES))
+    rows, columns = RECTANGLES[shape]
+    high = prod(extent for extent, _, _ in rows)
+    repeats, more = draw.pick([1, 2, 4, 3, 6, 7]), draw.pick([0, 0, 1, 2])
+    scope, threads = draw.pick([("warpgroup", 128), ("warp", 128), ("cta", 128), ("warpgroup", 256), ("cta", 256)])
+    units = {"warpgroup": threads // 128, "warp": 4, "cta": 1}[scope]
+    halves = per_column == 2 and draw.pick([False, False, True])  # 16 bits a column, or all of it
+    upper = draw.pick([False, False, True]) if high == 16 else False
+    both = high == 16 and not upper and draw.pick([False, False, True])  # 16 lanes after 16 others
+
+    # the fragment: registers of several elements, repeated (with more of them than are copied), for each warp
+    parts = [(extent, step * (per_column if axis == "m" else 1), axis) for extent, step, axis in (*rows, *columns)]
+    place = parts.index((1, next(step for extent, step, _ in columns if extent == 1) * per_column, "m"))
+    widest = max(prod(e for e, _, a in (*rows, *columns) if a == "m"), 1) * per_column
+    parts[place] = (repeats + more, widest, "m")
+    across, down = parts[len(rows) :], parts[: len(rows)]
+    if shape == "16x32bx2" and more:
+        across[1] = (repeats + more, per_column, "m")
+    lanes_of_all: list[tuple[int, int, str]] = []
+    tile = widest * (repeats + more)
+    if both:
+        lanes_of_all.append((2, tile, "m"))
+        tile *= 2
+    axis = {"warpgroup": "wid_in_wg", "cta": "warpid", "warp": ""}[scope]
+    if axis:
+        lanes_of_all.insert(0, (4, 1, axis))
+    inner = [(per_column, 1, "m")] if per_column > 1 else []
+    twice = [(2, 4, "warpid")] if (scope, threads) == ("cta", 256) else []
+    sliced = 0 if shape == "16x32bx2" or twice else draw.pick(range(more + 1))
+    kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
+    unit = prod(e for e, _, _ in columns) * per_column
+    height = high * (2 if both else 1) * (4 if axis else 1)
+    width = unit * (repeats + more) * (2 if twice else 1)
+    extents = (height, unit * kept * (2 if twice else 1))
+    fragment = Operand(
+        "local",
+        (height, width),
+        extents,
+        (Start(0), Start(unit * sliced)),
+        tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
+        offset=(("m", per_column * draw.pick([0, 0, 0, 2])),),
+    )
+
+    # tensor memory: the same columns further on, apart by the distance of halves
+    counts = {"unit": units, "block": draw.pick([1, 1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    base = per_column * draw.pick([0, 0, 1, 4, 7]) + draw.pick([0] * 9 + [1])
+    factors = {"turn": draw.pick([0, 4 * per_column, extents[1]]), "block": draw.pick([0, per_column])}
+    if (scope, threads) == ("warpgroup", 256):
+        factors["unit"] = extents[1]
+    terms = tuple(Term(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
+    reach = base + sum(term.factor * (counts[term.variable] - 1) for term in terms) + extents[1]
+    lanes: list[tuple[int, int, str]] = [(128, 1, "TLane")]
+    first = Start(0)
+    if scope == "warp":
+        first = Start(16 * upper, (Term("unit", 32),))
+    elif high == 16 and not both:
+        lanes = [(4, 32, "TLane"), (16, 1, "TLane")]
+    memory = Operand(
+        "tmem",
+        (prod(e for e, _, _ in lanes), reach),
+        extents,
+        (first, Start(base, terms)),
+        (*lanes, (reach, 2 if halves else 1, "TCol")),
+        offset=(("TLane", 16),) if upper and scope != "warp" else (),
+    )
+    src, dst = (memory, fragment) if pair[0] == "tmem" else (fragment, memory)
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": scope,
+            "threads": threads,
+            "target": draw.pick(ranges.targets),
+            "dst": dst,
+            "src": src,
         },
         counts,
     )

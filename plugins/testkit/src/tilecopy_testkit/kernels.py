@@ -20,7 +20,7 @@ from tilecopy_core.plugin import TEXT, checked, instance_of, integer_in, one_of,
 from .completion import COMPLETIONS, Step
 from .description import Description, Operand
 from .kinds import NAMES, NATURAL
-from .oracle import check_memory, consistent, memory_shape, read_places
+from .oracle import TMEM_LANES, check_memory, consistent, low_halves, memory_shape, read_places
 
 DESCRIPTION = instance_of("a Description", Description)
 OptionMaker = Callable[["Around"], Any]
@@ -71,6 +71,34 @@ def element_storage(dtype: str) -> tuple[str, int]:
     """The integer type that holds an element's bytes, and how many of them it takes."""
     bits = tc.dtype_of(dtype).bits
     return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
+
+
+def _columns_text(kind: str, firsts: Sequence[int], *, halves: bool) -> str:
+    """Four columns from each of some on: the warp's part of tensor memory lies at ``{0}``, a column of the array at ``{1}`` ..
+
+    Of ``halves`` the lower 16 bits of each column are moved.
+    """
+    form = (
+        f"tcgen05.{kind}.sync.aligned.32x32b." + (f"x2.{'un' * (kind == 'st')}pack::16b" if halves else "x4") + ".b32"
+    )
+    moves, shows = list[str](), list[str]()
+    for number, first in enumerate(firsts, 1):
+        whole = [f"w{first + i}" for i in range(4)]
+        registers = f"{{{{{', '.join(whole[:2] if halves else whole)}}}}}"
+        given = f"{{{{{', '.join(whole)}}}}}"
+        if kind == "st":
+            moves.append(f"ld.global.v4.b32 {given}, {{{number}}};")
+            if halves:
+                moves += [f"prmt.b32 {whole[i]}, {whole[2 * i]}, {whole[2 * i + 1]}, 0x5410;" for i in range(2)]
+            moves.append(f"{form} [{{0}}+{first}], {registers};")
+        else:
+            moves.append(f"{form} {registers}, [{{0}}+{first}];")
+            if halves:  # what stands in the array between the elements stays
+                shows.append(f"ld.global.v4.b32 {{{{o0, o1, o2, o3}}}}, {{{number}}};")
+                shows += [f"prmt.b32 {whole[i]}, {whole[i // 2]}, o{i}, 0x76{(10, 32)[i % 2]};" for i in (3, 2, 1, 0)]
+            shows.append(f"st.global.v4.b32 {{{number}}}, {given};")
+    lines = [".reg .b32 w<512>, o<4>;", *moves, f"tcgen05.wait::{kind}.sync.aligned;", *shows]
+    return "{{ " + "\n".join(lines) + " }}"
 
 
 def sizes_at_launch(description: Description, operand: Operand) -> tuple[int, ...]:
@@ -331,9 +359,10 @@ class Around:
                 self._mbarrier.init(1)
                 if d.target not in ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89"):
                     k.fence_mbarrier_init()
-        if d.dst.space == "tmem":
+        if self._tensor is not None:
             with k.if_(k.warp_id() == 0):
-                k.tcgen05_alloc(self._buffers["dst"], columns=self._columns(), cta_group=d.cta_group)
+                k.tcgen05_alloc(self._tensor, columns=self._columns(), cta_group=d.cta_group)
+            self.synchronize()
         self._fill("src", d.src, self._mask)
         self._fill("dst", d.dst, None)
         self._steps("before", "all")
@@ -344,34 +373,37 @@ class Around:
         else:
             self._copy()
         self._show(d.dst)
-        if d.dst.space == "tmem":
+        if self._tensor is not None:
             k.tcgen05_fence_before()
             self.synchronize()
             with k.if_(k.warp_id() == 0):
-                k.tcgen05_dealloc(self._buffers["dst"], columns=self._columns(), cta_group=d.cta_group)
+                k.tcgen05_dealloc(self._tensor, columns=self._columns(), cta_group=d.cta_group)
         elif self.clustered:
             k.cluster_sync()
 
+    @property
+    def _tensor(self) -> tc.Buffer | None:
+        """The operand in tensor memory, where one is."""
+        return next((buffer for buffer in self._buffers.values() if buffer.space == "tmem"), None)
+
     def _columns(self) -> int:
-        _, _, elems, size = memory_shape(self.description, self.description.dst)
-        columns = 32
-        while columns < elems * size // 4:
-            columns *= 2
-        return columns
+        d = self.description
+        _, _, elems, size = memory_shape(d, d.dst if d.dst.space == "tmem" else d.src)
+        return elems * size // 4
 
     def _copy(self) -> None:
         k, d = self.kernel, self.description
-        if d.dst.space == "tmem" and d.turns > 1:
+        if self._tensor is not None:
             k.tcgen05_fence_before()
         self.synchronize()
+        if self._tensor is not None:
+            k.tcgen05_fence_after()
         scope = getattr(k, d.scope)
         if d.issuers == "one":
             with ExitStack() as around:
                 if d.cta_group > 1:
                     around.enter_context(k.if_(self.rank == 0))
                 around.enter_context(k.if_(k.thread_id() == 0))
-                if d.dst.space == "tmem" and d.turns > 1:
-                    k.tcgen05_fence_after()
                 self._steps("before", "issuer")
                 with k.if_(self.rank == 0) if d.receivers else nullcontext():
                     self._issue(scope)
@@ -421,6 +453,19 @@ class Around:
             assert pool is not None
             for register in range(pool.shape[0]):
                 k.store(pool[register], k.load(given[self.block, k.thread_id(), register]))
+        elif operand.space == "tmem":
+            read = np.ones(1, bool) if name == "dst" else read_places(self.description)
+            read = np.broadcast_to(read, memory_shape(self.description, operand)[:3])
+            self._by_columns(name, operand, "st", read.reshape(-1, self._columns(), read.shape[2] // self._columns()))
+
+    def _by_columns(self, name: str, operand: Operand, kind: str, read: Any) -> None:
+        """Columns of every lane to (``st``) or from (``ld``) tensor memory; four of which nothing is read stay poison."""
+        k, halves = self.kernel, low_halves(self.description, operand)
+        firsts = [first for first in range(0, read.shape[1], 4) if read[:, first : first + 4].any()]
+        with k.if_(k.thread_id() < TMEM_LANES):
+            base = k.load(self._buffers[name].allocated_addr[0]) + k.cast(k.thread_id() // 32 * (32 << 16), "uint32")
+            places = [self._given[name][self.block, k.thread_id(), first] for first in firsts]
+            k.inline_ptx(_columns_text(kind, firsts, halves=halves), base, *places)
 
     def _show(self, operand: Operand) -> None:
         """What the memory of the destination holds goes back to the caller's array."""
@@ -433,16 +478,10 @@ class Around:
             for register in range(pool.shape[0]):
                 k.store(given[self.block, k.thread_id(), register], k.load(pool[register]))
         elif operand.space == "tmem":
+            k.tcgen05_fence_before()
+            self.synchronize()
             k.tcgen05_fence_after()
-            first, words = 0, given.shape[2]
-            while first < words:
-                count = 1 << (words - first).bit_length() - 1
-                fragment = k.local(count, "uint32", name=f"shown{first}")
-                k.tcgen05_ld(fragment, self._buffers["dst"], column=first)
-                k.tcgen05_wait_ld()
-                for word in range(count):
-                    k.store(given[self.block, k.thread_id(), first + word], k.load(fragment[word]))
-                first += count
+            self._by_columns("dst", operand, "ld", np.ones((1, self._columns()), bool))
 
 
 @checked(description=DESCRIPTION, seed=NATURAL)

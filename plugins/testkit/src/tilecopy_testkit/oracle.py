@@ -6,7 +6,7 @@ Arrays hold the memories behind the operands as bytes, the last axis being those
 global     ``(elements, bytes)``
 shared     ``(CTAs, elements, bytes)``
 local      ``(CTAs, threads, elements, bytes)``
-tmem       ``(CTAs, 128 lanes, elements, bytes)``
+tmem       ``(CTAs, 128 lanes, elements, bytes)``, of all columns that are allocated
 =========  =====================================
 """
 
@@ -24,6 +24,8 @@ from tilecopy_core.plugin import shown
 from .description import Description, Operand
 
 TMEM_LANES = 128
+LEAST_COLUMNS = 32
+"""Columns of 32 bits of the smallest allocation; others are powers of two (PTX ISA, tcgen05.alloc)."""
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
@@ -135,9 +137,20 @@ def memory_shape(description: Description, operand: Operand) -> tuple[int, ...]:
         return description.blocks, -(-elems // per_word) * per_word, size
     if operand.space == "local":
         return description.blocks, description.threads, elems, size
-    columns = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)
-    per_column = max(1, 4 // size)
-    return description.blocks, TMEM_LANES, -(-columns // per_column) * per_column, size
+    elems = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)
+    columns = LEAST_COLUMNS
+    while columns * 4 < elems * size:
+        columns *= 2
+    return description.blocks, TMEM_LANES, columns * 4 // size, size
+
+
+def low_halves(description: Description, operand: Operand) -> bool:
+    """Whether an operand is 16 bits in the lower half of each column: what ``.pack::16b`` and ``.unpack::16b`` move.
+
+    The upper halves are no elements, and nothing is said of what ``.unpack::16b`` leaves there.
+    """
+    steps = [step for extent, step, axis in operand.iters if axis == "TCol" and extent > 1]
+    return operand.space == "tmem" and description.elem_bytes == 2 and all(step % 2 == 0 for step in steps)
 
 
 def index_of(
@@ -243,8 +256,8 @@ def read_places(description: Description) -> Any:
 
 
 def consistent(description: Description, memory: Any) -> Any:
-    """Registers of a source such that all threads that have one element hold the same; other memories as they are."""
-    if description.src.space != "local":
+    """A source such that all places of one element hold the same: registers of several threads, replicas of lanes."""
+    if description.src.space not in ("local", "tmem"):
         return memory
     for values in description.values():
         where, element = index_of(description, description.src, values)

@@ -40,11 +40,17 @@ COPY_SHAPES: dict[tuple[str, ...], tuple[int, int, Callable[[Any], list[Any]]]] 
 """Shape of ``tcgen05.cp`` -> rows, units of 16 bytes a row, and the lanes that each row lands in."""
 
 
+TRANSFER_REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+"""Shape of ``tcgen05.ld`` and ``st`` -> registers of ``.x1``."""
+MOST_REGISTERS = 128
+HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
+"""What makes two columns of one register: their low halves are its halves."""
+
+
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
     """Lane and column of register i of thread t, shape (32, registers)."""
     t = np.arange(32)[:, None]
-    per = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}[shape]
-    i = np.arange(count * per)[None, :]
+    i = np.arange(count * TRANSFER_REGISTERS[shape])[None, :]
     if shape == "32x32b":
         return t + 0 * i, i + 0 * t
     if shape == "16x64b":
@@ -82,6 +88,8 @@ class TensorMemory:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.words = np.zeros((machine.unit_ctas * CELLS, machine.copies), np.uint32)
+        self.low_alone = np.zeros(machine.unit_ctas * CELLS, bool)
+        """Cells of which the upper half is unknown: ``.unpack::16b`` says nothing of it."""
         self.shadow = Shadow(machine.unit_ctas * CELLS)
         self.allocated: dict[int, list[_Allocation]] = {}
         self.last_size: dict[int, int] = {}
@@ -106,6 +114,7 @@ class TensorMemory:
         machine = self.machine
         ctas, lanes = machine.unit_ctas // copies, machine.units // copies
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
+        self.low_alone = np.tile(self.low_alone, copies)
         self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
         allocated, after, completed = self.allocated, self.after, self.completed
         self.allocated, self.after, self.completed = {}, {}, {}
@@ -474,6 +483,7 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
         flat = words.reshape(spots.shape[1], spots.shape[2], -1)
         for part in spots:
             memory.words[part] = flat
+            memory.low_alone[part] = False
         memory.shadow.land(copy.actor, np.unique(spots.ravel()), stamps)
         machine.engines.done(copy, actor)
     machine.flying.pop(operation.number, None)
@@ -505,12 +515,21 @@ def _fence(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _transfer(instruction: Instruction, program: Program) -> Step:
+def _form(instruction: Instruction) -> tuple[str, int, bool]:
+    """Shape, repeats and whether registers are halves, of ``tcgen05.ld`` or ``st``."""
     kind = instruction.opcode[1]
     parts = [part for part in instruction.opcode[2:] if part not in ("sync", "aligned", "b32")]
-    if len(parts) != 2 or parts[0] not in ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2") or parts[1][:1] != "x":
+    halves = parts[2:] == [HALVES[kind]]
+    repeats = [f"x{1 << power}" for power in range(8)]
+    fits = len(parts) == 2 + halves and parts[0] in TRANSFER_REGISTERS and parts[1] in repeats
+    if not fits or int(parts[1][1:]) * TRANSFER_REGISTERS[parts[0]] > MOST_REGISTERS:
         raise refuse(instruction, f"this form of tcgen05.{kind} is not known")
-    shape, count = parts[0], int(parts[1][1:])
+    return parts[0], int(parts[1][1:]), halves
+
+
+def _transfer(instruction: Instruction, program: Program) -> Step:
+    kind = instruction.opcode[1]
+    shape, count, halves = _form(instruction)
     operands = list(instruction.operands)
     registers = operands.pop(0) if kind == "ld" else operands.pop()
     if not isinstance(registers, Vector):
@@ -523,6 +542,8 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
     rows, columns = load_places(shape, count, split)
     if len(registers.items) != rows.shape[1]:
         raise refuse(instruction, f"{rows.shape[1]} registers are wanted")
+    if halves:
+        columns = columns + load_places(shape, count)[1]  # a register is two columns; the distance of halves stays
     address = address_reader(operands[0], instruction, program)
     writers = [writer(name, "b32", instruction, program) for name in registers.items] if kind == "ld" else []
     readers = [reader(name, "b32", instruction, program) for name in registers.items] if kind == "st" else []
@@ -533,10 +554,10 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
         memory, index = TensorMemory.of(machine), machine.index(lanes)
         if not len(index):
             return
-        found = machine.uniform(address(machine, lanes), lanes).astype(np.int64)
+        addresses = machine.uniform(address(machine, lanes), lanes).astype(np.int64)
         for first, cta, warp in _warps(machine, lanes):
             members = np.nonzero(machine.warp_of[index] == warp)[0]
-            mine = found[members]
+            mine = addresses[members]
             if (mine != mine[0]).any():
                 machine.hazard("aligned", "the lanes of a warp give different addresses", lanes, int(members[0]))
             slab = int(machine.warp[first, 0]) % 4
@@ -548,23 +569,36 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]
             spots = cta * CELLS + (row + rows[inside]) * COLUMNS + column + columns[inside]
-            last = column + int(columns.max())
+            cells = np.unique([spots, spots + 1]) if halves else np.unique(spots)
+            last = column + int(columns.max()) + halves
             memory.inside(lanes, cta, column, last, (row, row + int(rows.max())), int(members[0]))
-            memory.touch(lanes, int(members[0]), first, np.unique(spots), "read" if kind == "ld" else "written")
+            memory.touch(lanes, int(members[0]), first, cells, "read" if kind == "ld" else "written")
             lanes_here = index[members]
             if kind == "ld":
                 values = memory.words[spots]  # (lanes, registers, C)
+                if halves:
+                    values = values & 0xFFFF | memory.words[spots + 1] << 16
+                elif memory.low_alone[cells].any():
+                    where = memory.where(int(cells[np.argmax(memory.low_alone[cells])]))
+                    machine.hazard(
+                        "poison", f"{where}: the upper 16 bits are read; .unpack::16b stored the lower 16 alone", lanes,
+                        int(members[0]),
+                    )  # fmt: skip
                 for name in registers.items:
                     if name != "_":
                         machine.undefine(name, lanes_here)
                         machine.loading.add(name)
-                memory.loads.append(_Transfer(lanes_here, np.unique(spots), writers, values, machine.at, first))
+                memory.loads.append(_Transfer(lanes_here, cells, writers, values, machine.at, first))
             else:
+                memory.low_alone[cells] = halves
                 for number, read in enumerate(readers):
-                    memory.words[spots[:, number]] = np.broadcast_to(
+                    found = np.broadcast_to(
                         machine.rows(read(machine, lanes_here), lanes_here), (len(lanes_here), machine.copies)
                     )
-                memory.stores.append(_Transfer(lanes_here, np.unique(spots), [], None, machine.at, first))
+                    memory.words[spots[:, number]] = found & 0xFFFF if halves else found
+                    if halves:
+                        memory.words[spots[:, number] + 1] = found >> 16
+                memory.stores.append(_Transfer(lanes_here, cells, [], None, machine.at, first))
         machine.launch.version += 1
 
     return step

@@ -1,0 +1,111 @@
+"""copy -> tcgen05_ld, tcgen05_st: between tensor memory and register fragments, by whole warps.
+
+Both layouts say which register of which thread holds which lane and column. An instruction has one of five shapes, and
+each is repeated over as many columns as the fragment has of it: that is found in the layouts, not asked of the caller.
+"""
+
+from __future__ import annotations
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Option,
+    PtxBuilder,
+    Variant,
+    VariantPlugin,
+    Verdict,
+    first_failure,
+    hookimpl,
+    operands,
+    scope_in,
+    valid_copy,
+)
+
+from .emission import emit
+from .transfers import TransferPartition, transferred
+
+WAIT = Option(
+    "wait", (bool,), "False leaves tcgen05.wait to the caller, so that several copies are in flight", default=True
+)
+
+
+def element_width(request: CopyRequest) -> str | None:
+    """Elements of 8, 16 or 32 bits: whole ones in registers of 32."""
+    dtype = request.src.buffer.dtype
+    return None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); 8, 16 and 32 are taken"
+
+
+def allocated(request: CopyRequest) -> str | None:
+    """``tcgen05.alloc`` has given the tensor an address (a plan with no kernel around it has none to give)."""
+    _, tensor = operands(request)
+    in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
+    if tensor.buffer.allocated_addr is None and in_a_kernel:
+        return f"{tensor.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
+    return None
+
+
+PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, allocated)
+"""What the record does not declare. Each check gives a reason to decline, or None."""
+
+
+class Transfers:
+    """One of both variants.
+
+    Attributes:
+        variant: its record.
+    """
+
+    def __init__(self, name: str, spaces: tuple[str, str], summary: str, steps: tuple[str, ...]) -> None:
+        self.variant = Variant(
+            name=name,
+            op="copy",
+            priority=10,
+            summary=summary,
+            spaces=(spaces,),
+            features=("tcgen05",),
+            options=(WAIT,),
+            completion="barrier",
+            completion_steps=steps,
+            threads="all",
+        )
+
+    @hookimpl
+    def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
+        """The table, row by row."""
+        return first_failure(request, PREDICATE)
+
+    @hookimpl
+    def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
+        """The instructions, with the registers and the lane and column of each."""
+        return transferred(request)
+
+    @hookimpl
+    def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:
+        """One instruction after the other, then one wait."""
+        emit(request, partition, ptx, wait=self.variant.option(request, "wait"))
+
+
+load = Transfers(
+    "tcgen05_ld",
+    ("tmem", "local"),
+    "tcgen05.ld from tensor memory to register fragments, and its wait",
+    (
+        "before: tcgen05_fence_after() where a barrier or an mbarrier stands between those who wrote and this copy",
+        "with wait=False: tcgen05_wait_ld() before the registers are read",
+        "tcgen05_fence_before() and a barrier before other threads write that tensor memory or free it",
+    ),
+)
+store = Transfers(
+    "tcgen05_st",
+    ("local", "tmem"),
+    "tcgen05.st from register fragments to tensor memory, and its wait",
+    (
+        "with wait=False: tcgen05.wait::st.sync.aligned before anything reads that tensor memory",
+        "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that go on with it",
+    ),
+)
+
+
+def _typed() -> tuple[VariantPlugin, VariantPlugin]:
+    """Type checkers hold both objects against the hooks here."""
+    return load, store

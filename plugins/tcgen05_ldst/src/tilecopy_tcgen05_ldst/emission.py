@@ -1,0 +1,55 @@
+"""Instructions of a copy between tensor memory and registers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register, operands, tcgen05
+
+from .shapes import LANES
+from .transfers import Transfer, TransferPartition
+
+
+def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *, wait: bool) -> None:
+    """One address for each warp, the instructions from there, and the wait."""
+    fragment, tensor = operands(request)
+    kind = "st" if request.dst is tensor else "ld"
+    warp, (first, last) = ptx.thread_index(request.scope) // LANES, partition.warps
+    conditions = [warp >= first] if first else []
+    conditions += [warp <= last] if last < request.scope.threads // LANES - 1 else []
+    with ExitStack() as stack:
+        for condition in conditions:
+            if isinstance(condition, Condition):
+                stack.enter_context(ptx.if_(ptx.predicate(condition)))
+        at = _address(ptx, tcgen05.allocated_address(ptx, ptx.address(tensor.buffer.allocated_addr)), partition)
+        constant = partition.column if isinstance(partition.column, int) else 0
+        for each in partition.transfers:
+            words = [
+                ptx.local_words(fragment.buffer, register * LANES // fragment.buffer.dtype.bits, 32)
+                for register in each.registers
+            ]
+            registers = "{" + ", ".join(str(word) for found in words for word in found or ()) + "}"
+            place = f"[{at}+{(each.lane << 16) + constant + each.column}]"
+            split = [each.split] if each.shape == "16x32bx2" else []
+            operands_of = [place, *split, registers] if kind == "st" else [registers, place, *split]
+            ptx.instr(_opcode(kind, each, halves=partition.halves), *operands_of)
+        if wait:
+            ptx.instr(f"tcgen05.wait::{kind}.sync.aligned")
+
+
+def _opcode(kind: str, each: Transfer, *, halves: bool) -> str:
+    packed = {"ld": ".pack::16b", "st": ".unpack::16b"}[kind] if halves else ""
+    return f"tcgen05.{kind}.sync.aligned.{each.shape}.x{each.repeats}{packed}.b32"
+
+
+def _address(ptx: PtxBuilder, base: Register, partition: TransferPartition) -> Register:
+    """The first of the warp's 32 lanes, at the copy's column but for what is constant."""
+    found = base
+    lanes = ptx.tid // LANES % 4
+    if not isinstance(lanes, int):
+        found = ptx.reg("b32")
+        ptx.instr("mad.lo.s32", found, ptx.value(lanes), LANES << 16, base)
+    column = (0 if isinstance(partition.column, int) else partition.column) + ptx.tid // (
+        4 * LANES
+    ) * partition.column_step
+    return found if isinstance(column, int) else tcgen05.plus_columns(ptx, found, column)

@@ -1,0 +1,247 @@
+"""Who holds what: for each 32-bit register of each thread the lane and column of tensor memory that its elements lie at."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import attrs
+import numpy as np
+
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Expr,
+    Int,
+    Region,
+    TCol,
+    TileLayout,
+    TLane,
+    axis_index,
+    by_thread,
+    is_multiple,
+    m,
+    operands,
+    symbols_of,
+    thread_axes,
+    why_no_owners,
+)
+
+from .shapes import LANES, Array
+
+
+@attrs.frozen(eq=False)
+class Held:
+    """The registers that a copy moves, warp by warp of the CTA.
+
+    Attributes:
+        warps: indices of the warps that own anything.
+        registers: of the fragment, counted in 32 bits, the same in every thread.
+        lanes: ``[warp, thread, register]``, from the first of the 32 that the warp reaches.
+        columns: of 32 bits, likewise, without the start of the box.
+        start: column of 32 bits that the box begins at.
+        halves: 16 bits of each column are elements, those below.
+    """
+
+    warps: Array
+    registers: Array
+    lanes: Array
+    columns: Array
+    start: Int
+    halves: bool
+
+
+def held(request: CopyRequest) -> Held | Decline:
+    """Every register of the copy, or the first that breaks what ``tcgen05.ld`` and ``st`` ask for."""
+    fragment, tensor = operands(request)
+    own, there = fragment.sliced_layout(), tensor.sliced_layout()
+    for region, layout in ((fragment, own), (tensor, there)):
+        if layout is None:
+            return Decline(
+                f"{region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
+            )
+    assert own is not None
+    assert there is not None
+    why = _why_not_plain(request, own, there)
+    if why is not None:
+        return Decline(why)
+    tids = _threads(request, there)
+    if isinstance(tids, Decline):
+        return tids
+    thread, element_of_thread, element = _owned(request, fragment, own, tids)
+    if not len(thread):
+        return Decline(f"{fragment}: no thread that reaches the copy owns anything")
+    lane, column, copies = _in_tensor(request, there, thread, element)
+    slab = _slabs(request, thread, lane)
+    reached = lane // LANES == slab
+    copy = np.argmax(reached, axis=0)
+    if not reached.any(axis=0).all():
+        first = int(np.argmin(reached.any(axis=0)))
+        where = ", ".join(map(str, sorted(set(lane[:, first].tolist()))))
+        return Decline(
+            f"register element {element_of_thread[first]} of {fragment.buffer.name} in thread {thread[first]} lies at lane {where} "
+            f"of {tensor.buffer.name}; its warp reaches lanes {slab[first] * LANES} to {slab[first] * LANES + LANES - 1}"
+        )
+    row = lane[copy, np.arange(len(thread))]
+    if request.dst is tensor:
+        why = _why_not_stored(request, thread, row, column, there.size * copies)
+        if why is not None:
+            return Decline(why)
+    return _words(request, thread, element_of_thread, row - LANES * slab, column, there)
+
+
+def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> str | None:
+    fragment, tensor = operands(request)
+    if tensor.buffer.layout.swizzle is not None or any(axis not in (TLane, TCol) for axis in there.axes):
+        return f"{tensor.buffer.name}: a layout over TLane and TCol alone, not {tensor.buffer.layout}"
+    if fragment.buffer.layout.swizzle is not None:
+        return f"register operand {fragment.buffer.name} has a swizzled layout; registers have no addresses to permute"
+    if any(isinstance(it.stride, Expr) for it in (*there.shard, *there.replica)):
+        return f"{tensor.buffer.name}: a stride that is known only at run time, in {there}"
+    if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
+        return f"{tensor}: the lane that it begins at is known only at run time; a warp reaches 32 lanes"
+    if any(it.axis == TCol for it in there.replica):
+        return f"{tensor.buffer.name}: {there} repeats its elements along TCol; an instruction moves each register once"
+    if any(it.axis == m for it in own.replica):
+        return f"register operand {fragment.buffer.name}: {own} repeats its elements along m"
+    return why_no_owners(request, own)
+
+
+def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
+    """The indices of the threads that reach the copy, by whole warps."""
+    threads = request.active.cta_threads or request.scope.threads
+    if request.active.cta_threads is None:  # a plan alone: starts may still name a thread of a larger CTA
+        threads = max([threads, *(1 + (symbol.upper or 0) for symbol in symbols_of(there.offset_on(TLane)))])
+    if threads % LANES:
+        return Decline(f"scope {request.scope} has no full last warp, and tcgen05.ld and st are of all lanes of one")
+    mask = request.active.mask
+    return np.flatnonzero(np.ones(threads, bool) if mask is None else np.array(mask))
+
+
+def _owned(request: CopyRequest, fragment: Region, own: TileLayout, tids: Array) -> tuple[Array, Array, Array]:
+    """Thread, element among its registers, and element of the box, by thread and then by register."""
+    place = _places(own)
+    key, wanted = np.zeros(len(tids), np.int64), np.zeros(len(place["m"]), np.int64)
+    for axis in thread_axes(fragment):
+        mine = np.asarray(by_thread(axis_index(axis, request.scope.tid), request.scope.threads))[
+            tids % request.scope.threads
+        ]
+        extent = int(mine.max()) + 1
+        there = place[axis.name]
+        key, wanted = key * extent + mine, np.where(there < extent, wanted * extent + there, -1)
+    order = np.argsort(wanted, kind="stable")
+    first, last = (np.searchsorted(wanted, key, side, sorter=order) for side in ("left", "right"))
+    which = np.repeat(np.arange(len(tids)), last - first)
+    nth = np.arange(len(which)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+    row = order[first[which] + nth]
+    thread, register, element = tids[which], place["m"][row], row % own.size
+    order = np.lexsort((element, register, thread))
+    return thread[order], register[order], element[order]
+
+
+def _places(layout: TileLayout) -> dict[str, Array]:
+    """Place of each element along each axis, once for each step of the replicas; without a start that varies."""
+    copies = list(product(*(range(it.extent) for it in layout.replica)))
+    flat, inner = np.arange(layout.size), layout.size
+    found = dict[str, Array]()
+    for axis in (*layout.axes, m):
+        offset = layout.offset_on(axis)
+        found[axis.name] = np.full((len(copies), layout.size), 0 if isinstance(offset, Expr) else offset, np.int64)
+    for it in layout.shard:
+        inner //= it.extent
+        found[it.axis.name] += flat // inner % it.extent * int(it.stride)
+    for number, steps in enumerate(copies):
+        for step, it in zip(steps, layout.replica, strict=True):
+            found[it.axis.name][number] += step * int(it.stride)
+    return {name: places.ravel() for name, places in found.items()}
+
+
+def _in_tensor(request: CopyRequest, there: TileLayout, thread: Array, element: Array) -> tuple[Array, Array, int]:
+    """The lanes of each register's element, ``[copy, register]``, its column in elements from the start, and the copies."""
+    place = _places(TileLayout.of(there.shard, there.replica))
+    copies = len(place["m"]) // there.size
+    lane, column = (
+        place.get(axis.name, np.zeros(len(place["m"]), np.int64)).reshape(copies, -1)[:, element]
+        for axis in (TLane, TCol)
+    )
+    start = np.asarray(by_thread(there.offset_on(TLane), int(thread.max()) + 1))
+    return lane + start[thread], column[0], copies
+
+
+def _slabs(request: CopyRequest, thread: Array, lane: Array) -> Array:
+    """Which of the four 32 lanes each thread's warp reaches."""
+    if request.active.cta_threads is None and request.scope.kind == "warp":  # any warp may be meant
+        return np.asarray(lane.min(axis=0) // LANES)
+    return thread // LANES % 4
+
+
+def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Array, places: int) -> str | None:
+    """Each place of a destination is written, and once, by each of the scope's instances."""
+    fragment, tensor = operands(request)
+    unit = thread // request.scope.threads
+    found, counts = np.unique(np.stack([unit, row, column]), axis=1, return_counts=True)
+    if (counts > 1).any():
+        _, lane, at = (int(i) for i in found[:, int(np.argmax(counts > 1))])
+        return (
+            f"lane {lane}, element {at} from the start of {tensor} is held by {int(counts.max())} registers of "
+            f"{fragment.buffer.name}; a store is of one"
+        )
+    written = found.shape[1] // len(np.unique(unit))
+    if written < places:
+        return f"the threads that reach the copy hold {written} of the {places} places of {tensor}"
+    return None
+
+
+def _words(
+    request: CopyRequest, thread: Array, register: Array, row: Array, column: Array, there: TileLayout
+) -> Held | Decline:
+    """The elements of each 32-bit register together, and the same registers in all threads."""
+    fragment, tensor = operands(request)
+    bits, name = fragment.buffer.dtype.bits, fragment.buffer.name
+    per = 32 // bits
+    place = np.stack([thread, register])
+    parts = place.reshape(2, -1, per) if len(thread) % per == 0 else np.full((2, 1, per), -1)
+    if (parts[0] != parts[0, :, :1]).any() or (parts[1] != parts[1, :, :1] // per * per + np.arange(per)).any():
+        kept = np.array([len(set(group)) == per for group in _groups(place, per)])
+        first = int(np.argmin(np.repeat(kept, [len(group) for group in _groups(place, per)])))
+        return Decline(
+            f"register {register[first] // per} of {name} in thread {thread[first]} is copied in part, or holds two elements of "
+            f"the box: {per} of {bits} bits fill one"
+        )
+    own_thread, own_register = parts[0, :, 0], parts[1, :, 0] // per
+    tids, counts = np.unique(own_thread, return_counts=True)
+    registers = own_register[: counts[0]]
+    alike = [np.array_equal(each, registers) for each in np.split(own_register, np.cumsum(counts)[:-1])]
+    if not all(alike):
+        return Decline(
+            f"thread {tids[alike.index(False)]} holds other registers of {name} than thread {tids[0]}; an instruction moves the "
+            "same in all lanes of a warp"
+        )
+    start = there.offset_on(TCol) + tensor.buffer.elem_offset
+    if not is_multiple(start, per):
+        return Decline(
+            f"{tensor} begins at element {start} of {bits} bits of a lane, which is not proved to be a multiple of {per}: registers "
+            "move whole columns of 32 bits"
+        )
+    rows, columns = row.reshape(-1, per), column.reshape(-1, per)
+    halves = bits == 16 and not (column % 2).any()
+    apart = columns != columns[:, :1] + np.arange(per) * (2 if halves else 1)
+    bad = (apart | (rows != rows[:, :1])).any(axis=1) | (columns[:, 0] % per != 0)
+    if bad.any():
+        first = int(np.argmax(bad))
+        return Decline(
+            f"register {own_register[first]} of {name} in thread {own_thread[first]} holds what lies at elements "
+            f"{', '.join(map(str, columns[first]))} of lanes {', '.join(map(str, rows[first]))} from the start of {tensor}: not a "
+            "column of 32 bits, nor the lower halves of two"
+        )
+    firsts = tids[tids % LANES == 0]
+    if not np.array_equal(tids, (firsts[:, None] + np.arange(LANES)).ravel()):
+        return Decline(f"{len(tids)} threads own registers of {name}, not all lanes of each of their warps")
+    shape = len(firsts), LANES, len(registers)
+    lanes, columns = rows[:, 0].reshape(shape), (columns[:, 0] // per).reshape(shape)
+    return Held(firsts // LANES, registers, lanes, columns, start // per, halves)
+
+
+def _groups(place: Array, per: int) -> list[Array]:
+    """The elements of each register of each thread."""
+    ends = np.flatnonzero((np.diff(place[0]) != 0) | (np.diff(place[1] // per) != 0)) + 1
+    return np.split(place[1], ends)

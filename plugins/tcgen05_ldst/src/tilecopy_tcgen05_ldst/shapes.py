@@ -1,0 +1,100 @@
+"""The shapes of tcgen05.ld and st (PTX ISA 9.7.16.2.3), and which of them registers fit."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+LANES = 32
+"""Lanes of a warp: of threads, and of the tensor memory that it reaches."""
+Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_THREAD = np.arange(LANES)
+
+
+@attrs.frozen
+class Shape:
+    """One shape.
+
+    Attributes:
+        name: as in the opcode.
+        high: lanes of tensor memory.
+        columns: of 32 bits, of x1.
+        slots: of each register of x1 the column and the lane that it adds to what a thread has.
+        most: the largest repeat: 128 registers.
+    """
+
+    name: str
+    high: int
+    columns: int
+    slots: tuple[tuple[int, int], ...]
+
+    @property
+    def most(self) -> int:
+        """The largest repeat."""
+        return 128 // len(self.slots)
+
+    @property
+    def lane(self) -> Array:
+        """The lane of each thread's first register."""
+        return {
+            "32x32b": _THREAD,
+            "16x64b": _THREAD // 4 + 8 * (_THREAD % 2),
+            "16x32bx2": _THREAD % 16,
+        }.get(self.name, _THREAD // 4)
+
+    @property
+    def column(self) -> Array:
+        """The column of each thread's first register; of 16x32bx2 without the distance of the halves."""
+        return {"16x64b": _THREAD // 2 % 2, "16x128b": _THREAD % 4, "16x256b": 2 * (_THREAD % 4)}.get(
+            self.name, 0 * _THREAD
+        )
+
+
+SHAPES = (
+    Shape("32x32b", 32, 1, ((0, 0),)),
+    Shape("16x64b", 16, 2, ((0, 0),)),
+    Shape("16x128b", 16, 4, ((0, 0), (0, 8))),
+    Shape("16x256b", 16, 8, ((0, 0), (1, 0), (0, 8), (1, 8))),
+    Shape("16x32bx2", 16, 1, ((0, 0),)),
+)
+
+
+@attrs.frozen
+class Fit:
+    """What one register is part of.
+
+    Attributes:
+        shape: of the instruction.
+        half: 0, or 16 for the upper lanes of the warp's.
+        split: columns from one half of the threads to the other (16x32bx2).
+        lane: of the register's slot.
+        column: of the register in the first thread.
+    """
+
+    shape: Shape
+    half: int
+    split: int
+    lane: int
+    column: int
+
+
+def fit(lanes: Array, columns: Array, scale: int) -> Fit | None:
+    """The shape that a register of each of 32 threads fits, by the lane and column that it holds.
+
+    Args:
+        lanes: from the warp's first.
+        columns: of 32 bits.
+        scale: columns of one register: 2 where their lower halves make one.
+    """
+    for shape in SHAPES:
+        split = int(columns[16] - columns[0]) if shape.name == "16x32bx2" else 0
+        first = int(columns[0])
+        if split < 0 or (columns - first != scale * shape.column + np.where(_THREAD < 16, 0, split)).any():
+            continue
+        for half in range(0, LANES - shape.high + 1, 16):
+            for lane in {lane for _, lane in shape.slots}:
+                if (lanes == shape.lane + half + lane).all():
+                    return Fit(shape, half, split, lane, first)
+    return None

@@ -1,0 +1,245 @@
+"""Which instructions move a fragment: the shape of each register, and the widest repeats of each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core.plugin import (
+    Buffer,
+    CopyRequest,
+    Decline,
+    Int,
+    bounds_of,
+    evaluate,
+    mma_fragment,
+    operands,
+    tile_fragment,
+    wid_in_wg,
+)
+
+from .places import Held, held
+from .shapes import LANES, SHAPES, Fit, Shape, fit
+
+MOST_COLUMNS = 512
+BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
+"""An element type of so many bits that fragments have names for; layouts are the same for all."""
+
+
+@attrs.frozen
+class Transfer:
+    """One ``tcgen05.ld`` or ``st``.
+
+    Attributes:
+        shape: such as ``"32x32b"``.
+        repeats: 1 to 128, a power of two.
+        registers: of the fragment, counted in 32 bits, in the order of the instruction's.
+        lane: 0, or 16 for the upper lanes of the warp's.
+        column: of 32 bits, from the copy's first.
+        split: columns between both halves of 16x32bx2.
+    """
+
+    shape: str
+    repeats: int
+    registers: tuple[int, ...]
+    lane: int
+    column: int
+    split: int
+
+
+@attrs.frozen
+class TransferPartition:
+    """The instructions that each warp executes.
+
+    Attributes:
+        transfers: in order.
+        halves: 16 bits of each column are moved, by ``.pack::16b`` and ``.unpack::16b``.
+        column: of 32 bits, of the first warpgroup's copy.
+        column_step: columns from one warpgroup of the CTA to the next.
+        warps: the first and the last warp of the scope that own anything.
+    """
+
+    transfers: tuple[Transfer, ...]
+    halves: bool
+    column: Int
+    column_step: int
+    warps: tuple[int, int]
+
+    @property
+    def instructions_per_thread(self) -> int:
+        """Those that move the data."""
+        return len(self.transfers)
+
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers of the fragment that are moved."""
+        return sum(len(each.registers) for each in self.transfers)
+
+    def summary(self) -> str:
+        """One line for ``plan.explain()``."""
+        forms = [f"{each.shape}.x{each.repeats}" for each in self.transfers]
+        counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
+        return f"{counted}{', 16 bits of each column' if self.halves else ''}"
+
+    def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """``(destination, source)`` of every element: ``(thread, element)`` in registers, ``(lane, element)`` in tensor memory.
+
+        Where a register's thread finds it is what the PTX ISA draws for the shape (9.7.16.2.3).
+
+        Args:
+            request: the copy.
+            values: of every symbol of the request.
+        """
+        fragment, tensor = operands(request)
+        per, scale = 32 // fragment.buffer.dtype.bits, 2 if self.halves else 1
+        store = request.dst is tensor
+        first_thread = max((value for symbol, value in values.items() if symbol.register == "%tid.x"), default=0)
+        found = list[tuple[tuple[int, int], tuple[int, int]]]()
+        base, warp_first = int(evaluate(self.column, values)), first_thread // LANES
+        for each in self.transfers:
+            shape = next(shape for shape in SHAPES if shape.name == each.shape)
+            lanes, columns = (each.lane + shape.lane).tolist(), (scale * shape.column).tolist()
+            for number, register in enumerate(each.registers):
+                turn, slot = divmod(number, len(shape.slots))
+                further, lane = shape.slots[slot]
+                column = base + each.column + scale * (shape.columns * turn + further)
+                for thread in range(self.warps[0] * LANES, (self.warps[1] + 1) * LANES):
+                    warp, t = warp_first + thread // LANES, thread % LANES
+                    place = column + columns[t] + each.split * (t >= 16) + warp // 4 * self.column_step
+                    row = 32 * (warp % 4) + lanes[t] + lane
+                    for elem in range(per):
+                        there, own = (row, place * per + elem * scale), (thread, register * per + elem)
+                        found.append((there, own) if store else (own, there))
+        return found
+
+
+def transferred(request: CopyRequest) -> TransferPartition | Decline:
+    """The fewest instructions, or the first register that fits none and a layout that would."""
+    found = held(request)
+    answer = found if isinstance(found, Decline) else _transferred(request, found)
+    if isinstance(answer, Decline):
+        fitting = _fitting(request)
+        return Decline(f"{answer.reason}; {fitting} would fit") if fitting else answer
+    return answer
+
+
+def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decline:
+    fragment, tensor = operands(request)
+    name, scale = fragment.buffer.name, 2 if found.halves else 1
+    base = found.columns[:, :1, :1]
+    other = (found.lanes != found.lanes[:1]) | (found.columns - base != found.columns[:1] - base[:1])
+    if other.any():
+        warp, thread, register = (int(i) for i in np.argwhere(other)[0])
+        return Decline(
+            f"register {found.registers[register]} of {name} in lane {thread} of warp {found.warps[warp]} lies elsewhere than in "
+            f"warp {found.warps[0]}, seen from what each reaches; the warps execute the same instructions"
+        )
+    groups, shifts = found.warps // 4, (base - base[0]).ravel()
+    apart = np.unique(groups)
+    step = int(shifts[-1]) // int(apart[-1] - apart[0]) if len(apart) > 1 else 0
+    if (shifts != (groups - groups[0]) * step).any():
+        warp = int(np.argmax(shifts != (groups - groups[0]) * step))
+        return Decline(
+            f"warp {found.warps[warp]} begins {shifts[warp]} columns after warp {found.warps[0]}: columns differ by warpgroups alone"
+        )
+    within = np.unique(found.warps % (request.scope.threads // LANES))
+    if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
+        return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
+    fits = list[Fit]()
+    for number, register in enumerate(found.registers):
+        lanes, columns = found.lanes[0, :, number], found.columns[0, :, number]
+        made = fit(lanes, columns, scale)
+        if made is None:
+            return Decline(
+                f"register {register} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp and lane "
+                f"{lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
+            )
+        fits.append(made)
+    transfers = _grouped(fits, [int(register) for register in found.registers], name, scale)
+    if isinstance(transfers, str):
+        return Decline(transfers)
+    start = found.start - int(groups[0]) * step
+    last = max(int(found.columns.max()) + scale - 1, 0)
+    lower, upper = bounds_of(found.start)
+    if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
+        return Decline(f"{tensor}: column {found.start} and {last} on; tensor memory has {MOST_COLUMNS}")
+    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])))
+
+
+def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
+    """Registers of one shape side by side, in repeats as wide as can be."""
+    found = list[Transfer]()
+    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in fits):
+        left = dict[tuple[int, int], list[int]]()
+        for each, register in zip(fits, registers, strict=True):
+            if (each.shape, each.half, each.split) == (shape, half, split):
+                left.setdefault((each.column, each.lane), []).append(register)
+        units = list[tuple[int, tuple[int, ...]]]()
+        while left:
+            first = min(column for column, _ in left)
+            own = list[int]()
+            for further, lane in shape.slots:
+                key = first + further * scale, lane
+                if key not in left:
+                    register = own[0] if own else next(left[at][0] for at in left if at[0] == first)
+                    return (
+                        f"register {register} of {name} has the places of {shape.name}, and lane {half + lane} and column "
+                        f"{key[0]} in no register beside it"
+                    )
+                own.append(left[key].pop(0))
+                if not left[key]:
+                    del left[key]
+            units.append((first, tuple(own)))
+        for run in _runs(units, shape.columns * scale):
+            for at, count in _powers(len(run), shape):
+                own_registers = tuple(r for _, each in run[at : at + count] for r in each)
+                found.append(Transfer(shape.name, count, own_registers, half, run[at][0], split))
+    return tuple(found)
+
+
+def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
+    """Units that follow each other, as long as can be."""
+    left = list(units)
+    while left:
+        run = [left.pop(0)]
+        while (following := next((u for u in left if u[0] == run[-1][0] + step), None)) is not None:
+            left.remove(following)
+            run.append(following)
+        yield run
+
+
+def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:
+    """Where each instruction begins in a run, and its repeats: powers of two, the widest first."""
+    at = 0
+    while at < count:
+        repeats = min(shape.most, 1 << (count - at).bit_length() - 1)
+        yield at, repeats
+        at += repeats
+
+
+def _fitting(request: CopyRequest) -> str | None:
+    """A layout by name that the copy would be taken with, or None where the tensor is what does not fit."""
+    fragment, tensor = operands(request)
+    shape = tuple(extent for extent in tensor.extents if extent > 1)
+    warps = request.scope.threads // LANES
+    if len(shape) != 2:
+        return None
+    name, axis = (
+        BY_BITS[fragment.buffer.dtype.bits],
+        ", warp_axis=wid_in_wg" if request.scope.kind == "warpgroup" else "",
+    )
+    for each in SHAPES[:4]:
+        if shape[0] % (each.high * warps) or shape[1] % (each.columns * (32 // fragment.buffer.dtype.bits)):
+            continue
+        layout = tile_fragment(
+            mma_fragment(each.name, "C", name), shape, (warps, 1), warp_axis=wid_in_wg if axis else None
+        )
+        other = Buffer(shape, fragment.buffer.dtype, space="local", layout=layout, name=fragment.buffer.name)[:, :]
+        asked = attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
+        found = held(asked)
+        if isinstance(found, Held) and isinstance(_transferred(asked, found), TransferPartition):
+            return f"tile_fragment(mma_fragment({each.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
+    return None
