@@ -28,47 +28,8 @@ from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
 from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, row_major
 
-__all__ = [
-    "AXES",
-    "DTYPES",
-    "DType",
-    "Axis",
-    "Iter",
-    "Layout",
-    "Offset",
-    "OnAxis",
-    "Pair",
-    "R",
-    "S",
-    "StridedLayout",
-    "Swizzle",
-    "SwizzledLayout",
-    "TCol",
-    "TLane",
-    "TileLayout",
-    "along",
-    "box",
-    "bx",
-    "by",
-    "bz",
-    "cbx",
-    "cby",
-    "cbz",
-    "checked_extents",
-    "dtype_of",
-    "fuse",
-    "fuse_pairs",
-    "laneid",
-    "leaving",
-    "m",
-    "mma_fragment",
-    "row_major",
-    "surely_leaves",
-    "swizzle",
-    "tid_in_wg",
-    "tile_fragment",
-    "tx",
-    "warpid",
-    "wgid",
-    "wid_in_wg",
-]
+__all__ = ["AXES", "DTYPES", "DType", "Axis", "Iter", "Layout", "Offset", "OnAxis", "Pair", "R", "S"]
+__all__ += ["StridedLayout", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "bx", "by"]
+__all__ += ["bz", "cbx", "cby", "cbz", "checked_extents", "dtype_of", "fuse", "fuse_pairs", "laneid", "leaving"]
+__all__ += ["m", "mma_fragment", "row_major", "surely_leaves", "swizzle", "tid_in_wg", "tile_fragment", "tx"]
+__all__ += ["warpid", "wgid", "wid_in_wg"]
