@@ -133,7 +133,7 @@ L:  mad.wide.u32 %d4, %r5, 4, %d1; mad.wide.u32 %d5, %r5, 4, %d2; ld.global.f32 
     ),
     "divergent loop": Kernel(
         """
-    and.b32 %r6, %r5, 127; mov.u32 %r7, 0; mov.u32 %r8, 1;
+    mul.lo.u32 %r6, %r5, 2654435761; shr.u32 %r6, %r6, 25; mov.u32 %r7, 0; mov.u32 %r8, 1;
 L:  setp.gt.u32 %p1, %r7, %r6; @%p1 bra END;
     mad.lo.u32 %r8, %r8, 1664525, 1013904223; xor.b32 %r8, %r8, %r7; add.u32 %r7, %r7, 1; bra L;
 END: mad.wide.u32 %d1, %r5, 4, %d1; st.global.b32 [%d1], %r8;
@@ -214,7 +214,7 @@ def of_checkout(name: str, root: Path) -> float:
     sources = [str(root), *map(str, sorted(root.glob("plugins/*/src")))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sources)}
     command = [sys.executable, __file__, "--measure", name]
-    found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    found = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return float(json.loads(found.stdout))
 
 

@@ -187,6 +187,17 @@ def parts_of(instruction: Instruction) -> Parts:
     return Parts(access, type, count, element)
 
 
+_NO_LOADS = frozenset(("st", "atom", "red", "bra", "bar", "barrier", "fence", "membar", "nanosleep", "exit", "ret"))
+
+
+def loads_strongly(instruction: Instruction) -> bool:
+    """Whether an instruction may load from memory by a strong access (what is not known here may)."""
+    name = instruction.opcode[0]
+    if name == "ld":
+        return bool(parts_of(instruction).access.strength)
+    return name not in _NO_LOADS and not effect_of(instruction.opcode).registers_only
+
+
 def program_is_narrow(type: str) -> bool:
     """Whether a type is too narrow for accesses of 256 bits."""
     return REGISTER_BITS[type] < 32

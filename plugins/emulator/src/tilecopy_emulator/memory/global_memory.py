@@ -289,8 +289,8 @@ class GlobalAccesses(ShadowedMemory):
         if access.strength and machine.copies == 1:
             if machine.others and machine.launch.in_loop[machine.at]:
                 machine.yields(machine.index(lanes))
-            fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
-            machine.flags.acquire(lanes, access, addresses, chosen=fresh)
+            older = machine.flags.delay(lanes, addresses[:, 0], raw)
+            machine.flags.acquire(lanes, access, addresses, older=older)
         return raw
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
@@ -351,7 +351,7 @@ class GlobalAccesses(ShadowedMemory):
                     members = index[rows[part]]
                     keys = addresses[rows[part], 0]
                     values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
-                    machine.flags.record(members, keys, *values)
+                    machine.flags.record(members, keys, *values, modify=True)
                     machine.flags.acquire(members, access, keys)
                     machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
                     if machine.launch.in_loop[machine.at] and (new == was).any():

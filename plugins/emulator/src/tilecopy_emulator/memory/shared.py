@@ -194,8 +194,8 @@ class SharedMemory(ShadowedMemory):
         raw = self.fetch(places, access.bytes)
         if access.strength:
             raw = raw.copy()
-            fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
-            self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
+            older = self.machine.flags.delay(lanes, places, raw, shared=True)
+            self.machine.flags.acquire(lanes, access, places, shared=True, older=older)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -253,7 +253,7 @@ class SharedMemory(ShadowedMemory):
             self.put(places[part], new[..., None].view(np.uint8))
             old[part] = was
             values = (was[..., None].view(np.uint8), new[..., None].view(np.uint8))
-            machine.flags.record(index[part], places[part], *values, shared=True)
+            machine.flags.record(index[part], places[part], *values, shared=True, modify=True)
             machine.flags.acquire(index[part], access, places[part], shared=True)
             machine.flags.release(
                 index[part], access, places[part], shared=True, modify=True, old=values[0], new=values[1]

@@ -105,7 +105,7 @@ class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory
 
 
 Judge = Callable[[Any, Any], tuple[Any, Any]]
-"""Positions and stamps of earlier accesses -> (in order, allowed though not in order as both are strong)."""
+"""Positions and stamps of earlier accesses -> (in order, allowed since both are strong, where order is not asked for)."""
 
 
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
@@ -169,7 +169,7 @@ class Shadow:
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=True)
         if self.count and self.logged[cells].any():
-            entries, positions = self._matches(cells, self._wrote[: self.count])
+            entries, positions = self._matches(cells, self._wrote[: self.count] & ~self._meets(stamps))
             if len(entries):
                 foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
                 entries, positions = entries[foreign], positions[foreign]
@@ -212,8 +212,8 @@ class Shadow:
         if len(other):
             exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
             if exempt.any():
-                kept = other[exempt]
-                self.push(cells[kept], before[kept], wrote=True)
+                kept, first = np.unique(cells[other[exempt]], return_index=True)
+                self.push(kept, before[other[exempt][first]], wrote=True)
         if strong:
             self._keep_weak(cells, before, wrote=True)
         before = self.reader[cells]
@@ -223,7 +223,7 @@ class Shadow:
         if strong:
             self._keep_weak(cells, before, wrote=False)
         if self.count and self.logged[cells].any():
-            entries, positions = self._matches(cells, None)
+            entries, positions = self._matches(cells, ~self._meets(stamps))
             foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
             exempt = np.zeros(len(entries), bool)
             chosen = np.nonzero(foreign)[0]
@@ -281,6 +281,15 @@ class Shadow:
             position = int(positions[at])
             raise Conflict(position, int(cells[position]), int(before[at]), wrote=wrote)
         return exempt & ~ordered
+
+    def _meets(self, stamps: Any) -> Any:
+        """Entries of the log that these accesses (of one strength) may meet, whoever made them: of the whole GPU, and alike."""
+        now = int(strength_of(stamps[0])) if len(stamps) else 0
+        if scope_of(now) < GPU:
+            return np.zeros(self.count, bool)
+        logged = self._stamp[: self.count]
+        before = strength_of(logged)
+        return (scope_of(before) >= GPU) & alike(now, before) & (actor_of(logged) < BARRIER_ACTOR)
 
     # ------------------------------------------------------------------------------------------- the log
 
@@ -345,8 +354,7 @@ class Shadow:
         self._cell, self._stamp, self._wrote = (x[: self.count][keep] for x in (self._cell, self._stamp, self._wrote))
         self.count = len(self._cell)
         self.logged[cells] = False
-        if len(kept):
-            self.logged[self._cell] = True
+        self.logged[self._cell] = True
 
     # ------------------------------------------------------------------------------------------- engines
 
