@@ -93,6 +93,27 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
 """The operations of each family; bulk reductions are those to global memory (to a cluster there are fewer)."""
 
 
+_SCANS = {
+    "add": (np.add, "u"),
+    "min": (np.minimum, ""),
+    "max": (np.maximum, ""),
+    "and": (np.bitwise_and, "u"),
+    "or": (np.bitwise_or, "u"),
+    "xor": (np.bitwise_xor, "u"),
+}
+
+
+def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
+    """An associative operation on whole numbers, the dtype that it computes in, and what leaves every operand as it is."""
+    if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
+        return None
+    operation, kind = _SCANS[name]
+    dtype = np.dtype((kind or {"s": "i"}.get(type[0], "u")) + str(int(type[1:]) // 8))
+    limits = np.iinfo(dtype)
+    identity = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
+    return operation, dtype, int(identity)
+
+
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
     """The computation of an atomic operation on a type, or None when its family (:data:`FAMILIES`) has none."""
     for each in FAMILIES[family]:

@@ -17,6 +17,7 @@ from ..order.shadow import (
     alike,
     allowed,
     barrier_of,
+    may_meet,
     scope_of,
     strength_of,
     time_of,
@@ -41,10 +42,12 @@ def _judge(
     """As the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
     if not strength:
         return order(machine, who, before), np.zeros(len(before), bool)
-    size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
-    mine, ctas = who // size, actor_of(before) // size
-    exempt = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
-    exempt &= actor_of(before) < BARRIER_ACTOR
+    exempt = may_meet(strength, before)
+    if not exempt.all():
+        size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
+        mine, ctas = who // size, actor_of(before) // size
+        exempt = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+        exempt &= actor_of(before) < BARRIER_ACTOR
     ordered, rest = np.zeros(len(before), bool), np.nonzero(~exempt)[0]
     if len(rest):
         space, cells, writes = machine.flags.touched

@@ -13,10 +13,10 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
-from ..alu.atomic import atomic_operation
+from ..alu.atomic import atomic_operation, scan_of
 from ..effects import SPACES, is_hint, loads_somewhere, parts_of, written_by
 from ..machine.machine import Machine
-from ..order.access import SCOPES, SHARED_WINDOW, Access
+from ..order.access import SCOPES, SHARED_WINDOW, Access, Scan
 from ..program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 
@@ -317,7 +317,10 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]
     size = REGISTER_BITS[type] // 8
     exchange = operation in ("exch", "cas")
-    access = Access(space, size, order or "relaxed", scope or "gpu", False, np.dtype(f"u{size}"), exchange=exchange)
+    dtype, scan = np.dtype(f"u{size}"), scan_of(operation, type)
+    access = Access(
+        space, size, order or "relaxed", scope or "gpu", dtype=dtype, exchange=exchange, scan=scan and Scan(*scan)
+    )
 
     def step(machine: Machine, lanes: Lanes) -> None:
         values = [read(machine, lanes) for read in readers]

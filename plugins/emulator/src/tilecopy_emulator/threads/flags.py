@@ -79,6 +79,12 @@ class Flags:
             self.any_fenced = True
         machine.launch.time.now += 1
 
+    def quiet(self, access: Access, *, shared: bool = False) -> bool:
+        """Whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
+        launch = self.machine.launch
+        told = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
+        return not (launch.polls or told or access.releases or access.exchange or self.any_fenced)
+
     def _reaches(self, location: Location, strength: int, lane: int, thread: int) -> bool:
         threads, cluster = self.machine.threads, self.machine.cluster_size
         if location.shared:
