@@ -99,9 +99,9 @@ L:  ld.global.f32 %f4, [%d4]; ld.global.f32 %f5, [%d5]; st.shared.f32 [%r12], %f
     add.u64 %d4, %d4, 64; add.u64 %d5, %d5, 8192; add.u32 %r16, %r16, 1; setp.lt.u32 %p1, %r16, 8; @%p1 bra L;
     st.global.f32 [%d6], %f1;
 """,
-        64,
         256,
-        _floats(1 << 14, 1 << 14, 1 << 14),
+        256,
+        _floats(1 << 16, 1 << 14, 1 << 16),
     ),
     "transpose": Kernel(
         """

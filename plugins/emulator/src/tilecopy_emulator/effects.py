@@ -187,15 +187,20 @@ def parts_of(instruction: Instruction) -> Parts:
     return Parts(access, type, count, element)
 
 
-_NO_LOADS = frozenset(("st", "atom", "red", "bra", "bar", "barrier", "fence", "membar", "nanosleep", "exit", "ret"))
+_NO_LOADS = frozenset(("st", "red", "bra", "bar", "barrier", "fence", "membar", "nanosleep", "exit", "ret"))
+
+
+def may_load(instruction: Instruction) -> bool:
+    """Whether an instruction may read memory (what is not known here may)."""
+    return instruction.opcode[0] not in _NO_LOADS and not effect_of(instruction.opcode).registers_only
 
 
 def loads_strongly(instruction: Instruction) -> bool:
-    """Whether an instruction may load from memory by a strong access (what is not known here may)."""
+    """Whether an instruction may load from memory by a strong access, and does not write there."""
     name = instruction.opcode[0]
     if name == "ld":
         return bool(parts_of(instruction).access.strength)
-    return name not in _NO_LOADS and not effect_of(instruction.opcode).registers_only
+    return name != "atom" and may_load(instruction)
 
 
 def program_is_narrow(type: str) -> bool:

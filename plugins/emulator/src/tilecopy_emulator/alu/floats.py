@@ -13,6 +13,7 @@ inside the bound, but the last bits of hardware may differ. Their forms are mark
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,9 @@ def _canonical(values: Any, raw: Any, format: Format) -> Any:
 
 
 _TINY = np.float32(FORMATS["f32"].min_normal)
-_BELOW_F32, _HALF = (1 << 29) - 1, 1 << 28
+_LOW = 0 if sys.byteorder == "little" else 1
+_HALF = np.uint32(1 << 31)
+"""Of the 29 bits that float64 has more than float32, moved up: the first alone."""
 
 
 def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
@@ -90,7 +93,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
     total = np.multiply(a, b, dtype=np.float64)
     total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
     found = total.astype(np.float32)
-    if ((total.view(np.int64) & _BELOW_F32) == _HALF).any():
+    if (total.view(np.uint32)[..., _LOW::2] << np.uint32(3) == _HALF).any():
         return None
     small = np.abs(found) <= _TINY
     return None if small.any() and total[small].any() else found
