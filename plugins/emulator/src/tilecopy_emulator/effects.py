@@ -85,11 +85,11 @@ EFFECTS = {
             )
         ),
         Effect("mma", 1, registers_only=True, shared_piece=4),
-        Effect("wmma", shared_piece=4),
+        Effect("wmma.store", shared_piece=1),
         Effect("ld", 1),
         Effect("ldu", 1),
         Effect("multimem.ld_reduce", 1),
-        Effect("wmma.load", 1, shared_piece=2),
+        Effect("wmma.load", 1, shared_piece=1),
         Effect("wmma.mma", 1, registers_only=True),
         Effect("st.bulk", shared_piece=8),
         Effect("ldmatrix", 1, shared_piece=8),

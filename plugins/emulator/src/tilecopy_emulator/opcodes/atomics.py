@@ -34,7 +34,7 @@ class _Parts:
 
 
 def _parts_of(instruction: Instruction) -> _Parts:
-    name, *rest = instruction.opcode
+    rest = instruction.opcode[1:]
     type = next((part for part in rest if part in _TYPES), "")
     found: dict[str, str] = {}
     for part in rest:
@@ -50,7 +50,7 @@ def _parts_of(instruction: Instruction) -> _Parts:
                 found[kind] = part
                 break
         else:
-            if is_hint(part):
+            if is_hint(part) or part in ("async", "mmio"):
                 continue
             if "operation" in found:
                 raise refuse(instruction, f"'.{part}' is not known here")
@@ -162,4 +162,8 @@ def _wide(access: Access, address: Any, readers: list[list[Reader]], write: list
     return step
 
 
-INSTRUCTIONS: dict[str, Handler] = {"atom": _atomic, "red": _atomic}
+INSTRUCTIONS: dict[str, Handler] = {
+    "atom": _atomic,
+    "red": _atomic,
+    **dict.fromkeys(("red.async.release", "red.async.mmio"), _atomic),  # to global memory: as red does it
+}

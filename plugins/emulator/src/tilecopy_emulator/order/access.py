@@ -80,7 +80,8 @@ class Scan:
         Args:
             update: as of :meth:`Machine.atomic`.
             places: of the updates, which come one after another where they are of one place.
-            rows: lanes of the updates, columns: their copies, both of shape ``(updates, copies)``.
+            rows: lanes of the updates, shape ``(updates, copies)``.
+            columns: their copies, likewise.
             fetch: gives the bits of places that differ, of shape ``(places, copies)``.
 
         Returns:
