@@ -348,6 +348,23 @@ FORMS = {
         wgmma.mma_async.sp.sync.aligned($k16)(f32)(tf32)(tf32) wgmma.mma_async.sp.sync.aligned($k64)(f16,f32)($f8)($f8)
         """,
     "8.4 sm_90a": "wgmma.mma_async.sync.aligned($k32){satfinite}(s32)(s8,u8)(s8,u8)",
+    "6.3 sm_75 wmma": """
+        wmma.load(a,b)(sync)(aligned)(row,col)(m16n16k16,m8n32k16,m32n8k16){$own,global}(f16,u8,s8)
+        wmma.load.c(sync)(aligned)(row,col)(m16n16k16,m8n32k16,m32n8k16){$own,global}(f16,f32,s32)
+        wmma.store.d(sync)(aligned)(row,col)(m16n16k16,m8n32k16,m32n8k16){$own,global}(f16,f32,s32)
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m16n16k16,m8n32k16,m32n8k16)(f16,f32)+(f16,f32)
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m16n16k16,m8n32k16,m32n8k16)(s32)+(s8)+(s8)+(s32){satfinite}
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m16n16k16,m8n32k16,m32n8k16)(s32)+(u8)+(u8)+(s32){satfinite}
+        """,
+    "7.0 sm_80 wmma": """
+        wmma.load(a,b)(sync)(aligned)(row,col)(m16n16k16,m8n32k16,m32n8k16){$own,global}(bf16)
+        wmma.load(a,b)(sync)(aligned)(row,col)(m16n16k8){$own,global}(tf32) wmma.load(a,b,c)(sync)(aligned)(row,col)(m8n8k4){$own,global}(f64)
+        wmma.load.c(sync)(aligned)(row,col)(m16n16k8){$own,global}(f32)
+        wmma.store.d(sync)(aligned)(row,col)(m16n16k8){$own,global}(f32) wmma.store.d(sync)(aligned)(row,col)(m8n8k4){$own,global}(f64)
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m16n16k16,m8n32k16,m32n8k16)(f32)+(bf16)+(bf16)+(f32)
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m16n16k8)(f32)+(tf32)+(tf32)+(f32)
+        wmma.mma(sync)(aligned)(row,col)+(row,col)(m8n8k4){$rnd}(f64)+(f64)+(f64)+(f64)
+        """,
     # ---------------------------------------------------------------------------------- tensor memory
     "8.6 sm_100f sm_110f": """
         tcgen05.alloc($group)(sync)(aligned){shared::cta}(b32) tcgen05.dealloc($group)(sync)(aligned)(b32)

@@ -112,6 +112,7 @@ ENDLESS = {
     "halves of 64 bits": "L: add.u64 %d3, %d1, 1; mov.b64 {%r4, %r5}, %d3; add.u32 %r1, %r1, %r4; setp.eq.u32 %p0, %r5, 0; @%p0 bra L;",
     "some lanes": "setp.eq.u32 %p2, %r0, 5; @!%p2 bra OUT; L: add.u32 %r1, %r1, 1; @%p2 bra L; OUT:",
     "lanes in loops of their own": "setp.lt.u32 %p2, %r0, 9; @%p2 bra M; L: add.u32 %r1, %r1, 1; bra L; M: add.u32 %r1, %r1, 2; bra M;",
+    "atomic additions": "L: red.global.add.u32 [%d0], 1; add.u32 %r1, %r1, 1; bra L;",
     "a store of the same": "L: st.global.u32 [%d0], %r2; add.u32 %r1, %r1, 1; bra L;",
     "a barrier in it": "L: add.u32 %r4, %r2, 1; setp.lt.u32 %p0, %r4, 9; @%p0 bra L; bar.sync 0;",
 }  # fmt: skip

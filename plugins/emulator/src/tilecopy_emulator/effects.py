@@ -86,8 +86,13 @@ EFFECTS = {
         ),
         Effect("movmatrix", 1, registers_only=True),
         Effect("mma", 1, registers_only=True, shared_piece=4),
-        Effect("wmma", shared_piece=4),
+        Effect("wmma.store", shared_piece=1),
         Effect("ld", 1),
+        Effect("ldu", 1),
+        Effect("multimem.ld_reduce", 1),
+        Effect("wmma.load", 1, shared_piece=1),
+        Effect("wmma.mma", 1, registers_only=True),
+        Effect("st.bulk", shared_piece=8),
         Effect("ldmatrix", 1, shared_piece=8),
         Effect("stmatrix", shared_piece=8),
         Effect("mbarrier", shared_piece=8),
@@ -154,14 +159,18 @@ def parts_of(instruction: Instruction) -> Parts:
         UnsupportedPtxError: a part that is not known or does not go with the others.
     """
     name, *rest = instruction.opcode
-    if not rest or rest[-1] not in REGISTER_BITS or rest[-1] in ("pred", "f16x2", "bf16x2", "bf16"):
-        raise refuse(instruction, f"{name} does not end in a type that memory has")
-    type = rest.pop()
+    types = [part for part in rest if part in REGISTER_BITS or part == "b128"]
+    if len(types) != 1 or types[0] in ("pred", "f16x2", "bf16x2", "bf16"):
+        raise refuse(instruction, f"{name} does not have one type that memory has")
+    type = types[0]
+    rest.remove(type)
+    if type == "b128":  # as the registers have it
+        type, rest = "b64", [*rest, "v2"]
     space, order, scope, count, volatile, read_only = "", "", "", 1, False, False
     for part in rest:
         if part in SPACES and not space:
             space = SPACES[part]
-        elif part in ORDERS[name] and not order:
+        elif part in ORDERS.get(name, ()) and not order:
             order = part
         elif part in SCOPES and not scope:
             scope = part
@@ -190,6 +199,22 @@ def parts_of(instruction: Instruction) -> Parts:
     return Parts(access, type, count, element)
 
 
+_NO_LOADS = frozenset(("st", "red", "bra", "bar", "barrier", "fence", "membar", "nanosleep", "exit", "ret"))
+
+
+def may_load(instruction: Instruction) -> bool:
+    """Whether an instruction may read memory (what is not known here may)."""
+    return instruction.opcode[0] not in _NO_LOADS and not effect_of(instruction.opcode).registers_only
+
+
+def loads_strongly(instruction: Instruction) -> bool:
+    """Whether an instruction may load from memory by a strong access, and does not write there."""
+    name = instruction.opcode[0]
+    if name == "ld":
+        return bool(parts_of(instruction).access.strength)
+    return name != "atom" and may_load(instruction)
+
+
 def program_is_narrow(type: str) -> bool:
     """Whether a type is too narrow for accesses of 256 bits."""
     return REGISTER_BITS[type] < 32
@@ -209,7 +234,7 @@ def read_somewhere(program: Program) -> frozenset[str]:
 @lru_cache(maxsize=32)
 def loads_somewhere(program: Program) -> bool:
     """Whether some instruction of a program loads from shared or local memory, or may."""
-    parts = [set(i.opcode) for i in program.instructions if i.opcode[0] in ("ld", "ldmatrix")]
+    parts = [set(i.opcode) for i in program.instructions if i.opcode[0] in ("ld", "ldu", "ldmatrix", "wmma")]
     return any(part.isdisjoint(("global", "const", "param", "param::entry")) for part in parts)
 
 
@@ -221,7 +246,7 @@ def pieces(program: Program) -> tuple[int, int]:
         name, opcode = instruction.opcode[0], instruction.opcode
         size = effect_of(opcode).shared_piece
         shared = min(shared, size or 16)
-        if name in ("ld", "st") and "async" not in opcode and "bulk" not in opcode:
+        if name in ("ld", "ldu", "st") and "async" not in opcode and "bulk" not in opcode:
             access = parts_of(instruction).access
             size = access.bytes & -access.bytes
             if access.space in ("", "shared", "shared::cluster"):
@@ -229,7 +254,7 @@ def pieces(program: Program) -> tuple[int, int]:
             if access.space in ("", "global"):
                 glob = min(glob, size)
         elif name in ("atom", "red"):
-            size = max(1, REGISTER_BITS.get(opcode[-1], 8) // 8)
+            size = next((max(1, REGISTER_BITS[part] // 8) for part in opcode if part in REGISTER_BITS), 1)
             shared, glob = min(shared, size), min(glob, size)
         elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):
             size = int(str(instruction.operands[2])) if str(instruction.operands[2]).isdigit() else 4

@@ -1,6 +1,6 @@
 """What the atomic operations compute: from the old value and the operands to the new value, as bits.
 
-Three families, as ptxas 13.0 takes them for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``),
+Families, as ptxas 13.0 takes them for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), of vectors too,
 ``cp.reduce.async.bulk``, and ``red.async``.
 """
 
@@ -81,6 +81,16 @@ ATOMICS: tuple[Form, ...] = (
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "atom": ATOMICS,
     "atom.shared": (*_SHARED_SUMS, *(each for each in ATOMICS if each not in _GLOBAL_SUMS)),
+    "atom.vector": (
+        form("add", "f32", "t = t t", _sum("ftz")),
+        *_NARROW_SUMS,
+        form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),
+        *(
+            form(f"{name}.noftz", types, "t = t t", build)
+            for name, largest in (("min", False), ("max", True))
+            for types, build in (("f16 bf16", _extreme(largest)), ("f16x2 bf16x2", packed(_extreme(largest))))
+        ),
+    ),
     "cp.reduce.async.bulk": (
         *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),
         *_GLOBAL_SUMS,
@@ -91,6 +101,27 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
     "red.async": _integers("u32 s32 u64 s64", "u32 s32", "b32"),
 }
 """The operations of each family; bulk reductions are those to global memory (to a cluster there are fewer)."""
+
+
+_SCANS = {
+    "add": (np.add, "u"),
+    "min": (np.minimum, ""),
+    "max": (np.maximum, ""),
+    "and": (np.bitwise_and, "u"),
+    "or": (np.bitwise_or, "u"),
+    "xor": (np.bitwise_xor, "u"),
+}
+
+
+def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
+    """An associative operation on whole numbers, the dtype that it computes in, and what leaves every operand as it is."""
+    if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
+        return None
+    operation, kind = _SCANS[name]
+    dtype = np.dtype((kind or {"s": "i"}.get(type[0], "u")) + str(int(type[1:]) // 8))
+    limits = np.iinfo(dtype)
+    identity = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
+    return operation, dtype, int(identity)
 
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:

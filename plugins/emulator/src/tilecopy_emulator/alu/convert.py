@@ -211,6 +211,71 @@ def _from_bytes(mode: Mode) -> Compute:
     return compute
 
 
+def _pair_of_nibbles(mode: Mode) -> Compute:
+    """Two f32 into the halves of one byte: the first operand is the upper."""
+    pair = _pair(mode)
+
+    def compute(high: Any, low: Any) -> Any:
+        both = pair(high, low)
+        return ((both >> np.uint16(4)) | (both & np.uint16(0xF))).astype(np.uint8)
+
+    return compute
+
+
+def _from_nibbles(mode: Mode) -> Compute:
+    """The halves of one byte into two f16."""
+    bytes_in = _from_bytes(mode)
+    return lambda raw: bytes_in(joined(raw & np.uint8(0xF), raw >> np.uint8(4)))
+
+
+def _exponents(mode: Mode) -> Compute:
+    """Two values into powers of two: the exponents of f32, whatever the sign; 255 is the NaN."""
+    upward, limit = mode.has("rp"), np.uint32(0xFE if mode.has("satfinite") else 0xFF)
+
+    def one(raw: Any) -> Any:
+        size = raw & np.uint32(0x7FFFFFFF)
+        exponent, fraction = size >> np.uint32(23), size & np.uint32(0x7FFFFF)
+        if upward:
+            exponent = exponent + (np.where(exponent == 0, fraction > 0x400000, fraction != 0) & (exponent < 0xFF))
+        found = np.minimum(exponent, limit)
+        return np.where(size > 0x7F800000, np.uint32(0xFF), found).astype(np.uint8)
+
+    def of_halves(raw: Any) -> Any:
+        low, high = (part.astype(np.uint32) << np.uint32(16) for part in halves(raw))
+        return joined(one(low), one(high))
+
+    return of_halves if mode.type == "bf16x2" else lambda high, low: joined(one(low), one(high))
+
+
+def _powers(mode: Mode) -> Compute:
+    """Two powers of two into two bf16."""
+
+    def one(raw: Any) -> Any:
+        found = np.where(raw == 0, np.uint16(0x40), raw.astype(np.uint16) << np.uint16(7))
+        return np.where(raw == 0xFF, np.uint16(FORMATS["bf16"].nan), found)
+
+    def compute(raw: Any) -> Any:
+        low, high = halves(raw, 8)
+        return joined(one(low), one(high))
+
+    return compute
+
+
+def _packed(mode: Mode) -> Compute:
+    """``cvt.pack``: two clamped integers side by side, the first above, below the low bits of a third."""
+    wanted = mode.types[0]
+    width, (low, high) = int(wanted[1:]), _limits(wanted)
+
+    def one(raw: Any) -> Any:
+        return np.clip(raw.view(np.int32), low, high).view(np.uint32) & np.uint32((1 << width) - 1)
+
+    def compute(a: Any, b: Any, above: Any = None) -> Any:
+        found = (one(a) << np.uint32(width)) | one(b)
+        return found if above is None else found | (above << np.uint32(2 * width))
+
+    return compute
+
+
 def _pairs(first: tuple[str, ...], second: tuple[str, ...]) -> str:
     return " ".join(f"{a}.{b}" for a in first for b in second)
 
@@ -225,6 +290,10 @@ def _narrowing() -> str:
             if own_low < low or own_high > high:
                 found.append(f"{wanted}.{held}")
     return " ".join(found)
+
+
+def _packs() -> str:
+    return " ".join(f"{type}.s32.b32" for type in ("u8", "s8", "u4", "s4", "u2", "s2"))
 
 
 _WHOLE = "(.rni,.rzi,.rmi,.rpi)"
@@ -259,5 +328,13 @@ FORMS: tuple[Form, ...] = (
     form("cvt(.rn,.rz){.relu}{.satfinite}", "tf32.f32", "b32 = t", _float_to_float),
     form("cvt.rn.satfinite{.relu}", "e4m3x2.f32 e5m2x2.f32", "b16 = t t", _pair),
     form("cvt.rn.satfinite{.relu}", "e4m3x2.f16x2 e5m2x2.f16x2", "b16 = b32", _pair_of_bytes),
-    form("cvt.rn{.relu}", "f16x2.e4m3x2 f16x2.e5m2x2", "b32 = b16", _from_bytes),
+    form("cvt.rn{.relu}", "f16x2.e4m3x2 f16x2.e5m2x2 f16x2.e2m3x2 f16x2.e3m2x2", "b32 = b16", _from_bytes),
+    form("cvt.rn.satfinite{.relu}", "e2m3x2.f32 e3m2x2.f32", "b16 = t t", _pair),
+    form("cvt.rn.satfinite{.relu}", "e2m1x2.f32", "b8 = t t", _pair_of_nibbles),
+    form("cvt.rn{.relu}", "f16x2.e2m1x2", "b32 = b8", _from_nibbles),
+    form("cvt(.rz,.rp){.satfinite}", "ue8m0x2.f32", "b16 = t t", _exponents),
+    form("cvt(.rz,.rp){.satfinite}", "ue8m0x2.bf16x2", "b16 = b32", _exponents),
+    form("cvt.rn", "bf16x2.ue8m0x2", "b32 = b16", _powers),
+    form("cvt.pack.sat", "u16.s32 s16.s32", "b32 = t t", _packed),
+    form("cvt.pack.sat", _packs(), "b32 = s32 s32 b32", _packed),
 )

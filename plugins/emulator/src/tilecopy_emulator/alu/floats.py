@@ -13,6 +13,7 @@ inside the bound, but the last bits of hardware may differ. Their forms are mark
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,6 +60,8 @@ _SINGLE: dict[str, Operation] = {
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
     """``.sat`` and ``.relu`` on a result."""
+    if not mode.modifiers & {"sat", "relu"}:
+        return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
     if mode.has("sat"):
         one = encode(np.ones(1), format)
@@ -71,7 +74,29 @@ def finish(raw: Any, format: Format, mode: Mode) -> Any:
 
 def _canonical(values: Any, raw: Any, format: Format) -> Any:
     """Bits with the NaNs that arithmetic gives."""
-    return np.where(np.isnan(values), format.dtype.type(format.nan), raw)
+    nan = np.isnan(values)
+    return np.where(nan, format.dtype.type(format.nan), raw) if nan.any() else raw
+
+
+_TINY = np.float32(FORMATS["f32"].min_normal)
+_LOW = 0 if sys.byteorder == "little" else 1
+_HALF = np.uint32(1 << 31)
+"""Of the 29 bits that float64 has more than float32, moved up: the first alone."""
+
+
+def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
+    """``a * b + c`` of float32 values; None where that has been rounded twice.
+
+    The product is exact in float64. Its sum is rounded there, and the second rounding gives the same unless that sum stands half way
+    between two values of float32: by its bits, or (of subnormal results) anywhere.
+    """
+    total = np.multiply(a, b, dtype=np.float64)
+    total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
+    found = total.astype(np.float32)
+    if (total.view(np.uint32)[..., _LOW::2] << np.uint32(3) == _HALF).any():
+        return None
+    small = np.abs(found) <= _TINY
+    return None if small.any() and total[small].any() else found
 
 
 def propagated(result: Any, sources: Sequence[Any]) -> Any:
@@ -95,6 +120,7 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
         ftz = mode.has("ftz")
         nearest = mode.type == "f32" and direction == "rn" and not ftz
         single = _SINGLE.get(name) if nearest else None
+        fused = nearest and name == "fma"
 
         def compute(*raw: Any) -> Any:
             if ftz:
@@ -102,6 +128,10 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
             if single is not None:
                 found = single(*(x.view(np.float32) for x in raw))
                 return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+            if fused:
+                found = _fused_to_nearest(*(x.view(np.float32) for x in raw))
+                if found is not None:
+                    return finish(_canonical(found, found.view(np.uint32), format), format, mode)
             values = [decode(x, format) for x in raw]
             if format is F64:
                 result = encode(_DOUBLE[name](*values, direction), format)

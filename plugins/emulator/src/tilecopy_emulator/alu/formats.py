@@ -37,8 +37,8 @@ class Format:
 
     @property
     def dtype(self) -> Any:
-        """The unsigned NumPy type of its bits."""
-        return np.dtype(f"u{self.bits // 8}")
+        """The unsigned NumPy type that holds its bits."""
+        return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @property
     def min_normal(self) -> float:
@@ -53,7 +53,11 @@ TF32 = Format("tf32", 32, 11, -126, float(np.ldexp(2047.0, 117)), 0x7FFFE000)
 F64 = Format("f64", 64, 53, -1022, float(np.finfo(np.float64).max), 0xFFF8000000000000)
 E4M3 = Format("e4m3", 8, 4, -6, 448.0, 0x7F)
 E5M2 = Format("e5m2", 8, 3, -14, 57344.0, 0x7F)
-FORMATS = {f.name: f for f in (F16, BF16, F32, TF32, F64, E4M3, E5M2)}
+E2M3 = Format("e2m3", 6, 4, 0, 7.5, 0x1F)
+E3M2 = Format("e3m2", 6, 3, -2, 28.0, 0x1F)
+E2M1 = Format("e2m1", 4, 2, 0, 6.0, 0x7)
+FORMATS = {f.name: f for f in (F16, BF16, F32, TF32, F64, E4M3, E5M2, E2M3, E3M2, E2M1)}
+"""By name. Those of 4 and 6 bits have no NaN: their largest value stands for it."""
 
 _ROUND: dict[str, Callable[[Any], Any]] = {
     "rn": np.rint,
@@ -135,9 +139,9 @@ def encode(values: Any, format: Format) -> Any:
     elif format is F16:
         raw = values.astype(np.float16).view(np.uint16)
     else:
-        known = _SMALL[format.name][:0x80]
-        finite = known[~np.isnan(known)]
-        raw = np.searchsorted(finite, np.abs(values)).astype(np.uint8) | (np.signbit(values).astype(np.uint8) << 7)
+        known = _SMALL[format.name][: 1 << (format.bits - 1)]
+        sign = np.signbit(values).astype(np.uint8) << np.uint8(format.bits - 1)
+        raw = np.searchsorted(known[~np.isnan(known)], np.abs(values)).astype(np.uint8) | sign
     return np.where(nan, format.dtype.type(format.nan), raw)
 
 
@@ -148,18 +152,18 @@ def flush(raw: Any, format: Format) -> Any:
     return np.where(raw & exponents == 0, raw & sign, raw)
 
 
-def _eight_bit_values(format: Format) -> Any:
-    mantissa_bits = format.precision - 1
-    raw = np.arange(256)
-    exponent, fraction = (raw & 0x7F) >> mantissa_bits, raw & ((1 << mantissa_bits) - 1)
+def _small_values(format: Format) -> Any:
+    mantissa_bits, sign = format.precision - 1, 1 << (format.bits - 1)
+    raw = np.arange(2 * sign)
+    exponent, fraction = (raw & (sign - 1)) >> mantissa_bits, raw & ((1 << mantissa_bits) - 1)
     scale = np.maximum(exponent, 1) + format.min_exponent - 1 - mantissa_bits
     significand = fraction + np.where(exponent > 0, 1 << mantissa_bits, 0)
     values = np.ldexp(significand.astype(np.float64), scale)
     if format is E5M2:
         values = np.where(exponent == 31, np.where(fraction == 0, np.inf, np.nan), values)
-    else:
+    elif format is E4M3:
         values = np.where(raw & 0x7F == 0x7F, np.nan, values)
-    return np.where(raw & 0x80, -values, values)
+    return np.where(raw & sign, -values, values)
 
 
-_SMALL = {format.name: _eight_bit_values(format) for format in (E4M3, E5M2)}
+_SMALL = {format.name: _small_values(format) for format in (E4M3, E5M2, E2M3, E3M2, E2M1)}

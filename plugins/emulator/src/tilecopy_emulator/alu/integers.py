@@ -449,7 +449,22 @@ def _carry_forms() -> list[Form]:
     ]
 
 
+def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
+    """``fns``: the place of the n-th bit that is set, from a place upwards or (negative) downwards; all ones where there is none."""
+    shape = np.broadcast_shapes(mask.shape, base.shape, offset.shape)
+    mask, start = (np.broadcast_to(x, shape).astype(np.int64) for x in (mask, base))
+    wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
+    found, left = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
+    for distance in range(32):
+        place = start + distance * np.sign(wanted)
+        here = (place >= 0) & (place < 32) & ((mask >> (place & 31)) & 1 != 0) & ((wanted != 0) | (distance == 0))
+        left = left - here
+        found = np.where(here & (left == 0) & (found < 0), place, found)
+    return found.astype(np.uint32)
+
+
 FORMS: tuple[Form, ...] = (
+    form("fns", "b32", "t = t t s32", plain(_nth_set)),
     form("add", _INTEGERS, "t = t t", _sum(1)),
     form("add.sat", "s32", "t = t t", _sum(1)),
     form("add", "u16x2 s16x2", "t = t t", packed(_sum(1))),

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
-from ..effects import effect_of
+from ..effects import effect_of, may_load
 from ..memory.memories import Memories
 from ..order.access import RANK_MASK, WINDOW_BITS
 from ..program import Instruction, Memory
@@ -78,12 +78,15 @@ class Watch:
         if self._endless is None:
             return None
         machine, lanes = self.machine, self._endless
+        blind = not self._loads()
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
         if self.engines.land_something():
             return None
         at = machine.at
+        if blind:  # whatever others do to memory, it does not end
+            self._accuse(lanes, at)
 
         def accuse() -> NoReturn:
             self._accuse(lanes, at)
@@ -160,9 +163,16 @@ class Watch:
         self._deciding = (count, found)
         return found
 
+    def _loads(self) -> bool:
+        """Whether an instruction since the picture may have read memory."""
+        instructions = self.machine.program.instructions
+        return any(may_load(instructions[at]) for at in self._reads.keys() | self._writes.keys())
+
     def _same(self, old: _Picture) -> bool:
         machine = self.machine
-        if old.at != machine.at or old.version != machine.launch.version or len(old.pc) != machine.units:
+        if old.at != machine.at or len(old.pc) != machine.units:
+            return False
+        if old.version != machine.launch.version and self._loads():
             return False
         if old.local != machine.local.changes:
             return False
@@ -213,7 +223,10 @@ class Watch:
                 at=place,
                 threads=tuple(firsts),
             )
-        machine.hazard("endless", "a loop that never ends: it waits for nothing and changes nothing", lanes, at=at)
+        changes = "changes nothing"
+        if any(i.opcode[0] == "red" for i in self._body(at)):
+            changes = "reads nothing of what it changes"
+        machine.hazard("endless", f"a loop that never ends: it waits for nothing and {changes}", lanes, at=at)
 
     def _polled(self, instruction: Instruction, lanes: Any) -> str:
         """What a load of a loop looks at, in words."""

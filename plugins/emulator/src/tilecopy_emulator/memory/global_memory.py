@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, Access, Together, new_values, rounds
+from ..order.access import WINDOW_BITS, Access, Scan, Together, new_values, rounds
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
 from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.registers import Registers
@@ -289,8 +289,8 @@ class GlobalAccesses(ShadowedMemory):
         if access.strength and machine.copies == 1:
             if machine.others and machine.launch.in_loop[machine.at]:
                 machine.yields(machine.index(lanes))
-            fresh = machine.flags.delay(lanes, addresses[:, 0], raw)
-            machine.flags.acquire(lanes, access, addresses, chosen=fresh)
+            older = machine.flags.delay(lanes, addresses[:, 0], raw)
+            machine.flags.acquire(lanes, access, addresses, older=older)
         return raw
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
@@ -339,6 +339,9 @@ class GlobalAccesses(ShadowedMemory):
             size = access.bytes
             rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
             flat = offsets.ravel()
+            if access.scan is not None and machine.flags.quiet(access):
+                old[rows, columns] = self._scanned(access, access.scan, array, flat, (rows, columns), index, update)
+                continue
             before = np.empty(len(flat), access.dtype)
             changed = False
             for part in rounds(flat):
@@ -351,7 +354,7 @@ class GlobalAccesses(ShadowedMemory):
                     members = index[rows[part]]
                     keys = addresses[rows[part], 0]
                     values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
-                    machine.flags.record(members, keys, *values)
+                    machine.flags.record(members, keys, *values, modify=True)
                     machine.flags.acquire(members, access, keys)
                     machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
                     if machine.launch.in_loop[machine.at] and (new == was).any():
@@ -360,6 +363,24 @@ class GlobalAccesses(ShadowedMemory):
             if changed:
                 machine.launch.version += 1
         return old
+
+    def _scanned(
+        self, access: Access, scan: Scan, array: GlobalArray, offsets: Any, of: tuple[Any, Any], index: Any, update: Any
+    ) -> Any:
+        """The updates of an atomic operation, together; ``of``: lanes (in ``index``) and copies of the offsets."""
+        machine, (rows, columns) = self.machine, of
+
+        def fetched(where: Any) -> Any:
+            return np.ascontiguousarray(fetch(array, where, access.bytes)).view(access.dtype).copy()
+
+        old, new, where, last = scan(update, offsets, rows[:, None], columns[:, None], fetched)
+        if not np.array_equal(old, new):
+            machine.launch.version += 1
+            put(array, where, last.view(np.uint8))
+        same = (old == new)[:, 0]
+        if machine.copies == 1 and machine.launch.in_loop[machine.at] and same.any():
+            machine.yields(index[rows[same]])
+        return old[:, 0]
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:

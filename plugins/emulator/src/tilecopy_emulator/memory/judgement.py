@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..order.shadow import (
     alike,
     allowed,
     barrier_of,
+    may_meet,
     scope_of,
     strength_of,
     time_of,
@@ -26,6 +28,35 @@ from ..threads.threads import Lanes
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
     """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
+    return _judge(machine, threads, strength, before, _ordered_in_grid)
+
+
+def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
+    """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
+    return _judge(machine, lanes, strength, before, _ordered_in_unit)
+
+
+def _judge(
+    machine: Registers, who: Any, strength: int, before: Any, order: Callable[[Registers, Any, Any], Any]
+) -> tuple[Any, Any]:
+    """As the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
+    if not strength:
+        return order(machine, who, before), np.zeros(len(before), bool)
+    exempt = may_meet(strength, before)
+    if not exempt.all():
+        size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
+        mine, ctas = who // size, actor_of(before) // size
+        exempt = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+        exempt &= actor_of(before) < BARRIER_ACTOR
+    ordered, rest = np.zeros(len(before), bool), np.nonzero(~exempt)[0]
+    if len(rest):
+        space, cells, writes = machine.flags.touched
+        machine.flags.touched = space, cells[rest], writes
+        ordered[rest] = order(machine, who[rest], before[rest])
+    return ordered, exempt
+
+
+def _ordered_in_grid(machine: Registers, threads: Any, before: Any) -> Any:
     actor, size = actor_of(before), machine.threads
     ctas = actor // size
     local = threads - machine.first * size
@@ -36,14 +67,12 @@ def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -
         known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
     by_thread = actor < BARRIER_ACTOR
     ordered = machine.order.ordered(lane, known, actor % size, time_of(before)) & by_thread
-    exempt = _exempt(machine, strength, before, ctas, threads // size) & by_thread
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, ~exempt & by_thread, lane, known, actor % size, time_of(before))
-    return ordered, exempt
+        machine.flags.locks_order(ordered, by_thread, lane, known, actor % size, time_of(before))
+    return ordered
 
 
-def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
-    """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
+def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
     actor, size, order = actor_of(before), machine.threads, machine.order
     by_thread = actor < BARRIER_ACTOR
     ctas, columns = actor // size, actor % size
@@ -52,18 +81,9 @@ def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> 
         ctas = np.where(by_thread, ctas, homes)
         columns = np.where(by_thread, columns, numbers + order.barriers_at)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
-    exempt = _exempt(machine, strength, before, ctas, lanes // size) & by_thread
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, ~exempt & by_thread, lanes, ctas + order.first, columns, time_of(before))
-    return ordered, exempt
-
-
-def _exempt(machine: Registers, strength: int, before: Any, ctas: Any, mine: Any) -> Any:
-    """Which accesses are strong as those before are, and may meet them though nothing orders them."""
-    if not strength:
-        return np.zeros(len(before), bool)
-    cluster, earlier = machine.cluster_size, strength_of(before)
-    return allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+        machine.flags.locks_order(ordered, by_thread, lanes, ctas + order.first, columns, time_of(before))
+    return ordered
 
 
 def blame(

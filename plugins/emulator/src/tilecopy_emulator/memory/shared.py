@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, bytes_of, new_values, rounds
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Scan, Together, bytes_of, new_values, rounds
 from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
@@ -194,8 +194,8 @@ class SharedMemory(ShadowedMemory):
         raw = self.fetch(places, access.bytes)
         if access.strength:
             raw = raw.copy()
-            fresh = self.machine.flags.delay(lanes, places, raw, shared=True)
-            self.machine.flags.acquire(lanes, access, places, shared=True, chosen=fresh)
+            older = self.machine.flags.delay(lanes, places, raw, shared=True)
+            self.machine.flags.acquire(lanes, access, places, shared=True, older=older)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -240,8 +240,10 @@ class SharedMemory(ShadowedMemory):
         """See :meth:`Machine.atomic`."""
         machine = self.machine
         places = self._placed(lanes, access, addresses)
-        self.check_read(lanes, places, access.bytes, access.strength)
+        self.check_read(lanes, places, access.bytes, access.strength, remember=False)
         self.check_write(lanes, places, access.bytes, access.strength)
+        if access.scan is not None and machine.flags.quiet(access, shared=True):
+            return self._scanned(lanes, access, access.scan, places, update)
         old = np.empty((len(places), machine.copies), access.dtype)
         columns, index = np.arange(machine.copies), machine.index(lanes)
         for part in rounds(places):
@@ -253,7 +255,7 @@ class SharedMemory(ShadowedMemory):
             self.put(places[part], new[..., None].view(np.uint8))
             old[part] = was
             values = (was[..., None].view(np.uint8), new[..., None].view(np.uint8))
-            machine.flags.record(index[part], places[part], *values, shared=True)
+            machine.flags.record(index[part], places[part], *values, shared=True, modify=True)
             machine.flags.acquire(index[part], access, places[part], shared=True)
             machine.flags.release(
                 index[part], access, places[part], shared=True, modify=True, old=values[0], new=values[1]
@@ -261,6 +263,22 @@ class SharedMemory(ShadowedMemory):
             if machine.launch.in_loop[machine.at]:
                 same = (new == was).all(axis=1)
                 machine.yields(index[part][same])
+        return old
+
+    def _scanned(self, lanes: Lanes, access: Access, scan: Scan, places: Any, update: Any) -> Any:
+        """The updates of an atomic operation, together."""
+        machine = self.machine
+        rows, columns = np.indices((len(places), machine.copies))
+
+        def fetch(where: Any) -> Any:
+            return np.ascontiguousarray(self.fetch(where, access.bytes)).view(access.dtype)[..., 0].copy()
+
+        old, new, where, last = scan(update, places, rows, columns, fetch)
+        if not np.array_equal(old, new):
+            machine.launch.version += 1
+            self.put(where, last[..., None].view(np.uint8))
+        if machine.launch.in_loop[machine.at]:
+            machine.yields(machine.index(lanes)[(old == new).all(axis=1)])
         return old
 
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:

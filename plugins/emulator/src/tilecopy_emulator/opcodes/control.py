@@ -128,6 +128,8 @@ def _fence(instruction: Instruction, program: Program) -> Step:
         return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
     restricted = [part for part in rest if part.startswith("sync_restrict::")]
     rest = [part for part in rest if part not in restricted]
+    if len(rest) == 1 and rest[0] in SCOPES:
+        rest = ["acq_rel", *rest]
     if len(rest) != 2 or rest[0] not in ("acq_rel", "sc", "acquire", "release") or rest[1] not in SCOPES:
         raise refuse(instruction, "this form of fence is not known")
     return _memory_fence(rest[1], acquires=rest[0] != "release", releases=rest[0] != "acquire")

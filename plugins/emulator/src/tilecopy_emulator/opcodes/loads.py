@@ -1,6 +1,6 @@
-"""``ld``, ``st``, ``atom``, ``red``: what an instruction says of its access, and moving bytes between registers and memory.
+"""``ld`` and ``st``: what an instruction says of its access, and moving bytes between registers and memory.
 
-Source: PTX ISA 9.7.9.8 to .11 and 9.7.13.5 and .6; modifiers that only hint at caches change nothing.
+Source: PTX ISA 9.7.9.8 to .11; modifiers that only hint at caches change nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
-from ..alu.atomic import atomic_operation
-from ..effects import SPACES, is_hint, loads_somewhere, parts_of, written_by
+from ..effects import is_hint, loads_somewhere, parts_of, written_by
 from ..machine.machine import Machine
-from ..order.access import SCOPES, SHARED_WINDOW, Access
-from ..program import REGISTER_BITS, Instruction, Memory, Program, UnsupportedPtxError, Vector
+from ..order.access import SHARED_WINDOW, Access
+from ..program import Instruction, Memory, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 
 AddressReader = Callable[[Machine, Lanes], Any]
@@ -51,7 +50,7 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
     if any(part.startswith("shared") for part in instruction.opcode):
         return address_reader(operand, instruction, program)
-    read = _data_address(operand, "", instruction, program)
+    read = data_address(operand, "", instruction, program)
 
     def generic(machine: Machine, lanes: Lanes) -> Any:
         values = np.asarray(read(machine, lanes)).astype(np.uint64)
@@ -64,7 +63,7 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
     return generic
 
 
-def _data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
+def data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
     read = address_reader(operand, instruction, program)
     if not space and program.register_bits.get(operand.base) == 32:
@@ -102,7 +101,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
     writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
-    address = _data_address(source, parts.access.space, instruction, program)
+    address = data_address(source, parts.access.space, instruction, program)
     access, dtype = parts.access, f"u{parts.element}"
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -125,7 +124,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
         reader(name, parts.type, instruction, program, wider=True)
         for name in names_of(source, parts.count, instruction)
     ]
-    address = _data_address(destination, parts.access.space, instruction, program)
+    address = data_address(destination, parts.access.space, instruction, program)
     access, dtype = parts.access, np.dtype(f"u{parts.element}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -282,60 +281,6 @@ def beside(values: list[Any], dtype: Any) -> Any:
     return elements.view(np.uint8)
 
 
-def _atomic(instruction: Instruction, program: Program) -> Step:
-    name, *rest = instruction.opcode
-    type = rest.pop() if rest else ""
-    space, order, scope, operation, noftz = "", "", "", "", False
-    for part in rest:
-        if part in SPACES and not space:
-            space = SPACES[part]
-        elif part in ("relaxed", "acquire", "release", "acq_rel") and not order:
-            order = part
-        elif part in SCOPES and not scope:
-            scope = part
-        elif part == "noftz":
-            noftz = True
-        elif not is_hint(part):
-            if operation:
-                raise refuse(instruction, f"'.{part}' is not known here")
-            operation = part
-    returns = name == "atom"
-    compute = atomic_operation(operation, type, noftz=noftz) if operation else None
-    in_shared = atomic_operation(operation, type, noftz=noftz, family="atom.shared") if operation else None
-    if (
-        compute is None
-        or in_shared is None
-        or (not returns and operation in ("exch", "cas"))
-        or space in ("param", "const", "local")
-    ):
-        raise refuse(instruction, f"this form of {name} is not known")
-    if not returns and order in ("acquire", "acq_rel"):
-        raise refuse(instruction, "red has no result to acquire by")
-    operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
-    write = writer(operands.pop(0), type, instruction, program, wider=True) if returns else None
-    address = _data_address(operands.pop(0), space, instruction, program)
-    readers = [reader(operand, type, instruction, program, wider=True) for operand in operands]
-    size = REGISTER_BITS[type] // 8
-    exchange = operation in ("exch", "cas")
-    access = Access(space, size, order or "relaxed", scope or "gpu", False, np.dtype(f"u{size}"), exchange=exchange)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        values = [read(machine, lanes) for read in readers]
-
-        def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
-            picked = [
-                value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0] for value in values
-            ]
-            with np.errstate(all="ignore"):
-                return (in_shared if shared else compute)(old, *picked)
-
-        old = machine.atomic(lanes, access, address(machine, lanes), update)
-        if write is not None:
-            write(machine, lanes, old)
-
-    return step
-
-
 def immediate(operand: Any, instruction: Instruction, what: str) -> int:
     """A constant operand.
 
@@ -357,4 +302,4 @@ def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> 
             raise refuse(instruction, f"'.{part}' is not known here")
 
 
-INSTRUCTIONS: dict[str, Handler] = {"ld": _load, "st": _store, "atom": _atomic, "red": _atomic}
+INSTRUCTIONS: dict[str, Handler] = {"ld": _load, "ldu": _load, "st": _store}

@@ -21,6 +21,8 @@ _MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64",
 
 
 def _move(instruction: Instruction, program: Program) -> Step:
+    if instruction.opcode[1:] == ("b128",):
+        return _move_wide(instruction, program)
     if len(instruction.opcode) != 2 or instruction.opcode[1] not in _MOVED:
         raise refuse(instruction, "this form of mov is not known")
     demand_count(instruction, 2)
@@ -35,6 +37,22 @@ def _move(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         write(machine, lanes, read(machine, lanes))
+
+    return step
+
+
+def _move_wide(instruction: Instruction, program: Program) -> Step:
+    """``mov.b128``: between registers of 128 bits, and pairs of 64."""
+    demand_count(instruction, 2)
+    names = [operand.items if isinstance(operand, Vector) else () for operand in instruction.operands]
+    if any(len(each) != 2 for each in names):
+        raise refuse(instruction, "128 bits, or two registers of 64, are wanted")
+    writers = [writer(name, "b64", instruction, program) for name in names[0]]
+    readers = [reader(name, "b64", instruction, program) for name in names[1]]
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        for write, values in zip(writers, [read(machine, lanes) for read in readers], strict=True):
+            write(machine, lanes, values)
 
     return step
 
@@ -113,7 +131,7 @@ def _convert_address(instruction: Instruction, program: Program) -> Step:
 
 def _is_space(instruction: Instruction, program: Program) -> Step:
     parts = instruction.opcode[1:]
-    if len(parts) != 1 or parts[0] not in (*_WINDOWS, "global"):
+    if len(parts) != 1 or parts[0] not in (*_WINDOWS, *_SAME):
         raise refuse(instruction, "this form of isspacep is not known")
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "pred", instruction, program)
@@ -122,8 +140,10 @@ def _is_space(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         address = read(machine, lanes)
-        if space == "global":
-            found = address >= np.uint64(GLOBAL_START)
+        if space in _SAME:
+            held = [array.space == space.partition("::")[0] for array in machine.launch.memory.arrays]
+            window = np.minimum(address >> np.uint64(WINDOW_BITS), np.uint64(len(held) + 1)).astype(np.int64)
+            found = np.array([False, *held, space == "global"])[window]
         else:
             found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
         if space in ("shared", "shared::cta"):
@@ -224,6 +244,7 @@ INSTRUCTIONS: dict[str, Handler] = {
     "getctarank": _rank_of_address,
     "brx": _branch_indexed,
     "trap": _trap,
+    "brkpt": _trap,
     "createpolicy": _create_policy,
     **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
 }

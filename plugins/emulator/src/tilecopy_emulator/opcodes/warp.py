@@ -10,6 +10,8 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
+from ..alu.floats import extreme
+from ..alu.forms import Mode
 from ..machine.machine import Machine
 from ..order.clocks import ISSUED
 from ..program import Instruction, Pair, Program
@@ -168,6 +170,8 @@ def _redux(instruction: Instruction, program: Program) -> Step:
         ("sync", "or", "b32"): (np.bitwise_or, 0, "u4"),
         ("sync", "xor", "b32"): (np.bitwise_xor, 0, "u4"),
     }
+    if form[-1] == "f32":
+        return _redux_floats(instruction, program)
     if form not in kinds:
         raise refuse(instruction, "this form of redux is not known")
     function, neutral, dtype = kinds[form]
@@ -177,6 +181,23 @@ def _redux(instruction: Instruction, program: Program) -> Step:
         return function.reduce(table, axis=1, dtype=dtype).view(np.uint32)
 
     return _reduction(instruction, program, "b32", "b32", reduce)
+
+
+def _redux_floats(instruction: Instruction, program: Program) -> Step:
+    """``redux.sync.{min,max}{.abs}{.NaN}.f32``: of the magnitudes with ``.abs``; a NaN loses unless ``.NaN``."""
+    parts = set(instruction.opcode)
+    pair = extreme(largest="max" in parts)(Mode(("f32",), frozenset(parts & {"NaN"})))
+    neutral = np.uint32(0x7FFFFFFF if "NaN" not in parts else 0xFF800000 if "max" in parts else 0x7F800000)
+    kept = np.uint32(0x7FFFFFFF if "abs" in parts else 0xFFFFFFFF)
+
+    def reduce(here: _Group, values: Any) -> Any:
+        table = here.table(values & kept, neutral)
+        found = table[:, 0]
+        for lane in range(1, 32):
+            found = pair(found, table[:, lane])
+        return found
+
+    return _reduction(instruction, program, "f32", "f32", reduce)
 
 
 def _match(instruction: Instruction, program: Program) -> Step:

@@ -60,6 +60,57 @@ def _is_dtype(value: Any) -> bool:
         return False
 
 
+@attrs.frozen(eq=False)
+class Scan:
+    """An associative atomic operation: many updates of one place, one after another, are computed together.
+
+    Attributes:
+        operation: of two values.
+        dtype: in which it computes.
+        identity: what leaves every operand as it is.
+    """
+
+    operation: np.ufunc
+    dtype: Any
+    identity: Any
+
+    def __call__(self, update: Any, places: Any, rows: Any, columns: Any, fetch: Any) -> tuple[Any, Any, Any, Any]:
+        """What some updates leave.
+
+        Args:
+            update: as of :meth:`Machine.atomic`.
+            places: of the updates, which come one after another where they are of one place.
+            rows: lanes of the updates, shape ``(updates, copies)``.
+            columns: their copies, likewise.
+            fetch: gives the bits of places that differ, of shape ``(places, copies)``.
+
+        Returns:
+            The bits before and after each update; the places, each once, and the bits that they have in the end.
+        """
+        order = np.argsort(places, kind="stable")
+        inside, positions = places[order], np.arange(len(places))
+        start = np.concatenate([[True], inside[1:] != inside[:-1]])
+        rank = positions - np.maximum.accumulate(np.where(start, positions, 0))
+        old = fetch(inside[start])
+        identity = np.full(rows.size, self.identity, self.dtype).view(old.dtype)
+        operands = new_values(update, identity, rows[order].ravel(), columns[order].ravel()).reshape(rows.shape)
+        values = operands.view(self.dtype).copy()
+        values[start] = self.operation(old.view(self.dtype), values[start])
+        distance, longest = 1, int(rank.max())
+        while distance <= longest:
+            later = positions[rank >= distance]
+            values[later] = self.operation(values[later - distance], values[later])
+            distance *= 2
+        before, after = np.empty_like(operands), np.empty_like(operands)
+        after[order] = values.view(old.dtype)
+        first = np.empty_like(operands)
+        first[start] = old
+        first[~start] = values.view(old.dtype)[positions[~start] - 1]
+        before[order] = first
+        last = np.concatenate([start[1:], [True]])
+        return before, after, inside[last], values.view(old.dtype)[last]
+
+
 @attrs.frozen
 class Access:
     """How an instruction touches memory.
@@ -73,6 +124,7 @@ class Access:
         dtype: of an atomic's operands.
         read_only: ``.nc``: nobody writes the bytes while the kernel runs.
         exchange: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken.
+        scan: of an atomic, how many updates of one place are computed together; None where they are not.
     """
 
     space: str
@@ -83,6 +135,7 @@ class Access:
     dtype: Any = None
     read_only: bool = False
     exchange: bool = False
+    scan: Scan | None = attrs.field(default=None, eq=False)
 
     def __attrs_post_init__(self) -> None:
         for name, value, fits, rule in (
@@ -94,6 +147,7 @@ class Access:
             ("volatile", self.volatile, is_flag(self.volatile), "True or False"),
             ("read_only", self.read_only, is_flag(self.read_only), "True or False"),
             ("exchange", self.exchange, is_flag(self.exchange), "True or False"),
+            ("scan", self.scan, self.scan is None or isinstance(self.scan, Scan), "a Scan, or None"),
         ):
             if not fits:
                 demand("Access", name, value, fits, rule)

@@ -28,6 +28,9 @@ ENGINE = 31
 COMPACT = 1 << 14
 
 
+_STRENGTHS = np.arange(32) % ENGINE
+
+
 def stamp(time: int, strength: int, actor: Any) -> Any:
     """A stamp (an array where ``actor`` is one)."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
@@ -56,7 +59,7 @@ def time_of(stamps: Any) -> Any:
 
 def strength_of(stamps: Any) -> Any:
     """How."""
-    return ((stamps >> STRENGTH_SHIFT) & 31) % ENGINE
+    return _STRENGTHS[(stamps >> STRENGTH_SHIFT) & 31]
 
 
 def by_engine(stamps: Any) -> Any:
@@ -85,6 +88,16 @@ def alike(strengths: Any, before: Any) -> Any:
     return (strengths - 1) % SIZES == (before - 1) % SIZES
 
 
+_MEETS = np.array(
+    [[min(scope_of(x), scope_of(y)) >= GPU and bool(alike(x, y)) for y in _STRENGTHS.tolist()] for x in _STRENGTHS.tolist()]
+)
+
+
+def may_meet(strengths: int, stamps: Any) -> Any:
+    """Whether accesses of one strength may meet those before whoever made them: both are of the whole GPU, and of the same bytes."""
+    return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31] & (stamps & BARRIER_ACTOR == 0)
+
+
 @attrs.frozen(eq=False)
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
     """Two accesses that nothing orders.
@@ -105,7 +118,7 @@ class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory
 
 
 Judge = Callable[[Any, Any], tuple[Any, Any]]
-"""Positions and stamps of earlier accesses -> (in order, allowed though not in order as both are strong)."""
+"""Positions and stamps of earlier accesses -> (in order, allowed since both are strong, where order is not asked for)."""
 
 
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
@@ -169,7 +182,7 @@ class Shadow:
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=True)
         if self.count and self.logged[cells].any():
-            entries, positions = self._matches(cells, self._wrote[: self.count])
+            entries, positions = self._matches(cells, stamps, wrote=True)
             if len(entries):
                 foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
                 entries, positions = entries[foreign], positions[foreign]
@@ -212,8 +225,8 @@ class Shadow:
         if len(other):
             exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
             if exempt.any():
-                kept = other[exempt]
-                self.push(cells[kept], before[kept], wrote=True)
+                kept = np.unique(cells[other[exempt]])
+                self.push(kept, self.writer[kept], wrote=True)
         if strong:
             self._keep_weak(cells, before, wrote=True)
         before = self.reader[cells]
@@ -223,7 +236,7 @@ class Shadow:
         if strong:
             self._keep_weak(cells, before, wrote=False)
         if self.count and self.logged[cells].any():
-            entries, positions = self._matches(cells, None)
+            entries, positions = self._matches(cells, stamps)
             foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
             exempt = np.zeros(len(entries), bool)
             chosen = np.nonzero(foreign)[0]
@@ -269,7 +282,8 @@ class Shadow:
         """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
         weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < BARRIER_ACTOR))[0]
         if len(weak):
-            self.push(cells[weak], before[weak], wrote=wrote)
+            _, once = np.unique(cells[weak], return_index=True)
+            self.push(cells[weak[once]], before[weak[once]], wrote=wrote)
 
     def _demand(self, positions: Any, before: Any, cells: Any, judge: Judge, *, wrote: bool, equal: Any = None) -> Any:
         ordered, exempt = judge(positions, before)
@@ -315,17 +329,25 @@ class Shadow:
         self.count = len(kept)
         self._cell, self._stamp, self._wrote = cell[kept], stamps[kept], wrote[kept]
 
-    def _matches(self, cells: Any, chosen: Any) -> tuple[Any, Any]:
-        """Log entries on these cells, each with every position of its cell."""
+    def _matches(self, cells: Any, stamps: Any, *, wrote: bool = False) -> tuple[Any, Any]:
+        """Log entries on these cells, each with every position of its cell.
+
+        Args:
+            cells: where.
+            stamps: what accesses of these may meet is left out; None: nothing is.
+            wrote: writes alone.
+        """
         mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
         if mark is not None:
             mark[cells] = True
             found = mark[self._cell[: self.count]]
         else:
             found = np.isin(self._cell[: self.count], cells)
-        if chosen is not None:
-            found = found & chosen
+        if wrote:
+            found = found & self._wrote[: self.count]
         entries = np.nonzero(found)[0]
+        if stamps is not None and (now := int(strength_of(stamps[0]))):
+            entries = entries[~may_meet(now, self._stamp[entries])]
         if not len(entries):
             return entries, entries
         order = np.argsort(cells, kind="stable")
@@ -345,8 +367,7 @@ class Shadow:
         self._cell, self._stamp, self._wrote = (x[: self.count][keep] for x in (self._cell, self._stamp, self._wrote))
         self.count = len(self._cell)
         self.logged[cells] = False
-        if len(kept):
-            self.logged[self._cell] = True
+        self.logged[self._cell] = True
 
     # ------------------------------------------------------------------------------------------- engines
 

@@ -126,6 +126,7 @@ class Expansion:
         self.drafts: list[_Draft] = []
         self.labels: dict[str, int] = {}
         self.registers: dict[str, int] = {CARRY: 1}
+        self.halves: dict[str, Vector] = {}  # of a register of 128 bits, which is two of 64
         self.variables: list[Variable] = []
         self.numbers = 0
         self.calls: list[str] = []
@@ -250,9 +251,10 @@ class Expansion:
     def _declare_registers(self, scope: _Scope) -> None:
         c = self.c
         type = c.expect("word", "a type")
-        if type.text[1:] not in REGISTER_BITS:
+        wide = type.text == ".b128"
+        if type.text[1:] not in REGISTER_BITS and not wide:
             c.fail(f"registers of the type '{type.text}' are not known", type.line)
-        bits = REGISTER_BITS[type.text[1:]]
+        bits = 64 if wide else REGISTER_BITS[type.text[1:]]
         while True:
             name = c.word("a register's name")
             names = [name]
@@ -266,7 +268,10 @@ class Expansion:
                 if scope.names.get(each, each + scope.suffix) != each + scope.suffix or each in scope.names:
                     c.fail(f"'{each}' is declared twice", type.line)
                 scope.names[each] = each + scope.suffix
-                self.registers[each + scope.suffix] = bits
+                parts = (f"{each}.low{scope.suffix}", f"{each}.high{scope.suffix}") if wide else (each + scope.suffix,)
+                self.registers.update(dict.fromkeys(parts, bits))
+                if wide:
+                    self.halves[each + scope.suffix] = Vector(parts)
             if not c.accept(","):
                 break
         c.expect(";", "';' after the registers")
@@ -346,6 +351,8 @@ class Expansion:
         if token.kind == "word" and is_label:
             return c.advance().text
         first = self._item(scope)
+        if first in self.halves:
+            return self.halves[first]
         if c.accept("|"):
             return Pair(first, self._item(scope))
         if c.token.kind in ("+", "-") and token.kind == "word":

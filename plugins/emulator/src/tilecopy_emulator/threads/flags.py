@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Flags:
         self.taken: dict[int, list[tuple[Lock, int]]] = {}
         self.histories: dict[int, list[Written]] = {}
         self.looked: dict[tuple[int, int, bool], Written] = {}
+        self.learned: dict[tuple[int, int, bool], Location] = {}
         self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
         self.touched: Any = None
 
@@ -41,6 +43,7 @@ class Flags:
         first, ctas = self.machine.first, self.machine.unit_ctas // copies
         shared, heard = self.shared, self.heard
         self.shared, self.heard, self.locks, self.histories, self.looked, self.taken = {}, {}, {}, {}, {}, {}
+        self.learned = {}
         for copy in range(copies):
             for place, location in shared.items():
                 self.shared[place + copy * unit_bytes] = _moved(location, first + copy * ctas, copy * unit)
@@ -76,6 +79,12 @@ class Flags:
             self.any_fenced = True
         machine.launch.time.now += 1
 
+    def quiet(self, access: Access, *, shared: bool = False) -> bool:
+        """Whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
+        launch = self.machine.launch
+        told = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
+        return not (launch.polls or told or access.releases or access.exchange or self.any_fenced)
+
     def _reaches(self, location: Location, strength: int, lane: int, thread: int) -> bool:
         threads, cluster = self.machine.threads, self.machine.cluster_size
         if location.shared:
@@ -89,23 +98,27 @@ class Flags:
         self.narrow[lane] = f"what {who} released does not reach it: the scope .{name} does not hold both threads"
         return False
 
-    def acquire(self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, chosen: Any = None) -> None:
-        """A strong read of some places (of the ``chosen`` lanes) has taken what their last strong writes carry."""
+    def acquire(
+        self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, older: Mapping[int, Any] | None = None
+    ) -> None:
+        """A strong read of some places has taken what their last strong writes carry, or ``older`` ones, see :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
-        if not table:
+        older = older or {}
+        if not table and not older:
             return
         machine = self.machine
         index = machine.index(lanes)
         keys = places if places.ndim == 1 else places[:, 0]
         taken: dict[int, tuple[Location, list[int]]] = {}
         for position, (lane, key) in enumerate(zip(index.tolist(), keys.tolist(), strict=True)):
-            location = table.get(key)
-            if location is None or (chosen is not None and not chosen[position]):
+            location = older[position] if position in older else table.get(key)
+            if location is None or self.learned.get((lane, key, shared)) is location:
                 continue
             if not self._reaches(location, access.reach, lane, machine.grid_thread[lane, 0]):
                 continue
             if access.acquires:
                 taken.setdefault(id(location), (location, []))[1].append(lane)
+                self.learned[lane, key, shared] = location
             else:
                 known = self.heard.setdefault(lane, [])
                 if not known or known[-1] is not location:
@@ -155,6 +168,7 @@ class Flags:
                 given = self._lock(locks, key, lane, access, old, new, position, clock, reach)
                 if given:
                     table.pop(key, None)
+                    self._carries(key, None, shared=shared)
                     released = True
                     continue
             writer = lane if shared else int(machine.grid_thread[lane, 0])
@@ -168,6 +182,7 @@ class Flags:
                 clock = join([before.clock, clock])
                 reach = min(reach, before.strength) if before.writer != writer else reach
             table[key] = Location(clock, reach, writer, shared)
+            self._carries(key, table[key], shared=shared)
         if released:
             machine.launch.time.now += 1
 
@@ -279,10 +294,15 @@ class Flags:
 
     # --------------------------------------------------------------------------------------- values
 
-    def record(self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False) -> None:
-        """A strong write leaves a value."""
+    def record(
+        self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False
+    ) -> None:
+        """A strong write leaves a value; ``modify``: as in :meth:`release`, which comes next."""
         machine = self.machine
+        if not machine.launch.polls:
+            return
         table: Any = self.histories if shared else machine.launch.histories
+        locations: Any = self.shared if shared else machine.launch.locations
         first, now = machine.order.first, machine.launch.time.now
         for position, (lane, key) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
             history = table.get(key)
@@ -291,24 +311,34 @@ class Flags:
                     continue
                 history = table[key] = [Written(old[position if len(old) > 1 else 0].copy(), -1, 0, 0)]
             raw = new[position if len(new) > 1 else 0].copy()
-            history.append(Written(raw, lane // machine.threads + first, lane % machine.threads, now))
+            carries = locations.get(key)
+            writer = lane if shared else int(machine.grid_thread[lane, 0])
+            if carries is not None and not modify and carries.writer != writer:
+                carries = None
+            history.append(Written(raw, lane // machine.threads + first, lane % machine.threads, now, carries))
             if len(history) > 32:
                 del history[:16]
 
-    def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Any:
+    def _carries(self, key: Any, location: Location | None, *, shared: bool) -> None:
+        """The last value of a place carries something else than those before it."""
+        history = (self.histories if shared else self.machine.launch.histories).get(key)
+        if history is not None:
+            history[-1].carries = location
+
+    def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Mapping[int, Location | None]:
         """A strong read may find an older value than the last, as long as it does not know of a later one.
 
-        A loop that polls does so once, which only a program notices that relies on who runs first. Changes ``raw``; returns which
-        lanes read the last value, or None for all.
+        A loop that polls does so once, which only a program notices that relies on who runs first. Changes ``raw``.
+
+        Returns:
+            Of the lanes that have read an older value, by position, what it carries.
         """
         machine = self.machine
         table: Any = self.histories if shared else machine.launch.histories
-        if not table or not machine.launch.in_loop[machine.at]:
-            return None
+        older: dict[int, Location | None] = {}
+        if not table or not machine.launch.in_loop[machine.at] or len(raw) != len(places):
+            return older
         order = machine.order
-        fresh = np.ones(len(raw), bool)
-        if len(raw) != len(places):
-            return None
         for position, (lane, key) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
             history = table.get(key)
             if history is None or len(history) < 2 or len(history[-1].raw[0]) != raw.shape[2]:
@@ -329,8 +359,8 @@ class Flags:
                     break
             if written is not last:
                 raw[position] = written.raw
-                fresh[position] = False
-        return fresh
+                older[position] = written.carries
+        return older
 
     def _as_of_fence(self, lane: int) -> Clock:
         machine = self.machine

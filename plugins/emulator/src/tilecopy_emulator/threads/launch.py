@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from ..effects import loads_strongly
 from ..order.clocks import Clock, Time
 from ..program import Program
 from .arrays import GlobalMemory
@@ -78,14 +79,15 @@ class Lock:
     sections: list[Section] = attrs.Factory(list)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Written:
-    """A value that a strong write has left: the bytes (a row a copy), by whom, and when."""
+    """A value that a strong write has left: the bytes (a row a copy), by whom, when, and what it carries."""
 
     raw: Any
     key: int
     column: int
     time: int
+    carries: Location | None = None
 
 
 @attrs.define(eq=False)
@@ -111,6 +113,7 @@ class Launch:
         locations: address -> what its last strong write carries; locks: those that have been used as locks;
             histories: the values that strong writes have left there.
         targets: where each branch goes; in_loop: whether an instruction is in a loop.
+        polls: whether a strong load may be in one.
         executed: thread instructions by place in the program.
         allows_same_value: threads may write the same value to the same place though nothing orders them.
         allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
@@ -144,6 +147,7 @@ class Launch:
     executed: Any = None
     targets: list[int] = attrs.Factory(list)
     in_loop: Any = None
+    polls: bool = False
     dynamic_shared_bytes: int = 0
     total_shared_bytes: int = 0
     explicit_cluster: bool = False
@@ -157,6 +161,7 @@ class Launch:
         for at, target in enumerate(self.targets):
             if 0 <= target <= at:
                 self.in_loop[target : at + 1] = True
+        self.polls = any(self.in_loop[at] and loads_strongly(i) for at, i in enumerate(self.program.instructions))
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     @property

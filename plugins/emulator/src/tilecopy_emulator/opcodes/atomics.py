@@ -1,0 +1,169 @@
+"""``atom`` and ``red``: one value, several beside one another, and 128 bits (PTX ISA 9.7.13.5 and .6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..alu.atomic import atomic_operation, scan_of
+from ..effects import SPACES, VECTORS, is_hint
+from ..machine.machine import Machine
+from ..order.access import SCOPES, Access, Scan
+from ..program import REGISTER_BITS, Instruction, Program
+from .loads import data_address, names_of, operands_of
+from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+
+_TYPES = (*REGISTER_BITS, "b128")
+_NARROW = ("f16", "bf16", "f16x2", "bf16x2")
+
+
+@attrs.frozen
+class _Parts:
+    """What the opcode of an atomic operation says, whatever the order of its parts."""
+
+    type: str
+    space: str
+    order: str
+    scope: str
+    operation: str
+    noftz: bool
+    count: int
+
+
+def _parts_of(instruction: Instruction) -> _Parts:
+    rest = instruction.opcode[1:]
+    type = next((part for part in rest if part in _TYPES), "")
+    found: dict[str, str] = {}
+    for part in rest:
+        for kind, known in (
+            ("type", (type,)),
+            ("space", SPACES),
+            ("order", ("relaxed", "acquire", "release", "acq_rel")),
+            ("scope", SCOPES),
+            ("noftz", ("noftz",)),
+            ("count", VECTORS),
+        ):
+            if part in known and kind not in found:
+                found[kind] = part
+                break
+        else:
+            if is_hint(part) or part in ("async", "mmio"):
+                continue
+            if "operation" in found:
+                raise refuse(instruction, f"'.{part}' is not known here")
+            found["operation"] = part
+    space = found.get("space", "")
+    return _Parts(
+        type, SPACES.get(space, ""), found.get("order", ""), found.get("scope", ""), found.get("operation", ""),
+        "noftz" in found, VECTORS[found["count"]] if "count" in found else 0,
+    )  # fmt: skip
+
+
+def _atomic(instruction: Instruction, program: Program) -> Step:
+    name, parts = instruction.opcode[0], _parts_of(instruction)
+    type, returns = parts.type, name == "atom"
+    noftz = parts.noftz or (bool(parts.count) and type in _NARROW)  # several have it though they may not say so
+    family = "atom.vector" if parts.count else "atom"
+    compute, in_shared = (
+        atomic_operation(parts.operation, type, noftz=noftz, family=each) if type else None
+        for each in (family, family if parts.count else "atom.shared")
+    )
+    if (
+        compute is None
+        or in_shared is None
+        or (not returns and parts.operation in ("exch", "cas"))
+        or parts.space in ("param", "const", "local")
+    ):
+        raise refuse(instruction, f"this form of {name} is not known")
+    if not returns and parts.order in ("acquire", "acq_rel"):
+        raise refuse(instruction, "red has no result to acquire by")
+    operands = list(operands_of(instruction, (3 if parts.operation == "cas" else 2) + returns))
+    count = 2 if type == "b128" else parts.count or 1
+    each = "b64" if type == "b128" else type
+    write = [writer(x, each, instruction, program, wider=True) for x in names_of(operands.pop(0), count, instruction)] if returns else []
+    address = data_address(operands.pop(0), parts.space, instruction, program)
+    readers = [
+        [reader(x, each, instruction, program, wider=True) for x in names_of(operand, count, instruction)]
+        for operand in operands
+    ]
+    size = 16 if type == "b128" else REGISTER_BITS[type] // 8
+    scan = None if parts.count else scan_of(parts.operation, type)
+    access = Access(
+        parts.space, size, parts.order or "relaxed", parts.scope or "gpu",
+        dtype=np.dtype("c16" if type == "b128" else f"u{size}"), exchange=parts.operation in ("exch", "cas"),
+        scan=scan and Scan(*scan),
+    )  # fmt: skip
+    if type == "b128":
+        return _wide(access, address, readers, write, compare=parts.operation == "cas")
+
+    def update_of(values: list[Any]) -> Callable[..., Any]:
+        def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
+            with np.errstate(all="ignore"):
+                return (in_shared if shared else compute)(old, *(_picked(value, rows, columns) for value in values))
+
+        return update
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        values = [[read(machine, lanes) for read in of] for of in readers]
+        where = address(machine, lanes)
+        if count > 1:
+            _demand_aligned(machine, lanes, where, count * size)
+        for number in range(count):
+            at = where + where.dtype.type(number * size)
+            old = machine.atomic(lanes, access, at, update_of([of[number] for of in values]))
+            if write:
+                write[number](machine, lanes, old)
+
+    return step
+
+
+def _demand_aligned(machine: Machine, lanes: Lanes, addresses: Any, size: int) -> None:
+    """Values beside one another, each of which is an operation of its own, have one address."""
+    bad = machine.rows(addresses % addresses.dtype.type(size) != 0, lanes)
+    if bad.any():
+        position, copy = (int(each) for each in np.argwhere(bad)[0])
+        value = int(machine.rows(addresses, lanes)[position, copy])
+        machine.hazard(
+            "alignment", f"the global address 0x{value:x} is not a multiple of {size} bytes", lanes, position, copy=copy
+        )
+
+
+def _picked(value: Any, rows: Any, columns: Any) -> Any:
+    return value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0]
+
+
+def _wide(access: Access, address: Any, readers: list[list[Reader]], write: list[Any], *, compare: bool) -> Step:
+    """``exch`` and ``cas`` of 128 bits; their type is a complex one, which NumPy moves as it is."""
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        values = [
+            np.ascontiguousarray(np.stack(np.broadcast_arrays(*(read(machine, lanes) for read in of)), axis=-1)).view(
+                access.dtype
+            )[..., 0]
+            for of in readers
+        ]
+
+        def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
+            new = np.broadcast_to(_picked(values[-1], rows, columns), old.shape)
+            if not compare:
+                return new
+            wanted = np.broadcast_to(_picked(values[0], rows, columns), old.shape)
+            words = [np.ascontiguousarray(x)[..., None].view(np.uint64) for x in (old, wanted)]
+            return np.where((words[0] == words[1]).all(axis=-1), new, old)
+
+        old = machine.atomic(lanes, access, address(machine, lanes), update)
+        halves = np.ascontiguousarray(old)[..., None].view(np.uint64)
+        for number, each in enumerate(write):
+            each(machine, lanes, halves[..., number])
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "atom": _atomic,
+    "red": _atomic,
+    **dict.fromkeys(("red.async.release", "red.async.mmio"), _atomic),  # to global memory: as red does it
+}

@@ -1,0 +1,226 @@
+"""``wmma``: the warp's matrix product with fragments whose layout the ISA leaves open (PTX ISA 9.7.15.3 and .4).
+
+Here slot ``s`` of lane ``t`` holds element ``(32 s + t) % elements`` of its matrix, row by row: fragments of A and B that have more
+slots than elements hold some twice, as the ISA's numbers of registers ask for. Products are exact and summed in float64, then
+rounded once, as in :mod:`..mma`; those of f64 are fused one after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..alu.double import fused
+from ..alu.formats import BF16, F16, F32, F64, Format, decode, encode, quantize
+from ..effects import SPACES
+from ..machine.machine import Machine
+from ..order.access import Access
+from ..program import Instruction, Program
+from .loads import data_address, names_of
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+
+_SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
+_SHAPES |= {"m8n8k4": (8, 8, 4)}
+_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "s8": 1, "u8": 1, "s32": 4}
+
+
+@attrs.frozen
+class _Fragment:
+    """What the registers of a warp hold of a matrix.
+
+    Attributes:
+        rows, columns: of the matrix.
+        type: of its elements.
+        registers: how many each lane has.
+        width: PTX type of each.
+    """
+
+    rows: int
+    columns: int
+    type: str
+    registers: int
+    width: str
+
+    @classmethod
+    def of(cls, matrix: str, shape: str, type: str) -> _Fragment:
+        """Matrix ``a``, ``b``, ``c`` or ``d`` of a shape."""
+        m, n, k = _SHAPES[shape]
+        rows, columns = {"a": (m, k), "b": (k, n)}.get(matrix, (m, n))
+        slots = rows * columns // 32
+        if type == "f16" and matrix in "ab":
+            slots = 16
+        each = 1 if type in ("tf32", "f32", "f64", "s32") else 4 // _BYTES[type]
+        return cls(rows, columns, type, slots // each, "b64" if type == "f64" else "b32")
+
+    @property
+    def elements(self) -> Any:
+        """The number of the element in each slot, shape (slots, 32)."""
+        slots = self.registers * max(1, (8 if self.width == "b64" else 4) // _BYTES[self.type])
+        return (32 * np.arange(slots)[:, None] + np.arange(32)) % (self.rows * self.columns)
+
+    def offsets(self, stride: Any, *, row_major: bool) -> Any:
+        """Elements from the first, for each slot and lane; ``stride``: of rows or columns, shape (32, copies)."""
+        rows, columns = np.divmod(self.elements, self.columns)
+        outer, inner = (rows, columns) if row_major else (columns, rows)
+        return outer[:, :, None].astype(np.uint64) * stride + inner[:, :, None].astype(np.uint64)
+
+
+def _whole(machine: Machine, lanes: Lanes) -> Any:
+    """The lanes, whole warps of 32 threads that execute it together."""
+    machine.demand_whole_warps(lanes)
+    index = machine.index(lanes)
+    if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
+        machine.hazard("aligned", "a matrix product by a warp of less than 32 threads", lanes)
+    return index
+
+
+def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
+    """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
+    opcode = instruction.opcode
+    shape = next(part for part in opcode if part in _SHAPES)
+    type = next(part for part in opcode if part in _BYTES)
+    space = next((SPACES[part] for part in opcode[1:] if part in SPACES), "")
+    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(space, _BYTES[type])
+
+
+def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:
+    """Addresses of the elements in each slot, shape (slots, lanes, copies); the first is a multiple of 32 bytes."""
+    fragment, row_major, access = moved
+    first = machine.rows(base, lanes).astype(np.uint64)
+    bad = first % np.uint64(32) != 0
+    if bad.any():
+        position, copy = (int(each) for each in np.argwhere(bad)[0])
+        machine.hazard(
+            "alignment", f"the address 0x{int(first[position, copy]):x} of a matrix is not a multiple of 32 bytes",
+            lanes, position, copy=copy,
+        )  # fmt: skip
+    warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
+    strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)
+    offsets = np.stack([fragment.offsets(each, row_major=row_major) for each in strides], axis=1)
+    offsets = np.broadcast_to(offsets, (*offsets.shape[:3], copies)).reshape(len(offsets), len(first), copies)
+    return first[None] + offsets * np.uint64(access.bytes)
+
+
+def _stride(instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, Access]) -> Any:
+    """The distance of rows or columns in elements: an operand, or as the matrix is packed."""
+    if len(instruction.operands) > number:
+        return reader(instruction.operands[number], "u32", instruction, program)
+    packed = np.full((1, 1), moved[0].columns if moved[1] else moved[0].rows, np.uint32)
+    return lambda machine, lanes: packed
+
+
+def _load(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 2, 3)
+    moved = fragment, _, access = _moved(instruction)
+    names = names_of(instruction.operands[0], fragment.registers, instruction)
+    writers = [writer(name, fragment.width, instruction, program) for name in names]
+    address = data_address(instruction.operands[1], access.space, instruction, program)
+    stride = _stride(instruction, program, 2, moved)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        _whole(machine, lanes)
+        places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
+        if access.space[:6] == "shared":
+            places = places.astype(np.uint32)
+        found = [machine.rows(machine.load(lanes, access, each), lanes) for each in places]
+        raw = np.concatenate(np.broadcast_arrays(*found), axis=-1)  # (lanes, copies, bytes of all slots)
+        words = np.ascontiguousarray(raw).view(f"u{int(fragment.width[1:]) // 8}")
+        for number, write in enumerate(writers):
+            write(machine, lanes, words[..., number])
+
+    return step
+
+
+def _store(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 2, 3)
+    moved = fragment, _, access = _moved(instruction)
+    address = data_address(instruction.operands[0], access.space, instruction, program)
+    names = names_of(instruction.operands[1], fragment.registers, instruction)
+    readers = [reader(name, fragment.width, instruction, program) for name in names]
+    stride = _stride(instruction, program, 2, moved)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        _whole(machine, lanes)
+        places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
+        if access.space[:6] == "shared":
+            places = places.astype(np.uint32)
+        values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
+        raw = np.ascontiguousarray(np.stack(values, axis=-1)).view(np.uint8)
+        for number, each in enumerate(places):
+            machine.store(lanes, access, each, raw[..., number * access.bytes : (number + 1) * access.bytes])
+
+    return step
+
+
+_FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "f32": F32, "tf32": F32, "f64": F64}
+
+
+def _matrix(machine: Machine, lanes: Lanes, fragment: _Fragment, readers: Any) -> Any:
+    """The matrix that the registers of each warp hold, shape (warps, copies, rows, columns)."""
+    values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
+    raw = np.ascontiguousarray(np.stack(values, axis=-1))
+    bits = raw.view(f"u{_BYTES[fragment.type]}")  # (lanes, copies, slots)
+    warps, copies, slots = len(bits) // 32, bits.shape[1], bits.shape[2]
+    bits = bits.reshape(warps, 32, copies, slots).transpose(0, 2, 3, 1).reshape(warps, copies, -1)
+    found = np.empty((warps, copies, fragment.rows * fragment.columns), bits.dtype)
+    found[:, :, fragment.elements.ravel()] = bits
+    if fragment.type in _FORMATS:
+        kept = found & np.uint32(0xFFFFE000) if fragment.type == "tf32" else found
+        exact: Any = decode(kept, _FORMATS[fragment.type])
+    else:
+        exact = found.view(f"i{_BYTES[fragment.type]}" if fragment.type[0] == "s" else found.dtype).astype(np.int64)
+    return exact.reshape(warps, copies, fragment.rows, fragment.columns)
+
+
+def _sum(a: Any, b: Any, c: Any, type: str, *, satfinite: bool) -> Any:
+    """``a b + c`` as bits of a type."""
+    if type == "s32":
+        total = a @ b + c
+        if satfinite:
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+        return total.astype(np.int32).view(np.uint32)
+    if type == "f64":
+        total = c
+        for k in range(a.shape[3]):
+            total = fused(a[:, :, :, k, None], b[:, :, None, k, :], total, "rn")
+        return encode(total, F64)
+    return encode(quantize(a @ b + c, _FORMATS[type], "rn"), _FORMATS[type])
+
+
+def _mma(instruction: Instruction, program: Program) -> Step:
+    opcode = instruction.opcode
+    demand_count(instruction, 4)
+    shape = next(part for part in opcode if part in _SHAPES)
+    types = [part for part in opcode if part in _BYTES]
+    if len(types) == 2:  # of f16 the accumulators' alone are named
+        types = [types[0], "f16", "f16", types[1]]
+    if len(types) != 4 or ("satfinite" in opcode and types[0] != "s32"):
+        raise refuse(instruction, "this form of wmma.mma is not known")
+    if types[1] == "f64" and any(part in ("rz", "rm", "rp") for part in opcode):
+        raise refuse(instruction, "this form of wmma.mma is not known")
+    of = [_Fragment.of(matrix, shape, type) for matrix, type in zip("dabc", types, strict=True)]
+    groups = [names_of(operand, x.registers, instruction) for operand, x in zip(instruction.operands, of, strict=True)]
+    writers = [writer(name, of[0].width, instruction, program) for name in groups[0]]
+    readers = [
+        [reader(name, x.width, instruction, program) for name in group]
+        for x, group in zip(of[1:], groups[1:], strict=True)
+    ]
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        _whole(machine, lanes)
+        a, b, c = (_matrix(machine, lanes, x, each) for x, each in zip(of[1:], readers, strict=True))
+        with np.errstate(all="ignore"):
+            bits = _sum(a, b, c, types[0], satfinite="satfinite" in opcode)
+        warps, copies = bits.shape[:2]
+        slots = bits.reshape(warps, copies, -1)[:, :, of[0].elements]  # (warps, copies, slots, 32)
+        raw = np.ascontiguousarray(slots.transpose(0, 3, 1, 2).reshape(32 * warps, copies, -1))
+        words = raw.view(f"u{int(of[0].width[1:]) // 8}")
+        for number, write in enumerate(writers):
+            write(machine, lanes, words[..., number])
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {"wmma.load": _load, "wmma.store": _store, "wmma.mma": _mma}
