@@ -94,6 +94,23 @@ def argument_of(text: str) -> Any:
     return number
 
 
+def _text_of(file: Path) -> str:
+    """The text of a regular file, or of standard input for ``-``.
+
+    Raises:
+        LaunchError: it cannot be read, or is no text.
+    """
+    try:
+        if str(file) == "-":
+            return click.get_binary_stream("stdin").read().decode("utf-8")
+        if file.exists() and not file.is_file():
+            raise LaunchError(f"{file} is no regular file")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        name = "standard input" if str(file) == "-" else file
+        raise LaunchError(f"{name} cannot be read: {error}") from error
+
+
 def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     found = []
     for text in texts:
@@ -136,17 +153,12 @@ def emulate(
     allow: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Run a kernel of a PTX FILE with no GPU, strictly.
+    """Run a kernel of a PTX FILE (``-``: standard input) with no GPU, strictly.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a made-up array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Arrays are changed in memory only; --save keeps them.
     """
-    try:
-        if file.exists() and not file.is_file():
-            raise LaunchError(f"{file} is no regular file")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{file} cannot be read: {error}") from error
+    text = _text_of(file)
     program = parse(text, entry)
     if block is None:
         block = program.block
