@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def _text_of(file: Path) -> str:
     """
     try:
         if str(file) == "-":
-            return click.get_binary_stream("stdin").read().decode("utf-8")
+            return sys.stdin.buffer.read().decode("utf-8")
         if file.exists() and not file.is_file():
             raise LaunchError(f"{file} is no regular file")
         return file.read_text(encoding="utf-8")
