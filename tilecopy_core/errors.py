@@ -71,6 +71,7 @@ class HazardError(TilecopyError, RuntimeError):
         threads: the threads that it is about, in words; the one that executes the line first.
         bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
         cause: what is behind it where that can be told, such as ``"scope"`` or the state of a barrier.
+        details: what else the emulator says of it, as JSON has it: its accesses and what would order them.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class HazardError(TilecopyError, RuntimeError):
         threads: tuple[str, ...] = (),
         bytes: tuple[int, int] | None = None,
         cause: str = "",
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -89,6 +91,7 @@ class HazardError(TilecopyError, RuntimeError):
         self.threads = threads
         self.bytes = bytes
         self.cause = cause
+        self.details = dict(details or {})
 
 
 class NoVariantError(TilecopyError, LookupError):

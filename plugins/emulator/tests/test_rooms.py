@@ -11,7 +11,9 @@ import tilecopy_emulator
 SOURCE = Path(tilecopy_emulator.__file__).parent
 ROOMS = (
     "demands",
+    "places",
     "program",
+    "sides",
     "order",
     "alu",
     "effects",

@@ -9,6 +9,7 @@ import attrs
 from tilecopy_core import Target, TilecopyError
 
 from .demands import demand, is_whole
+from .places import Place
 
 __all__ = [
     "CARRY",
@@ -133,6 +134,7 @@ class Instruction:
         unless: the guard is negated.
         source: the comment above it that names the copy it belongs to, or "".
         spelled: the opcode as the text has it; "" where a call was expanded.
+        place: where the compiler's line information has it, or None.
     """
 
     line: int
@@ -143,6 +145,7 @@ class Instruction:
     unless: bool = False
     source: str = ""
     spelled: str = ""
+    place: Place | None = None
 
 
 @attrs.frozen

@@ -82,10 +82,12 @@ class ModuleParser(Definitions):
                 c.fail("only .address_size 64 is known", line)
         elif word in LINE_DIRECTIVES:
             c.at -= 1
-            c.skip_line()
+            self.places.file(c.skip_line())
         elif word == ".section":
-            c.word("a section's name")
+            name, start = c.word("a section's name"), c.token.start
             c.skip_braces()
+            if name == ".debug_str":
+                self.places.strings(c.text[start : c.tokens[c.at - 1].end])
         elif word in (".pragma", ".alias"):
             c.skip_past(";")
         elif word == ".entry":
