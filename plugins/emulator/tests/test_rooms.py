@@ -26,6 +26,7 @@ ROOMS = (
     "bulk mma",
     "run",
     "api executor",
+    "cuda",
     "command __init__",
 )
 """Folders, and modules that stand beside them."""

@@ -10,6 +10,7 @@ a *place* is a byte of shared memory, counted over the CTAs of a machine; a *cel
 import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)
 
 from .api import run_ptx
+from .cuda import CompileError, run_cuda
 from .executor import EmulatorExecutor, executor
 from .memory.tensor_maps import TensorMap, tensor_map
 from .program import Program, UnsupportedPtxError
@@ -17,6 +18,7 @@ from .reading.parser import parse
 from .run import Report, run_grid
 
 __all__ = [
+    "CompileError",
     "EmulatorExecutor",
     "Program",
     "Report",
@@ -24,6 +26,7 @@ __all__ = [
     "UnsupportedPtxError",
     "executor",
     "parse",
+    "run_cuda",
     "run_grid",
     "run_ptx",
     "tensor_map",

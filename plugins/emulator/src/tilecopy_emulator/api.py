@@ -6,7 +6,7 @@ import ctypes
 import math
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -42,6 +42,7 @@ def run_ptx(
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
     allow: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -60,6 +61,7 @@ def run_ptx(
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
+        sources: texts of source files by the names in ``.file``, for the lines that hazards show; others are read where they lie.
 
     Returns:
         What the run did.
@@ -76,6 +78,10 @@ def run_ptx(
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
+    fits = sources is None or (
+        isinstance(sources, Mapping) and all(isinstance(each, str) for pair in sources.items() for each in pair)
+    )
+    demand("run_ptx", "sources", sources, fits, "texts by the names of their files, or None")
     program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
@@ -87,7 +93,7 @@ def run_ptx(
             f"{where}: {shared_bytes} bytes of shared memory, static and dynamic; at most {MAX_SHARED_BYTES}"
         )
     memory = GlobalMemory()
-    parameters = _parameters(program, arguments, memory)
+    parameters = _parameters(program, arguments, memory, sources or {})
     return run_grid(
         program,
         grid=extents[0],
@@ -98,6 +104,7 @@ def run_ptx(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=tuple(names or ()),
+        sources=sources,
     )
 
 
@@ -163,16 +170,32 @@ class _Array:
     end: int
 
 
-def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
+def _parameters(
+    program: Program, arguments: Sequence[Any], memory: GlobalMemory, sources: Mapping[str, str]
+) -> dict[str, bytes]:
     """The bytes of each parameter; arrays are mapped into the memory."""
+    try:
+        return _encoded(program, arguments, memory)
+    except LaunchError as error:
+        wanted = ", ".join(_declared(each) for each in program.parameters)
+        first = next((each.place for each in program.instructions), None)
+        there = f"\n{first.in_words(sources)}" if first else ""
+        raise LaunchError(f"{error}\n  the kernel is {program.name}({wanted}){there}") from None
+
+
+def _declared(parameter: Parameter) -> str:
+    size = f"[{parameter.bytes}]" if parameter.is_array else ""
+    return f".{parameter.type} {parameter.name}{size}"
+
+
+def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
     where = f"kernel {program.name}"
     given = items_of(arguments)
     if given is None:
         raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
     if len(given) != len(program.parameters):
-        wanted = ", ".join(f".{p.type} {p.name}" for p in program.parameters) or "none"
         raise LaunchError(
-            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters ({wanted}): {shown(arguments)}"
+            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters: {shown(arguments)}"
         )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []

@@ -26,6 +26,7 @@ class Side:
         text: the instruction.
         place: in the source, or None.
         value: what it reads or writes, in words; "" where that is not known.
+        origin: the statement of a KernelBuilder that it comes from, or "".
     """
 
     thread: str
@@ -34,13 +35,14 @@ class Side:
     text: str = ""
     place: Place | None = None
     value: str = ""
+    origin: str = ""
 
     @classmethod
-    def of(cls, thread: str, action: str, instruction: Instruction | None, value: str = "") -> Side:
+    def of(cls, thread: str, action: str, instruction: Instruction | None, value: str = "", origin: str = "") -> Side:
         """The access of an instruction, or of one that is not known."""
         if instruction is None:
             return cls(thread, action, value=value)
-        return cls(thread, action, instruction.line, instruction.text, instruction.place, value)
+        return cls(thread, action, instruction.line, instruction.text, instruction.place, value, origin)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
         """As JSON has it; the source's places innermost first."""
@@ -51,6 +53,7 @@ class Side:
             "ptx_line": self.line,
             "ptx": self.text,
             "value": self.value,
+            "origin": self.origin,
             "source": [
                 {"file": p.file, "line": p.line, "column": p.column, "function": p.function, "text": p.text(sources)}
                 for p in places
@@ -83,6 +86,7 @@ def in_words(sides: Sequence[Side], order: str, sources: Mapping[str, str]) -> s
         if other.line:
             said.append(f"  before that, {other.thread}, PTX line {other.line}: {other.text}")
             said += [other.place.in_words(sources)] if other.place else []
+            said += [f"  in: {other.origin}"] if other.origin else []
         if first.action == "written" and first.value and other.value:
             same = ", the same" if first.value == other.value else ""
             said.append(f"  values: {other.value} was {other.action}, {first.value} is {first.action}{same}")

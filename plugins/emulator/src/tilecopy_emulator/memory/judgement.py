@@ -118,13 +118,14 @@ def blame(
     if actor < BARRIER_ACTOR and not conflict.together:
         launch.raced = Sought(memory, int(conflict.cell), actor, conflict.wrote)
     earlier_one = instruction if conflict.together else instructions[launch.seen] if launch.seen >= 0 else None
+    origin = launch.origin_of(earlier_one.line) if earlier_one else ""
     own, there = ("" if raw is None else value_of(raw, instruction) for raw in values)
     mine = int(machine.grid_thread[int(machine.index(lanes)[position]), copy])
     other = actor if whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
-    order = "let one thread write, or use an atomic: nothing orders the lanes of one instruction"
+    order = "both do it by one instruction: let one thread write, or use an atomic"
     machine.hazard(
         "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
-        action=action, value=own, before=Side.of(who, before, earlier_one, there),
+        action=action, value=own, before=Side.of(who, before, earlier_one, there, origin),
         order=order if conflict.together else _what_orders(machine, mine, other, scope=cause == "scope"),
     )  # fmt: skip
 

@@ -194,7 +194,10 @@ class Threads:
         text = f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}"
         if origin:
             text += f"\n  in: {origin}"
-        sides = [Side.of(threads[0] if threads else "", action, instruction, value), *([before] if before else [])]
+        sides = [
+            Side.of(threads[0] if threads else "", action, instruction, value, origin),
+            *([before] if before else []),
+        ]
         details = {"sides": sides, "order": more.pop("order", "")}  # the launch tells them, once nobody catches this
         raise HazardError(text, kind=kind, line=instruction.line, threads=threads, details=details, **more)
 

@@ -1,0 +1,188 @@
+"""CUDA C++ on the emulator: NVRTC makes PTX with line information, :func:`run_cuda` runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tilecopy_core import LaunchError, TilecopyError, target_of
+
+from .api import run_ptx
+from .demands import demand, items_of
+from .run import Report
+
+_INSTALL = "from a checkout: pip install 'plugins/emulator[cuda]'"
+_HEADERS = ("cudart", "cccl", "cutlass")
+"""What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
+_MOST_OF_LOG = 4000
+
+
+class CompileError(TilecopyError, RuntimeError):
+    """NVRTC is missing, or refused the source; the message says what to install, or holds its log."""
+
+
+@attrs.frozen
+class Compiled:
+    """What NVRTC made of a source.
+
+    Attributes:
+        text: PTX with line information.
+        entry: the kernel's name in it, or None where none was asked for.
+        file: the source's name in it.
+    """
+
+    text: str
+    entry: str | None
+    file: str
+
+
+def run_cuda(
+    source: str,
+    arguments: Sequence[Any],
+    *,
+    entry: str | None = None,
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int,
+    cluster: Sequence[int] | int | None = None,
+    dynamic_shared_bytes: int = 0,
+    profile: bool = False,
+    allow: Sequence[str] = (),
+    target: str = "sm_90",
+    options: Sequence[str] = (),
+    name: str = "kernel.cu",
+) -> Report:
+    """Compile a kernel of CUDA C++ by NVRTC and run it with no GPU; hazards name the lines of the source.
+
+    Args:
+        source: CUDA C++. The headers of the CUDA runtime, of CUB and libcu++ and of CUTLASS are found where their wheels
+            or a CUDA toolkit are installed.
+        arguments: as of :func:`run_ptx`.
+        entry: the kernel as C++ calls it, such as ``axpy``, ``ns::axpy`` or ``axpy<float, 4>``; may be left out where the source
+            has only one.
+        grid: as of :func:`run_ptx`.
+        block: likewise.
+        cluster: likewise.
+        dynamic_shared_bytes: likewise.
+        profile: likewise.
+        allow: likewise.
+        target: what to compile for.
+        options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
+        name: of the source, for messages and for ``__FILE__``.
+
+    Returns:
+        What the run did.
+
+    Raises:
+        CompileError: NVRTC is missing or refused the source.
+        LaunchError: as of :func:`run_ptx`; the source has no such kernel.
+        UnsupportedPtxError: the kernel has an instruction that the emulator does not know.
+        HazardError: an execution that the hardware leaves undefined.
+        TargetError: the target is not known.
+    """
+    compiled = compile_cuda(source, entry=entry, target=target, options=options, name=name)
+    return run_ptx(
+        compiled.text,
+        arguments,
+        entry=compiled.entry,
+        grid=grid,
+        block=block,
+        cluster=cluster,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        profile=profile,
+        allow=allow,
+        sources={compiled.file: source},
+    )
+
+
+def compile_cuda(
+    source: str,
+    *,
+    entry: str | None = None,
+    target: str = "sm_90",
+    options: Sequence[str] = (),
+    name: str = "kernel.cu",
+) -> Compiled:
+    """PTX of a source of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
+
+    Raises:
+        CompileError: NVRTC is missing or refused the source.
+        LaunchError: the source has no such kernel.
+        TargetError: the target is not known.
+    """
+    where = "run_cuda"
+    demand(where, "source", source, isinstance(source, str) and "\0" not in source, "the text of a CUDA C++ file")
+    fits = entry is None or (isinstance(entry, str) and bool(entry.strip()) and entry.isprintable())
+    demand(where, "entry", entry, fits, "the name of a kernel, or None")
+    demand(where, "name", name, isinstance(name, str) and name.isprintable() and bool(name), "the name of a file")
+    given = items_of(options)
+    fits = given is not None and all(isinstance(each, str) and "\0" not in each for each in given)
+    demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
+    path = Path(name).resolve()
+    file = str(path)
+    words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
+    words += [] if any(each.lstrip("-").startswith("std") for each in given or ()) else ["--std=c++17"]
+    words += [*(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in _header_folders())]
+    text, mangled, log = _nvrtc(source, file, words, entry)
+    if text:
+        return Compiled(text, mangled, file)
+    if entry is not None:  # the name alone may be at fault
+        text, _, _ = _nvrtc(source, file, words, None)
+        entries = re.findall(r"\.entry\s+([\w$]+)", text)
+        if entry in entries:
+            return Compiled(text, entry, file)
+        if text:
+            raise LaunchError(f"{name} has no kernel '{entry}', or several; it has: {', '.join(entries) or 'none'}")
+    raise CompileError(f"NVRTC refuses {name}:\n{log[:_MOST_OF_LOG].rstrip()}")
+
+
+def _header_folders() -> list[str]:
+    try:
+        from cuda.pathfinder import find_nvidia_header_directory
+
+        return [folder for each in _HEADERS if (folder := find_nvidia_header_directory(each))]
+    except Exception:  # an older locator's; a source without includes needs none
+        return []
+
+
+def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) -> tuple[str, str | None, str]:
+    """The PTX or "", the mangled name of the kernel, and the compiler's log.
+
+    Raises:
+        CompileError: there is no NVRTC.
+    """
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # its loader has errors of its own
+        raise CompileError(
+            f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}); {_INSTALL}"
+        ) from error
+
+    def call(function: Any, *arguments: Any) -> Any:
+        result, *found = function(*arguments)
+        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"NVRTC: {function.__name__} fails: {result.name}")
+        return found[0] if found else None
+
+    def text_of(size_of: Any, get: Any) -> str:
+        data = bytes(call(size_of, program))
+        call(get, program, data)
+        return data.rstrip(b"\0").decode("utf-8", "replace")
+
+    program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
+    try:
+        if entry is not None:
+            call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
+        log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return "", None, log or result.name
+        mangled = None if entry is None else call(nvrtc.nvrtcGetLoweredName, program, entry.encode()).decode()
+        return text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), mangled, log
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
