@@ -51,7 +51,7 @@ class LaunchError(TilecopyError, RuntimeError):
 
 
 class AssemblerError(TilecopyError, RuntimeError):
-    """An assembler (nvJitLink or ptxas) is missing or refused the PTX; the message holds its log."""
+    """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or refused its text; the message holds its log."""
 
 
 class CacheError(TilecopyError, RuntimeError):
@@ -83,7 +83,6 @@ class HazardError(TilecopyError, RuntimeError):
         threads: tuple[str, ...] = (),
         bytes: tuple[int, int] | None = None,
         cause: str = "",
-        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -91,7 +90,7 @@ class HazardError(TilecopyError, RuntimeError):
         self.threads = threads
         self.bytes = bytes
         self.cause = cause
-        self.details = dict(details or {})
+        self.details: dict[str, Any] = {}
 
 
 class NoVariantError(TilecopyError, LookupError):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from tilecopy_emulator import CompileError, run_cuda
+from tilecopy_emulator import run_cuda
 from tilecopy_emulator.command import emulate
 
 RACY = """
@@ -89,8 +89,8 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
     for source, entry, kind, part in (
         (CLEAN, "swop", tc.LaunchError, "no kernel 'swop'"),
         (SEVERAL.replace("N;", "4;"), "a", tc.LaunchError, "_Z1aPi, _Z1aPf, b"),
-        (CLEAN + "}", None, CompileError, "kernel.cu(11): error"),
-        ('#include "none.h"', None, CompileError, "none.h"),
+        (CLEAN + "}", None, tc.AssemblerError, "kernel.cu(11): error"),
+        ('#include "none.h"', None, tc.AssemblerError, "none.h"),
         ("int x = '\0';", None, tc.LaunchError, "the text of a CUDA C++ file"),
         (CLEAN, "", tc.LaunchError, "the name of a kernel"),
     ):
@@ -103,10 +103,10 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
         run_cuda(CLEAN, arrays()[:1], **launch)
     with pytest.raises(tc.TargetError, match="sm_91"):
         run_cuda(CLEAN, arrays(), target="sm_91", **launch)
-    with pytest.raises(CompileError, match="no-such-option"):
+    with pytest.raises(tc.AssemblerError, match="no-such-option"):
         run_cuda(CLEAN, arrays(), options=["--no-such-option"], **launch)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(CompileError, match=r"pip install 'plugins/emulator\[cuda\]'"):
+    with pytest.raises(tc.AssemblerError, match=r"pip install 'plugins/emulator\[cuda\]'"):
         run_cuda(CLEAN, arrays(), **launch)
 
 

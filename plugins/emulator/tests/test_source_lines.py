@@ -12,8 +12,10 @@ import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import run_ptx
+from tilecopy_emulator.api import run_program
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.places import Place, Places
+from tilecopy_emulator.reading.parser import parse_compiled
 
 SOURCE = "line one\n  put(s, i, 7);\n  y[i] = s[i ^ SWAP];\n  s[i] = v;  // in put\n"
 TEXT = """
@@ -45,8 +47,10 @@ READ = "ld.shared.u32 %r5, [%r4]; st.global.u32 [%y], %r5;"
 
 
 def hazard(text: str, *, block: int = 64, grid: int = 1) -> tc.HazardError:
+    program = parse_compiled(text, None, "/somewhere/put.cu", SOURCE)
+    launch = {"cluster": None, "dynamic_shared_bytes": 0, "profile": False, "allow": ()}
     with pytest.raises(tc.HazardError) as caught:
-        run_ptx(text, [np.zeros(256, np.int32)], grid=grid, block=block, sources={"/somewhere/put.cu": SOURCE})
+        run_program(program, [np.zeros(256, np.int32)], grid=grid, block=block, **launch)
     return caught.value
 
 

@@ -6,7 +6,7 @@ import ctypes
 import math
 import operator
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -42,7 +42,6 @@ def run_ptx(
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
     allow: Sequence[str] = (),
-    sources: Mapping[str, str] | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -61,7 +60,6 @@ def run_ptx(
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
-        sources: texts of source files by the names in ``.file``, for the lines that hazards show; others are read where they lie.
 
     Returns:
         What the run did.
@@ -74,15 +72,35 @@ def run_ptx(
     if not isinstance(text, str):
         raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
     demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
+    program = parse(text, entry)
+    return run_program(
+        program,
+        arguments,
+        grid=grid,
+        block=block,
+        cluster=cluster,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        profile=profile,
+        allow=allow,
+    )
+
+
+def run_program(
+    program: Program,
+    arguments: Sequence[Any],
+    *,
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int,
+    cluster: Sequence[int] | int | None,
+    dynamic_shared_bytes: int,
+    profile: bool,
+    allow: Sequence[str],
+) -> Report:
+    """As :func:`run_ptx`, of a text that has been parsed."""
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
-    fits = sources is None or (
-        isinstance(sources, Mapping) and all(isinstance(each, str) for pair in sources.items() for each in pair)
-    )
-    demand("run_ptx", "sources", sources, fits, "texts by the names of their files, or None")
-    program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
@@ -93,7 +111,7 @@ def run_ptx(
             f"{where}: {shared_bytes} bytes of shared memory, static and dynamic; at most {MAX_SHARED_BYTES}"
         )
     memory = GlobalMemory()
-    parameters = _parameters(program, arguments, memory, sources or {})
+    parameters = _parameters(program, arguments, memory)
     return run_grid(
         program,
         grid=extents[0],
@@ -104,7 +122,6 @@ def run_ptx(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=tuple(names or ()),
-        sources=sources,
     )
 
 
@@ -170,16 +187,14 @@ class _Array:
     end: int
 
 
-def _parameters(
-    program: Program, arguments: Sequence[Any], memory: GlobalMemory, sources: Mapping[str, str]
-) -> dict[str, bytes]:
+def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
     """The bytes of each parameter; arrays are mapped into the memory."""
     try:
         return _encoded(program, arguments, memory)
     except LaunchError as error:
         wanted = ", ".join(_declared(each) for each in program.parameters)
         first = next((each.place for each in program.instructions), None)
-        there = f"\n{first.in_words(sources)}" if first else ""
+        there = f"\n{first.in_words(program.sources)}" if first else ""
         raise LaunchError(f"{error}\n  the kernel is {program.name}({wanted}){there}") from None
 
 

@@ -15,9 +15,10 @@ from tilecopy_cli.command import FilePath, read_npy
 
 from tilecopy_core import HazardError, LaunchError
 
-from .api import run_ptx
+from .api import run_program
 from .cuda import compile_cuda
 from .demands import shown
+from .places import readable
 from .reading.parser import parse
 from .run import ALLOWABLE
 
@@ -203,9 +204,9 @@ def emulate(
         raise click.UsageError("--annotations and --json both want standard output; give one")
     text = _text_of(file)
     if file.suffix == ".cu":
-        compiled = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
-        text, entry = compiled.text, compiled.entry
-    program = parse(text, entry)
+        program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
+    else:
+        program = parse(text, entry)
     if block is None:
         block = program.block
     if block is None:
@@ -220,10 +221,9 @@ def emulate(
             raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
     values = [argument_of(word) for word in arguments]
     try:
-        report = run_ptx(
-            text,
+        report = run_program(
+            program,
             values,
-            entry=entry,
             grid=grid,
             block=block,
             cluster=cluster,
@@ -258,7 +258,7 @@ def emulate(
         click.echo(json.dumps(data, indent=2))
         return
     total = sum(report.instructions.values())
-    click.echo(f"{program.name}: {report.threads} threads, {total} instructions, no hazard")
+    click.echo(f"{readable(program.name) or program.name}: {report.threads} threads, {total} instructions, no hazard")
     if report.approximate:
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):

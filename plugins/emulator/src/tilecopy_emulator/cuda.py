@@ -7,37 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
+from tilecopy_core import AssemblerError, LaunchError, target_of
 
-from tilecopy_core import LaunchError, TilecopyError, target_of
-
-from .api import run_ptx
+from .api import run_program
 from .demands import demand, items_of
+from .program import Program
+from .reading.parser import parse_compiled
 from .run import Report
 
 _INSTALL = "from a checkout: pip install 'plugins/emulator[cuda]'"
 _HEADERS = ("cudart", "cccl", "cutlass")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _MOST_OF_LOG = 4000
-
-
-class CompileError(TilecopyError, RuntimeError):
-    """NVRTC is missing, or refused the source; the message says what to install, or holds its log."""
-
-
-@attrs.frozen
-class Compiled:
-    """What NVRTC made of a source.
-
-    Attributes:
-        text: PTX with line information.
-        entry: the kernel's name in it, or None where none was asked for.
-        file: the source's name in it.
-    """
-
-    text: str
-    entry: str | None
-    file: str
 
 
 def run_cuda(
@@ -77,24 +58,21 @@ def run_cuda(
         What the run did.
 
     Raises:
-        CompileError: NVRTC is missing or refused the source.
+        AssemblerError: NVRTC is missing or refused the source.
         LaunchError: as of :func:`run_ptx`; the source has no such kernel.
         UnsupportedPtxError: the kernel has an instruction that the emulator does not know.
         HazardError: an execution that the hardware leaves undefined.
         TargetError: the target is not known.
     """
-    compiled = compile_cuda(source, entry=entry, target=target, options=options, name=name)
-    return run_ptx(
-        compiled.text,
+    return run_program(
+        compile_cuda(source, entry=entry, target=target, options=options, name=name),
         arguments,
-        entry=compiled.entry,
         grid=grid,
         block=block,
         cluster=cluster,
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=allow,
-        sources={compiled.file: source},
     )
 
 
@@ -105,12 +83,13 @@ def compile_cuda(
     target: str = "sm_90",
     options: Sequence[str] = (),
     name: str = "kernel.cu",
-) -> Compiled:
-    """PTX of a source of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
+) -> Program:
+    """A kernel of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
 
     Raises:
-        CompileError: NVRTC is missing or refused the source.
+        AssemblerError: NVRTC is missing or refused the source.
         LaunchError: the source has no such kernel.
+        UnsupportedPtxError: the kernel has something that the emulator does not know.
         TargetError: the target is not known.
     """
     where = "run_cuda"
@@ -128,15 +107,15 @@ def compile_cuda(
     words += [*(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in _header_folders())]
     text, mangled, log = _nvrtc(source, file, words, entry)
     if text:
-        return Compiled(text, mangled, file)
+        return parse_compiled(text, mangled, file, source)
     if entry is not None:  # the name alone may be at fault
         text, _, _ = _nvrtc(source, file, words, None)
         entries = re.findall(r"\.entry\s+([\w$]+)", text)
         if entry in entries:
-            return Compiled(text, entry, file)
+            return parse_compiled(text, entry, file, source)
         if text:
             raise LaunchError(f"{name} has no kernel '{entry}', or several; it has: {', '.join(entries) or 'none'}")
-    raise CompileError(f"NVRTC refuses {name}:\n{log[:_MOST_OF_LOG].rstrip()}")
+    raise AssemblerError(f"NVRTC refuses {name}:\n{log[:_MOST_OF_LOG].rstrip()}")
 
 
 def _header_folders() -> list[str]:
@@ -152,21 +131,21 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
     """The PTX or "", the mangled name of the kernel, and the compiler's log.
 
     Raises:
-        CompileError: there is no NVRTC.
+        AssemblerError: there is no NVRTC.
     """
     try:
         from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()
     except Exception as error:  # its loader has errors of its own
-        raise CompileError(
+        raise AssemblerError(
             f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}); {_INSTALL}"
         ) from error
 
     def call(function: Any, *arguments: Any) -> Any:
         result, *found = function(*arguments)
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"NVRTC: {function.__name__} fails: {result.name}")
+            raise AssemblerError(f"NVRTC: {function.__name__} fails: {result.name}")
         return found[0] if found else None
 
     def text_of(size_of: Any, get: Any) -> str:

@@ -19,6 +19,7 @@ _LOC = re.compile(
 )
 _BYTES = re.compile(r"\.b8\s+[0-9\s,]+")
 _MANGLED = re.compile(r"_ZN?[rVKRO]*(?=\d)")
+_LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
 _BYTE = frozenset(map(str, range(256)))
 _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
 """Of a source file that is read for its lines, of a line that is shown, and of a place's chain."""
@@ -76,7 +77,7 @@ class Place:
         """The place, its line where that can be read, and its callers; a line each."""
         said = []
         for number, place in enumerate(self.chain()):
-            inside = f" in {name}" if (name := _readable(place.function)) else ""
+            inside = f" in {name}" if (name := readable(place.function)) else ""
             text = place.text(sources)
             where = f"{place.shown_file}:{place.line}{inside}" + (f": {text}" if text else "")
             said.append(f"  at {where}" if number == 0 else f"    inlined at {where}")
@@ -123,8 +124,10 @@ class Places:
         return place
 
 
-def _readable(name: str) -> str:
-    """A function's name from its mangled one; "" for one with template arguments before its end."""
+def readable(name: str) -> str:
+    """The name of a function, or of a variable inside one, from its mangled name; "" where that takes more than names."""
+    if local := _LOCAL.fullmatch(name):
+        return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
     start = _MANGLED.match(name)
     if start is None:
         return "" if name.startswith("_Z") else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 
 import attrs
 
@@ -220,6 +221,7 @@ class Program:
         cluster: ``.reqnctapercluster``, or None.
         target: ``.target``.
         version: ``.version``.
+        sources: texts of source files, by their names in ``.file``; others are read where they lie.
     """
 
     name: str
@@ -235,6 +237,7 @@ class Program:
     cluster: tuple[int, int, int] | None = None
     target: Target = _SM90
     version: tuple[int, int] = (7, 8)
+    sources: Mapping[str, str] = attrs.Factory(dict)
 
 
 def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:

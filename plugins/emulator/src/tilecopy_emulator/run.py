@@ -21,6 +21,7 @@ from .machine.machine import Machine
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
 from .order.clocks import TENSOR
+from .places import readable
 from .program import Program, UnsupportedPtxError
 from .sides import in_words
 from .threads.arrays import GlobalMemory
@@ -121,7 +122,7 @@ def lay_out_shared(
         start = -(-end // variable.align) * variable.align
         symbols[variable.name] = start
         if variable.bytes:
-            variables.append(SharedVariable(variable.name, start, variable.bytes))
+            variables.append(SharedVariable(readable(variable.name) or variable.name, start, variable.bytes))
         end = start + variable.bytes
     if dynamic:
         start = -(-end // max(v.align for v in dynamic)) * max(v.align for v in dynamic)
@@ -155,7 +156,6 @@ def run_grid(
     origin_of: Callable[[int], str] | None = None,
     value_checks: Sequence[ValueCheck] = (),
     allow: Sequence[str] = (),
-    sources: Mapping[str, str] | None = None,
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -173,7 +173,6 @@ def run_grid(
         origin_of: from a PTX line to the statement that it comes from.
         value_checks: registers whose values must lie within bounds, by the line that defines them.
         allow: names of what is no hazard here, of :data:`ALLOWABLE`.
-        sources: texts of source files, by the names that the program has for them; others are read where they lie.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -241,7 +240,7 @@ def run_grid(
     if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
         hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
     if hazard is not None:
-        raise _told(hazard, sources or {})
+        raise _told(hazard, program.sources)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()

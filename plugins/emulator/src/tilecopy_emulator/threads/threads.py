@@ -198,8 +198,10 @@ class Threads:
             Side.of(threads[0] if threads else "", action, instruction, value, origin),
             *([before] if before else []),
         ]
-        details = {"sides": sides, "order": more.pop("order", "")}  # the launch tells them, once nobody catches this
-        raise HazardError(text, kind=kind, line=instruction.line, threads=threads, details=details, **more)
+        order = more.pop("order", "")
+        error = HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
+        error.details = {"sides": sides, "order": order}  # the launch tells them, once nobody catches this
+        raise error
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
         """The instruction that is being executed, or one at a place of the program; of several in one step a lane's own."""
