@@ -87,7 +87,7 @@ def test_headers_come_from_wheels() -> None:
 def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = {"grid": 1, "block": 64}
     for source, entry, kind, part in (
-        (CLEAN, "swop", tc.LaunchError, "no kernel 'swop'"),
+        (CLEAN, "swop", tc.LaunchError, "no entry 'swop'"),
         (SEVERAL.replace("N;", "4;"), "a", tc.LaunchError, "_Z1aPi, _Z1aPf, b"),
         (CLEAN + "}", None, tc.AssemblerError, "kernel.cu(11): error"),
         ('#include "none.h"', None, tc.AssemblerError, "none.h"),
@@ -101,6 +101,17 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
         tc.LaunchError, match=r"(?s)1 arguments for 2 parameters.*\.u64 .*__global__ void swap\(const float\* x"
     ):
         run_cuda(CLEAN, arrays()[:1], **launch)
+    for name, odd in (
+        ("source", " "),
+        ("source", 1),
+        ("source", "\ud800"),
+        ("entry", 2),
+        ("name", ""),
+        ("options", "-D"),
+        ("options", [0]),
+    ):
+        with pytest.raises(tc.LaunchError, match=f"{name} is "):
+            run_cuda(**({"source": CLEAN, "arguments": arrays(), **launch} | {name: odd}))
     with pytest.raises(tc.TargetError, match="sm_91"):
         run_cuda(CLEAN, arrays(), target="sm_91", **launch)
     with pytest.raises(tc.AssemblerError, match="no-such-option"):

@@ -10,15 +10,15 @@ from typing import Any
 from tilecopy_core import AssemblerError, LaunchError, target_of
 
 from .api import run_program
-from .demands import demand, items_of
-from .program import Program
+from .demands import demand, items_of, shown
+from .program import Program, printable
 from .reading.parser import parse_compiled
 from .run import Report
 
 _INSTALL = "from a checkout: pip install 'plugins/emulator[cuda]'"
 _HEADERS = ("cudart", "cccl", "cutlass")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
-_MOST_OF_LOG = 4000
+_MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
 
 
 def run_cuda(
@@ -93,12 +93,13 @@ def compile_cuda(
         TargetError: the target is not known.
     """
     where = "run_cuda"
-    demand(where, "source", source, isinstance(source, str) and "\0" not in source, "the text of a CUDA C++ file")
-    fits = entry is None or (isinstance(entry, str) and bool(entry.strip()) and entry.isprintable())
+    demand(where, "source", source, _is_text(source) and bool(source.strip()), "the text of a CUDA C++ file")
+    fits = entry is None or (_is_text(entry) and bool(entry.strip()) and entry.isprintable())
     demand(where, "entry", entry, fits, "the name of a kernel, or None")
-    demand(where, "name", name, isinstance(name, str) and name.isprintable() and bool(name), "the name of a file")
+    fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
+    demand(where, "name", name, fits, "the name of a file")
     given = items_of(options)
-    fits = given is not None and all(isinstance(each, str) and "\0" not in each for each in given)
+    fits = given is not None and all(_is_text(each) for each in given)
     demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
     path = Path(name).resolve()
     file = str(path)
@@ -114,8 +115,17 @@ def compile_cuda(
         if entry in entries:
             return parse_compiled(text, entry, file, source)
         if text:
-            raise LaunchError(f"{name} has no kernel '{entry}', or several; it has: {', '.join(entries) or 'none'}")
-    raise AssemblerError(f"NVRTC refuses {name}:\n{log[:_MOST_OF_LOG].rstrip()}")
+            raise LaunchError(
+                f"the source {name} has no entry {shown(entry)}, or several; it has: {', '.join(entries) or 'none'}"
+            )
+    raise AssemblerError(
+        f"NVRTC refuses the source {name} with these options:\n{printable(log[:_MOST_OF_LOG].rstrip())}"
+    )
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text that C can have."""
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _header_folders() -> list[str]:

@@ -28,6 +28,7 @@ __all__ = [
     "UnsupportedPtxError",
     "Variable",
     "Vector",
+    "printable",
     "refuse",
 ]
 
@@ -58,16 +59,16 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
         demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
         demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
         said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
-        said = "".join(map(_printable, said))  # what a text repeats may move the cursor
+        said = printable(said)  # what a text repeats may move the cursor
         super().__init__(f"PTX line {line}: {said}" if line else said)
         self.line = line
 
 
-def _printable(character: str) -> str:
-    """A character for a message, in which lines and tabs stay."""
-    if character.isprintable() or character in "\n\t":
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+def printable(text: str) -> str:
+    """A text for a message, in which lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 @attrs.frozen
