@@ -13,6 +13,7 @@ import tilecopy as tc
 from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
+from tilecopy_cli.commands import tilecopy
 from tilecopy_testkit.command import new_variant
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,33 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+BLOCK = re.compile(
+    r"\*\*`([\w.]+)`\*\*\n\n```\w+\n(.*?)```|```console\n(tilecopy emulate .*?)\n```\n\n```text\n(.*?)```", re.S
+)
+
+
+def test_the_emulator_s_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files and commands, in order, print what the page says."""
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "emulator.md"
+    text = rewritten = page.read_text()
+    for name, body, line, said in BLOCK.findall(text):
+        if name:
+            Path(name).write_text(body)
+            continue
+        with pytest.raises(SystemExit):
+            tilecopy.main(shlex.split(line)[1:])
+        printed = "".join(capsys.readouterr())
+        if os.environ.get("TILECOPY_UPDATE_DOCS"):
+            rewritten = rewritten.replace(f"{line}\n```\n\n```text\n{said}", f"{line}\n```\n\n```text\n{printed}")
+        else:
+            assert printed == said
+    if rewritten != text:
+        page.write_text(rewritten)
 
 
 BULK = ROOT / "plugins" / "bulk"

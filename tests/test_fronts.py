@@ -539,6 +539,7 @@ NOT_CALLED = {
     "Offset": "made by parse",
     "Pair": "made by parse",
     "Program": "made by parse",
+    "run_cuda": "a compiler for each odd value takes a minute: plugins/emulator/tests/test_cuda_sources.py",
     "Report": "what a run gives",
     "TensorAddress": "made by parse",
     "TensorMap.fill_bytes": "called in a step",

@@ -47,7 +47,7 @@ class LaunchError(TilecopyError, RuntimeError):
 
 
 class AssemblerError(TilecopyError, RuntimeError):
-    """An assembler (nvJitLink or ptxas) is missing or refused the PTX; the message holds its log."""
+    """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or refused its text; the message holds its log."""
 
 
 class CacheError(TilecopyError, RuntimeError):
@@ -67,6 +67,7 @@ class HazardError(TilecopyError, RuntimeError):
         threads: the threads that it is about, in words; the one that executes the line first.
         bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
         cause: what is behind it where that can be told, such as ``"scope"`` or the state of a barrier.
+        details: what else the emulator says of it, as JSON has it: its accesses and what would order them.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class HazardError(TilecopyError, RuntimeError):
         self.threads = threads
         self.bytes = bytes
         self.cause = cause
+        self.details: dict[str, Any] = {}
 
 
 class NoVariantError(TilecopyError, LookupError):

@@ -35,6 +35,15 @@ def test_arrays_of_files_are_read_and_kept_on_demand(tmp_path):
     assert np.array_equal(np.load(tmp_path / "a.npy"), a)
 
 
+def test_standard_input_is_a_file_too():
+    words = ["-", *["zeros:float32:4"] * 3, "4", "--block", "32"]
+    text = (CUDA / "vector_add.ptx").read_bytes()
+    result = CliRunner().invoke(emulate, words, input=text)
+    assert result.exit_code == 0 and result.output.startswith("vector_add: 32 threads, "), result.output
+    broken = CliRunner().invoke(emulate, words, input=b"\xff\xfe")
+    assert isinstance(broken.exception, LaunchError) and "standard input cannot be read" in str(broken.exception)
+
+
 def test_the_report_as_json_with_counters():
     words = [CUDA / "transpose.ptx", "arange:float32:64x64", "zeros:float32:64x64", 64, 64]
     result = run(*words, "--grid", "2,2", "--block", "32,8", "--profile", "--json")

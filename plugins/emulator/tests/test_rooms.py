@@ -11,7 +11,9 @@ import tilecopy_emulator
 SOURCE = Path(tilecopy_emulator.__file__).parent
 ROOMS = (
     "demands",
+    "places",
     "program",
+    "sides",
     "order",
     "alu",
     "effects",
@@ -24,6 +26,7 @@ ROOMS = (
     "bulk mma",
     "run",
     "api executor",
+    "cuda",
     "command __init__",
 )
 """Folders, and modules that stand beside them."""

@@ -14,7 +14,15 @@ from typing import Any
 import attrs
 import click
 
-from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
+from tilecopy_core.errors import (
+    HazardError,
+    LayoutError,
+    PluginError,
+    RequestError,
+    TargetError,
+    TilecopyError,
+    did_you_mean,
+)
 from tilecopy_core.registry import by_name, load_only
 
 from .streams import (
@@ -164,7 +172,7 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
         say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")
         if "--json" in options:
             with suppress(TilecopyError, OSError):
-                emit(f"{json.dumps({'error': {'type': kind, 'message': message}}, indent=2)}\n")
+                emit(f"{json.dumps({'error': {'type': kind, 'message': message, **_more_of(error)}}, indent=2)}\n")
         if isinstance(error, Stopped):
             end_by(error.number)
     if not flushed(sys.stdout) and status == DONE:
@@ -172,6 +180,14 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
         status = FAILED
     flushed(sys.stderr)
     return status
+
+
+def _more_of(error: BaseException) -> dict[str, Any]:
+    """What programs are told of a hazard beyond its message."""
+    if not isinstance(error, HazardError):
+        return {}
+    names = ("kind", "line", "threads", "bytes", "cause")
+    return {name: getattr(error, name) for name in names} | error.details
 
 
 def _failure(error: BaseException) -> tuple[str, str, int]:

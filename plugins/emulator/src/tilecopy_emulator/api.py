@@ -72,11 +72,35 @@ def run_ptx(
     if not isinstance(text, str):
         raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
     demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
+    program = parse(text, entry)
+    return run_program(
+        program,
+        arguments,
+        grid=grid,
+        block=block,
+        cluster=cluster,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        profile=profile,
+        allow=allow,
+    )
+
+
+def run_program(
+    program: Program,
+    arguments: Sequence[Any],
+    *,
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int,
+    cluster: Sequence[int] | int | None,
+    dynamic_shared_bytes: int,
+    profile: bool,
+    allow: Sequence[str],
+) -> Report:
+    """As :func:`run_ptx`, of a text that has been parsed."""
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
-    program = parse(text, entry)
     where = f"kernel {program.name}"
     extents = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
@@ -165,14 +189,28 @@ class _Array:
 
 def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
     """The bytes of each parameter; arrays are mapped into the memory."""
+    try:
+        return _encoded(program, arguments, memory)
+    except LaunchError as error:
+        wanted = ", ".join(_declared(each) for each in program.parameters)
+        first = next((each.place for each in program.instructions), None)
+        there = f"\n{first.in_words(program.sources)}" if first else ""
+        raise LaunchError(f"{error}\n  the kernel is {program.name}({wanted}){there}") from None
+
+
+def _declared(parameter: Parameter) -> str:
+    size = f"[{parameter.bytes}]" if parameter.is_array else ""
+    return f".{parameter.type} {parameter.name}{size}"
+
+
+def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
     where = f"kernel {program.name}"
     given = items_of(arguments)
     if given is None:
         raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
     if len(given) != len(program.parameters):
-        wanted = ", ".join(f".{p.type} {p.name}" for p in program.parameters) or "none"
         raise LaunchError(
-            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters ({wanted}): {shown(arguments)}"
+            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters: {shown(arguments)}"
         )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []

@@ -1,10 +1,11 @@
-"""The command ``tilecopy emulate``: a PTX file run on files of arrays, made-up arrays and numbers."""
+"""The command ``tilecopy emulate``: a file of PTX or CUDA C++ run on files of arrays, made-up arrays and numbers."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import click
 import numpy as np
 from tilecopy_cli.command import FilePath, read_npy
 
-from tilecopy_core import LaunchError
+from tilecopy_core import HazardError, LaunchError
 
-from .api import run_ptx
+from .api import run_program
+from .cuda import compile_cuda
 from .demands import shown
+from .places import readable
 from .reading.parser import parse
 from .run import ALLOWABLE
 
@@ -94,6 +97,23 @@ def argument_of(text: str) -> Any:
     return number
 
 
+def _text_of(file: Path) -> str:
+    """The text of a regular file, or of standard input for ``-``.
+
+    Raises:
+        LaunchError: it cannot be read, or is no text.
+    """
+    try:
+        if str(file) == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        if file.exists() and not file.is_file():
+            raise LaunchError(f"{file} is no regular file")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        name = "standard input" if str(file) == "-" else file
+        raise LaunchError(f"{name} cannot be read: {error}") from error
+
+
 def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     found = []
     for text in texts:
@@ -104,16 +124,45 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     return found
 
 
+def _annotations(hazard: HazardError, file: Path) -> list[str]:
+    """A hazard as GitHub's workflow commands: an error at its line, a notice at the access that it meets."""
+    said = []
+    for number, side in enumerate(hazard.details["accesses"]):
+        places = side["source"] or [{"file": str(file), "line": side["ptx_line"], "column": 0}]
+        here = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
+        name = here["file"]
+        if Path(name).is_relative_to(Path.cwd()):
+            name = str(Path(name).relative_to(Path.cwd()))
+        where = {"file": name, "line": here["line"]} | ({"col": here["column"]} if here["column"] else {})
+        title = f"{hazard.kind}: {side['thread']}" if number == 0 else f"the access before: {side['thread']}"
+        head = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in (where | {"title": title}).items())
+        text = str(hazard) if number == 0 else f"{side['ptx']} (PTX line {side['ptx_line']})"
+        if here["line"]:
+            said.append(f"::{'notice' if number else 'error'} {head}::{_escaped(text)}")
+    return said
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """A text as workflow commands have it."""
+    return "".join(f"%{ord(each):02X}" if each in f"%\r\n{more}" else each for each in text)
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option("--entry", help="The kernel, where the file has several.")
+@click.option(
+    "--entry", help="The kernel, where the file has several; of CUDA C++ as C++ calls it, such as axpy<float>."
+)
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")
 @click.option("--block", callback=_dim3, help="Threads of a CTA; by default what .reqntid says.")
 @click.option("--cluster", callback=_dim3, help="CTAs of a cluster; by default what .reqnctapercluster says.")
 @click.option("--dynamic-shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
 @click.option(
-    "--save", "saves", callback=_saves, multiple=True, help="PARAMETER=FILE.npy: write an array after the run."
+    "--save",
+    "saves",
+    callback=_saves,
+    multiple=True,
+    help="PARAMETER=FILE.npy: write an array after the run; PARAMETER is a name, or its number from 0.",
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(
@@ -122,7 +171,12 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     type=click.Choice(ALLOWABLE),
     help="What is no hazard: threads that write the same value; an mbarrier's init that was not fenced.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--target", default="sm_90", show_default=True, help="What CUDA C++ is compiled for.")
+@click.option("--nvrtc", "options", multiple=True, help="An option of NVRTC for CUDA C++, such as --nvrtc=-DN=4.")
+@click.option(
+    "--annotations", type=click.Choice(["github"]), help="Print a hazard as annotations of this code host too."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report, or a hazard, as JSON.")
 def emulate(
     file: Path,
     arguments: tuple[str, ...],
@@ -134,40 +188,53 @@ def emulate(
     saves: list[tuple[str, Path]],
     profile: bool,
     allow: tuple[str, ...],
+    target: str,
+    options: tuple[str, ...],
+    annotations: str | None,
     as_json: bool,
 ) -> None:
-    """Run a kernel of a PTX FILE with no GPU, strictly.
+    """Run a kernel of a FILE with no GPU, strictly: PTX (``-``: standard input), or CUDA C++ by NVRTC where it ends in .cu.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a made-up array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Arrays are changed in memory only; --save keeps them.
+
+    Exit status: 0 no hazard; 1 a hazard, or something that cannot be run; 2 wrong usage.
     """
-    try:
-        if file.exists() and not file.is_file():
-            raise LaunchError(f"{file} is no regular file")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{file} cannot be read: {error}") from error
-    program = parse(text, entry)
+    if annotations and as_json:
+        raise click.UsageError("--annotations and --json both want standard output; give one")
+    text = _text_of(file)
+    if file.suffix == ".cu":
+        program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
+    else:
+        program = parse(text, entry)
     if block is None:
         block = program.block
     if block is None:
         raise LaunchError(f"kernel {program.name} has no .reqntid: say --block")
     names = [parameter.name for parameter in program.parameters]
+    saves = [
+        (names[int(name)] if re.fullmatch("[0-9]{1,3}", name) and int(name) < len(names) else name, path)
+        for name, path in saves
+    ]
     for name, _ in saves:
         if name not in names:
             raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
     values = [argument_of(word) for word in arguments]
-    report = run_ptx(
-        text,
-        values,
-        entry=entry,
-        grid=grid,
-        block=block,
-        cluster=cluster,
-        dynamic_shared_bytes=dynamic_shared,
-        profile=profile,
-        allow=allow,
-    )
+    try:
+        report = run_program(
+            program,
+            values,
+            grid=grid,
+            block=block,
+            cluster=cluster,
+            dynamic_shared_bytes=dynamic_shared,
+            profile=profile,
+            allow=allow,
+        )
+    except HazardError as hazard:
+        for line in _annotations(hazard, file) if annotations else ():
+            click.echo(line)
+        raise
     for name, path in saves:
         value = values[names.index(name)]
         if not isinstance(value, np.ndarray):
@@ -191,7 +258,7 @@ def emulate(
         click.echo(json.dumps(data, indent=2))
         return
     total = sum(report.instructions.values())
-    click.echo(f"{program.name}: {report.threads} threads, {total} instructions, no hazard")
+    click.echo(f"{readable(program.name) or program.name}: {report.threads} threads, {total} instructions, no hazard")
     if report.approximate:
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 
 import attrs
 
 from tilecopy_core import Target, TilecopyError
 
 from .demands import demand, is_whole
+from .places import Place
 
 __all__ = [
     "CARRY",
@@ -26,6 +28,7 @@ __all__ = [
     "UnsupportedPtxError",
     "Variable",
     "Vector",
+    "printable",
     "refuse",
 ]
 
@@ -56,16 +59,16 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
         demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
         demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
         said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
-        said = "".join(map(_printable, said))  # what a text repeats may move the cursor
+        said = printable(said)  # what a text repeats may move the cursor
         super().__init__(f"PTX line {line}: {said}" if line else said)
         self.line = line
 
 
-def _printable(character: str) -> str:
-    """A character for a message, in which lines and tabs stay."""
-    if character.isprintable() or character in "\n\t":
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+def printable(text: str) -> str:
+    """A text for a message, in which lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 @attrs.frozen
@@ -133,6 +136,7 @@ class Instruction:
         unless: the guard is negated.
         source: the comment above it that names the copy it belongs to, or "".
         spelled: the opcode as the text has it; "" where a call was expanded.
+        place: where the compiler's line information has it, or None.
     """
 
     line: int
@@ -143,6 +147,7 @@ class Instruction:
     unless: bool = False
     source: str = ""
     spelled: str = ""
+    place: Place | None = None
 
 
 @attrs.frozen
@@ -217,6 +222,7 @@ class Program:
         cluster: ``.reqnctapercluster``, or None.
         target: ``.target``.
         version: ``.version``.
+        sources: texts of source files, by their names in ``.file``; others are read where they lie.
     """
 
     name: str
@@ -232,6 +238,7 @@ class Program:
     cluster: tuple[int, int, int] | None = None
     target: Target = _SM90
     version: tuple[int, int] = (7, 8)
+    sources: Mapping[str, str] = attrs.Factory(dict)
 
 
 def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:

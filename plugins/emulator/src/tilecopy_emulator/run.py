@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from tilecopy.executors import ValueCheck
 
-from tilecopy_core import LaunchError
+from tilecopy_core import HazardError, LaunchError
 
 from .alu import is_approximate
 from .demands import demand, is_flag, is_whole, items_of
@@ -21,9 +21,11 @@ from .machine.machine import Machine
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
 from .order.clocks import TENSOR
+from .places import readable
 from .program import Program, UnsupportedPtxError
+from .sides import in_words
 from .threads.arrays import GlobalMemory
-from .threads.launch import Dim3, Launch, SharedVariable
+from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
@@ -32,6 +34,8 @@ BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
 BATCH_SHARED_BYTES = 1 << 27
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
+KEPT_BYTES = 1 << 26
+"""Arrays up to here are kept as they were before a launch: a race is run once more, to find the instruction of its first access."""
 _FAR = 1 << 31
 ALLOWABLE = ("same-value", "unfenced-init")
 """Hazards that a caller may allow: threads that write the same value to the same place and nothing orders; bulk copies on an
@@ -118,7 +122,7 @@ def lay_out_shared(
         start = -(-end // variable.align) * variable.align
         symbols[variable.name] = start
         if variable.bytes:
-            variables.append(SharedVariable(variable.name, start, variable.bytes))
+            variables.append(SharedVariable(readable(variable.name) or variable.name, start, variable.bytes))
         end = start + variable.bytes
     if dynamic:
         start = -(-end // max(v.align for v in dynamic)) * max(v.align for v in dynamic)
@@ -187,46 +191,56 @@ def run_grid(
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
-    shape = cluster or (1, 1, 1)
-    steps, lengths = _with_checks(program, compile_program(program), value_checks)
-    symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
-    base = 0x400 if program.arch >= 90 else 0
-    table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
-    for parameter in program.parameters:
-        data = np.frombuffer(parameters[parameter.name], np.uint8)
-        table[parameter.name] = (
-            "param",
-            memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
+    compiled = _with_checks(program, compile_program(program), value_checks)
+
+    def laid_out(memory: GlobalMemory, sought: Sought | None = None) -> Launch:
+        shape = cluster or (1, 1, 1)
+        symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
+        base = 0x400 if program.arch >= 90 else 0
+        table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
+        for parameter in program.parameters:
+            data = np.frombuffer(parameters[parameter.name], np.uint8)
+            table[parameter.name] = (
+                "param",
+                memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
+            )
+        local_owner = _place_variables(program, memory, table)
+        if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
+            table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
+        shared_cell, global_cell = pieces(program)
+        memory.cell = global_cell
+        launch = Launch(
+            program,
+            *compiled,
+            grid,
+            block,
+            shape,
+            _blocks(grid, shape),
+            memory,
+            table,
+            variables,
+            shared_bytes,
+            shared_cell,
+            global_cell,
+            sections(program),
+            local_owner,
+            profile,
+            origin_of or (lambda line: ""),
+            base,
         )
-    local_owner = _place_variables(program, memory, table)
-    if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
-        table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
-    shared_cell, global_cell = pieces(program)
-    memory.cell = global_cell
-    launch = Launch(
-        program,
-        steps,
-        lengths,
-        grid,
-        block,
-        shape,
-        _blocks(grid, shape),
-        memory,
-        table,
-        variables,
-        shared_bytes,
-        shared_cell,
-        global_cell,
-        sections(program),
-        local_owner,
-        profile,
-        origin_of or (lambda line: ""),
-        base,
-    )
-    launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
-    launch.explicit_cluster = cluster is not None
-    launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
-    _run(launch, progress)
+        launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
+        launch.sought = sought
+        launch.explicit_cluster = cluster is not None
+        launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
+        return launch
+
+    kept = memory.kept(KEPT_BYTES)
+    launch = laid_out(memory)
+    hazard = _hazard_of(launch, progress)
+    if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
+        hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
+    if hazard is not None:
+        raise _told(hazard, program.sources)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()
@@ -279,6 +293,23 @@ def _demand_launch(
         fits = fits and isinstance(raw, bytes) and len(raw) == each.bytes
     wanted = ", ".join(f"{each.name} of {each.bytes}" for each in program.parameters) or "none"
     demand("run_grid", "parameters", parameters, fits, f"bytes by name: {wanted}")
+
+
+def _hazard_of(launch: Launch, progress: Callable[[int, int], None] | None) -> HazardError | None:
+    """Run a launch to its end, or to its first hazard."""
+    try:
+        _run(launch, progress)
+    except HazardError as error:
+        return error
+    return None
+
+
+def _told(hazard: HazardError, sources: Mapping[str, str]) -> HazardError:
+    """A hazard with its accesses in its message and its details."""
+    sides, order = hazard.details.get("sides", ()), hazard.details.get("order", "")
+    hazard.args = (f"{hazard}{in_words(sides, order, sources)}",)
+    hazard.details = {"accesses": [side.data(sources) for side in sides], "order": order}
+    return hazard
 
 
 def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:

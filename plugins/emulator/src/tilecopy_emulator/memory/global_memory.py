@@ -119,7 +119,7 @@ class GlobalAccesses(ShadowedMemory):
                 self._fold_constant(array)
             if array.shadow is not None:
                 self._check_constant_read(array, lanes, offsets, access.bytes)
-        if array.shadow is not None or access.strength:
+        if array.shadow is not None or access.strength or self.machine.launch.sought is not None:
             self.shadow_of(array)
             spread = self.spread(lanes, offsets)
             self.check_read(array, lanes, spread, access.bytes, access.strength, None)
@@ -256,11 +256,13 @@ class GlobalAccesses(ShadowedMemory):
             values = None
             if raw is not None:
                 rows = raw.reshape(-1, size)
-                values = rows[at], rows[offsets.ravel() == low], lambda: fetch(array, np.array([low]), size)
+                same = offsets.ravel() == low
+                values = rows[at], rows[same], threads[::count][same]
             warp = -1 if self.machine.threads % 32 else int(threads[conflict.position]) // 32
             self.accuse(
                 conflict, array.where(first), strength, lanes, position_of(chosen, offsets, at), (first, last),
-                writes=more.get("writes", False), values=values, near=lambda actor: actor // 32 == warp,
+                writes=more.get("writes", False), values=values, there=lambda: fetch(array, np.array([low]), size),
+                near=lambda actor: actor // 32 == warp, key=array.base,
             )  # fmt: skip
 
     # --------------------------------------------------------------------------------------- accesses

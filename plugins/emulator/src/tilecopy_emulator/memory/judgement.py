@@ -22,6 +22,8 @@ from ..order.shadow import (
     strength_of,
     time_of,
 )
+from ..sides import Side, value_of
+from ..threads.launch import Sought
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
@@ -99,8 +101,14 @@ def blame(
     *,
     whole_grid: bool = False,
     same: bool = False,
+    memory: int,
+    values: tuple[Any, Any],
 ) -> NoReturn:
-    """The hazard for two accesses that nothing orders; ``same``: two writes, and of the same value."""
+    """The hazard for two accesses that nothing orders.
+
+    ``same``: two writes, and of the same value; ``memory``: as in :class:`..threads.launch.Sought`; ``values``: bytes of the
+    access and of the one before, None where they are not known.
+    """
     actor = int(conflict.stamp & int(ACTOR_MASK))
     before = "written" if conflict.wrote else "read"
     if actor >= FLIGHT_ACTOR:
@@ -125,7 +133,38 @@ def blame(
         if lane in machine.flags.narrow:
             cause = "scope"
             text += f"; {machine.flags.narrow[lane]}"
-    machine.hazard("race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause)
+    launch, instructions = machine.launch, machine.program.instructions
+    instruction = machine.instruction_of(lanes, position)
+    if actor < BARRIER_ACTOR and not conflict.together:
+        launch.raced = Sought(memory, int(conflict.cell), actor, conflict.wrote)
+    earlier_one = instruction if conflict.together else instructions[launch.seen] if launch.seen >= 0 else None
+    origin = launch.origin_of(earlier_one.line) if earlier_one else ""
+    own, there = ("" if raw is None else value_of(raw, instruction) for raw in values)
+    mine = int(machine.grid_thread[int(machine.index(lanes)[position]), copy])
+    other = actor if whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
+    order = "both do it by one instruction: let one thread write, or use an atomic"
+    machine.hazard(
+        "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
+        action=action, value=own, before=Side.of(who, before, earlier_one, there, origin),
+        order=order if conflict.together else _what_orders(machine, mine, other, scope=cause == "scope"),
+    )  # fmt: skip
+
+
+def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> str:
+    """What would order accesses by two threads of the grid; ``scope``: they are in order for too narrow a scope."""
+    if other >= BARRIER_ACTOR:
+        return "a wait on the mbarrier that the copy completes on"
+    cta, size = machine.threads, machine.threads * machine.cluster_size
+    near, clustered = mine // cta == other // cta, mine // size == other // size
+    if scope:
+        return f"scope .{'cta' if near else 'cluster' if clustered else 'gpu'} or wider on both sides"
+    if near and mine % cta // 32 == other % cta // 32:
+        return "__syncwarp() (bar.warp.sync) or __syncthreads() (bar.sync) between the two"
+    if near:
+        return "__syncthreads() (bar.sync) between the two"
+    if clustered:
+        return "a barrier of the cluster (barrier.cluster) between the two"
+    return "a release after the first and an acquire before the second, of scope .gpu, on one flag; grid.sync(); two launches"
 
 
 def blame_flight(
@@ -136,7 +175,8 @@ def blame_flight(
     verb = "to it is in flight" if conflict.wrote else "still reads it"
     machine.hazard(
         "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,
-        threads=(operation.who(),), bytes=span,
+        threads=(operation.who(),), bytes=span, action=action, order=operation.lack,
+        before=Side.of(operation.who(), "written" if conflict.wrote else "read", machine.program.instructions[operation.at]),
     )  # fmt: skip
 
 

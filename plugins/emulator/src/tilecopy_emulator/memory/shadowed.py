@@ -10,6 +10,7 @@ import numpy as np
 
 from ..order.access import Together
 from ..order.shadow import BARRIER_ACTOR, Conflict, Shadow, actor_of, stamp
+from ..threads.launch import Sought
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from .judgement import blame
@@ -65,6 +66,8 @@ class ShadowedMemory:
             Conflict: nothing orders one of them after an earlier one.
         """
         machine = self.machine
+        if machine.launch.sought is not None:
+            self._seek(machine.launch.sought, shadow, cells, actors, key, writes=writes)
         stamps = actors | np.int64(int(stamp(machine.launch.time.now, strength, 0)))
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -76,6 +79,21 @@ class ShadowedMemory:
         else:
             shadow.read(cells, stamps, judge, remember=remember)
 
+    def _seek(self, sought: Sought, shadow: Shadow, cells: Any, actors: Any, key: int, *, writes: bool) -> None:
+        """Note the instruction where it makes the access that is sought; a machine's lanes may have been few then, and stood for many."""
+        machine = self.machine
+        if sought.memory != self._which(key) or sought.writes != writes:
+            return
+        actor = sought.actor if self._whole_grid else sought.actor % machine.units
+        found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (actors == actor))[0]
+        if len(found) and (machine.many is None or len(cells) % len(machine.many) == 0):
+            steps = 1 if machine.many is None else len(machine.many) // machine.each
+            machine.launch.seen = machine.at + int(found[-1]) * steps // len(cells)
+
+    def _which(self, key: int) -> int:
+        """Which memory: see :class:`Sought`."""
+        return key if self._whole_grid else ~self.machine.first
+
     def accuse(
         self,
         conflict: Conflict,
@@ -86,8 +104,10 @@ class ShadowedMemory:
         span: tuple[int, int],
         *,
         writes: bool,
-        values: tuple[Any, Any, Callable[[], Any]] | None,
+        values: tuple[Any, Any, Any] | None,
+        there: Callable[[], Any],
         near: Callable[[int], bool],
+        key: int = 0,
     ) -> NoReturn:
         """The hazard of two accesses that nothing orders.
 
@@ -99,20 +119,24 @@ class ShadowedMemory:
             at: which of them, and its copy.
             span: the bytes.
             writes: whether it writes.
-            values: where equal values may excuse a write: its own, those that its instruction writes to the same place,
-                and how to get those that are there.
+            values: of a write: its own, those that its instruction writes to the same place, and the actors that write them.
+            there: gives the bytes that are there.
             near: whether an actor is of the same warp.
+            key: of the memory, as in :meth:`hold`.
 
         Raises:
             Together: lanes of one instruction write there, and the values decide.
         """
         machine, other, same = self.machine, int(actor_of(conflict.stamp)), False
-        if values is not None and conflict.wrote and other < BARRIER_ACTOR:
-            own, together, there = values
-            same = bool(((together if conflict.together else there()) == own).all())
+        own, before = None, there()
+        if values is not None:
+            own, together, whose = values
+            its = together if conflict.together else before
+            same = conflict.wrote and other < BARRIER_ACTOR and bool((its == own).all())
+            before = together[whose == other] if conflict.together else before
         tell = partial(
             blame, machine, conflict, where, "written" if writes else "read", strength, lanes, *at, span,
-            whole_grid=self._whole_grid, same=same,
+            whole_grid=self._whole_grid, same=same, memory=self._which(key), values=(own if writes else before, before),
         )  # fmt: skip
         if conflict.together and values is not None and (machine.launch.allows_same_value or near(other)):
             raise Together(tell) from None

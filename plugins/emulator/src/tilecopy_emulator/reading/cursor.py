@@ -64,11 +64,12 @@ class Cursor:
             self.fail(f"{token.text} is not a number of PTX", token.line)
         return -value if negative else value
 
-    def skip_line(self) -> None:
-        """Pass over the rest of the line."""
-        line = self.token.line
-        while self.token.line == line and self.token.kind != "end":
+    def skip_line(self) -> str:
+        """Pass over the rest of the line, and give it."""
+        first = self.token
+        while self.token.line == first.line and self.token.kind != "end":
             self.at += 1
+        return self.text[first.start : self.tokens[self.at - 1].end]
 
     def skip_past(self, kind: str) -> None:
         """Pass over everything up to a token of a kind, and that token."""

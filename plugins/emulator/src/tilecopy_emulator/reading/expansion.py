@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import attrs
 
+from ..places import Place, Places
 from ..program import (
     CARRY,
     REGISTER_BITS,
@@ -116,6 +117,7 @@ class Definitions:
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
         self.entries: dict[str, Function] = {}
+        self.places = Places()
 
 
 class Expansion:
@@ -131,6 +133,8 @@ class Expansion:
         self.numbers = 0
         self.calls: list[str] = []
         self.source = ""
+        self.place: Place | None = None
+        self.caller: Place | None = None
         self.locals: set[str] = set()
         self.ends: list[str] = []
 
@@ -236,7 +240,9 @@ class Expansion:
                     self.locals.add(variable.name + scope.suffix)
         elif word in LINE_DIRECTIVES:
             c.at -= 1
-            c.skip_line()
+            text = c.skip_line()
+            if word == ".loc":
+                self.place = self.module.places.loc(text, self.caller)
         elif word == ".pragma":
             c.skip_past(";")
         else:
@@ -325,7 +331,9 @@ class Expansion:
         if opcode[0] == "ret" and self.ends:
             opcode, operands, is_branch = ("bra", *opcode[1:]), [self.ends[-1]], True
         opcode = self._in_local_memory(opcode, operands)
-        instruction = Instruction(start.line, text, opcode, tuple(operands), guard, unless, self.source, spelled)
+        instruction = Instruction(
+            start.line, text, opcode, tuple(operands), guard, unless, self.source, spelled, self.place
+        )
         self.drafts.append(_Draft(instruction, scope, is_branch))
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
@@ -450,12 +458,12 @@ class Expansion:
         c.expect(";", "';' after a call")
         after = c.at
         text = " ".join(c.text[start.start : c.tokens[after - 1].start].split())
-        name = callee.text
+        name, place = callee.text, self.place
         if set(opcode[1:]) - {"uni"}:
             c.fail(f"'{text}' is not known", start.line)
         function = self.module.functions.get(name)
         if function is None and name == "__assertfail":  # what `assert` of CUDA C++ calls, the driver's own
-            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source)
+            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source, place=place)
             self.drafts.append(_Draft(draft, scope, False))
             return
         if function is None:
@@ -476,7 +484,7 @@ class Expansion:
         end = f"end of call{inner.suffix}"
 
         def emit(opcode: tuple[str, ...], *operands: Operand, guard: str = "", unless: bool = False) -> None:
-            draft = Instruction(start.line, text, opcode, operands, guard, unless, self.source)
+            draft = Instruction(start.line, text, opcode, operands, guard, unless, self.source, place=place)
             self.drafts.append(_Draft(draft, inner, opcode[0] == "bra"))
 
         if guard:
@@ -492,10 +500,10 @@ class Expansion:
                     emit(("st", "local", width), Memory(name_here, 0), actual)
         self.calls.append(name)
         self.ends.append(end)
-        source = self.source
+        source, caller, self.caller = self.source, self.caller, place
         c.at = function.body
         self._block(inner)
-        c.at, self.source = after, source
+        c.at, self.source, self.place, self.caller = after, source, place, caller
         self.calls.pop()
         self.ends.pop()
         self.labels[end] = len(self.drafts)

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from math import prod
 
+import attrs
+
 from tilecopy_core import TARGETS, Target, target_of
 
 from ..demands import demand
@@ -82,10 +84,12 @@ class ModuleParser(Definitions):
                 c.fail("only .address_size 64 is known", line)
         elif word in LINE_DIRECTIVES:
             c.at -= 1
-            c.skip_line()
+            self.places.file(c.skip_line())
         elif word == ".section":
-            c.word("a section's name")
+            name, start = c.word("a section's name"), c.token.start
             c.skip_braces()
+            if name == ".debug_str":
+                self.places.strings(c.text[start : c.tokens[c.at - 1].end])
         elif word in (".pragma", ".alias"):
             c.skip_past(";")
         elif word == ".entry":
@@ -253,6 +257,12 @@ def parse(text: str, entry: str | None = None) -> Program:
     fits = entry is None or isinstance(entry, str)
     demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
     return _parsed(str(text), entry)
+
+
+@lru_cache(maxsize=32)
+def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
+    """As :func:`parse`, of what a compiler made of a source, under a file name that need not exist."""
+    return attrs.evolve(_parsed(text, entry), sources={file: source})
 
 
 @lru_cache(maxsize=32)

@@ -66,6 +66,24 @@ class GlobalMemory:
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         return base
 
+    def kept(self, most: int) -> list[Any] | None:
+        """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""
+        if sum(len(each.data) for each in self.arrays if each.writable) > most:
+            return None
+        return [each.data.copy() if each.writable else None for each in self.arrays]
+
+    def again(self, kept: list[Any]) -> GlobalMemory:
+        """The arrays as they were when ``kept`` was made, which nobody has touched."""
+        new = GlobalMemory()
+        for each, before in zip(self.arrays, kept, strict=False):
+            if before is not None:
+                each.data[:] = before
+            array = GlobalArray(each.name, each.data, each.base, writable=each.writable, space=each.space)
+            if each.journal is not None:
+                array.journal, array._noted = each.journal, each._noted
+            new.arrays.append(array)
+        return new
+
     def unskewed(self, addresses: Any) -> Any:
         """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
         window = (addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1

@@ -90,6 +90,21 @@ class Written:
     carries: Location | None = None
 
 
+@attrs.frozen
+class Sought:
+    """The earlier access of a race, for a second run to find: a stamp does not say by which instruction it was made.
+
+    Attributes:
+        memory: base of an array, or ``~first`` of the machine whose shared memory it is.
+        cell: of its shadow; actor: who; writes: how.
+    """
+
+    memory: int
+    cell: int
+    actor: int
+    writes: bool
+
+
 @attrs.define(eq=False)
 class Launch:
     """One launch.
@@ -117,6 +132,7 @@ class Launch:
         executed: thread instructions by place in the program.
         allows_same_value: threads may write the same value to the same place though nothing orders them.
         allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
+        sought: the access that this run looks for; seen: the last instruction that made it, or -1; raced: what another run should look for.
     """
 
     program: Program
@@ -153,6 +169,9 @@ class Launch:
     explicit_cluster: bool = False
     allows_same_value: bool = False
     allows_unfenced_init: bool = False
+    sought: Sought | None = None
+    seen: int = -1
+    raced: Sought | None = None
 
     def __attrs_post_init__(self) -> None:
         labels = self.program.labels

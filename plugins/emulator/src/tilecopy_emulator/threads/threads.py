@@ -12,7 +12,8 @@ from tilecopy_core import HazardError
 
 from ..order.access import RANK_BITS
 from ..order.clocks import Order
-from ..program import UnsupportedPtxError
+from ..program import Instruction, UnsupportedPtxError
+from ..sides import Side
 from .launch import Launch
 
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
@@ -179,25 +180,39 @@ class Threads:
             message: what is wrong, without the thread and the line.
             lanes: those that execute it; None where no thread is meant.
             position: which of them.
-            more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``address``, ``cause``, ``threads``.
+            more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``cause``, ``threads``; of an access its
+                ``action`` and ``value``, ``before``, the :class:`Side` that it meets, and ``order``, what would order the two.
         """
-        at = more.pop("at", self.at)
-        if lanes is not None and lanes is self.many:
-            at += position // self.each
-        instructions = self.program.instructions
+        at = more.pop("at", -1)
         copy = int(more.pop("copy", 0))
         who, threads = "", tuple(more.pop("threads", ()))
+        action, value, before = more.pop("action", ""), more.pop("value", ""), more.pop("before", None)
         if lanes is not None and self.size(lanes):
             name = self.name_of(int(self.index(lanes)[position]), copy)
             who, threads = f"{name}: ", (name, *threads)
-        if not instructions:
+        if not self.program.instructions:
             raise HazardError(f"{kind}: {who}{message}", kind=kind)
-        instruction = instructions[min(at, len(instructions) - 1)]
+        instruction = self.instruction_of(lanes, position, at)
         origin = self.launch.origin_of(instruction.line)
         text = f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}"
         if origin:
             text += f"\n  in: {origin}"
-        raise HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
+        sides = [
+            Side.of(threads[0] if threads else "", action, instruction, value, origin),
+            *([before] if before else []),
+        ]
+        order = more.pop("order", "")
+        error = HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
+        error.details = {"sides": sides, "order": order}  # the launch tells them, once nobody catches this
+        raise error
+
+    def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
+        """The instruction that is being executed, or one at a place of the program; of several in one step a lane's own."""
+        instructions = self.program.instructions
+        at = self.at if at < 0 else at
+        if lanes is not None and lanes is self.many:
+            at += position // self.each
+        return instructions[min(at, len(instructions) - 1)]
 
     # ------------------------------------------------------------------------------------------- waiting
 

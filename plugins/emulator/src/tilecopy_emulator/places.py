@@ -1,0 +1,140 @@
+"""Where an instruction comes from: the ``.file`` and ``.loc`` directives that compilers write with line information.
+
+Source: PTX ISA, section 11.5 (debugging directives).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+_FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"([^"\n]*)"')
+_N = "([0-9]{1,9})"
+_LOC = re.compile(
+    rf"\.loc\s+{_N}\s+{_N}(?:\s+{_N})?"
+    rf"(?:\s*,\s*function_name\s+([\w$.]+)(?:\s*\+\s*{_N})?\s*,\s*inlined_at\s+{_N}\s+{_N}\s+{_N})?"
+)
+_BYTES = re.compile(r"\.b8\s+[0-9\s,]+")
+_MANGLED = re.compile(r"_ZN?[rVKRO]*(?=\d)")
+_LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
+_BYTE = frozenset(map(str, range(256)))
+_MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
+"""Of a source file that is read for its lines, of a line that is shown, and of a place's chain."""
+
+
+@attrs.frozen
+class Place:
+    """A place in a source file.
+
+    Attributes:
+        file: its name, as the compiler wrote it.
+        line: from 1.
+        column: from 1; 0 where there is none.
+        function: the mangled name of the function that was inlined there, or "".
+        caller: where that function was inlined or called, or None.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    function: str = ""
+    caller: Place | None = None
+
+    def chain(self) -> list[Place]:
+        """This place and its callers, innermost first."""
+        found = [self]
+        while (caller := found[-1].caller) is not None:
+            found.append(caller)
+        return found
+
+    @property
+    def shown_file(self) -> str:
+        """The file's name, from the current folder on where it lies in there."""
+        try:
+            return str(Path(self.file).relative_to(Path.cwd()))
+        except (ValueError, OSError):  # it lies elsewhere, or the folder has gone
+            return self.file
+
+    def text(self, sources: Mapping[str, str]) -> str:
+        """The line itself, from ``sources`` by file name or from the file; "" where it cannot be read."""
+        whole = sources.get(self.file)
+        if whole is None:
+            path = Path(self.file)
+            try:
+                if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+                    return ""
+                whole = path.read_text(encoding="utf-8", errors="replace")
+            except (OSError, ValueError):
+                return ""
+        lines = whole.split("\n", self.line)
+        found = lines[self.line - 1].strip() if 1 <= self.line <= len(lines) else ""
+        return "".join(each if each.isprintable() else "?" for each in found[:_MOST_CHARACTERS])
+
+    def in_words(self, sources: Mapping[str, str]) -> str:
+        """The place, its line where that can be read, and its callers; a line each."""
+        said = []
+        for number, place in enumerate(self.chain()):
+            inside = f" in {name}" if (name := readable(place.function)) else ""
+            text = place.text(sources)
+            where = f"{place.shown_file}:{place.line}{inside}" + (f": {text}" if text else "")
+            said.append(f"  at {where}" if number == 0 else f"    inlined at {where}")
+        return "\n".join(said)
+
+
+class Places:
+    """The places that a module's directives name; what is malformed names none."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, str] = {}
+        self._names: dict[str, bytes] = {}
+        self._seen: dict[tuple[int, int, int], Place] = {}
+
+    def file(self, text: str) -> None:
+        """Take a ``.file`` directive."""
+        if found := _FILE.match(text):
+            self._files[int(found[1])] = found[2]
+
+    def strings(self, text: str) -> None:
+        """Take the body of ``.section .debug_str``, which holds the names of functions."""
+        label = ""
+        for line in map(str.strip, text.split("\n")):
+            if line.endswith(":"):
+                label = line[:-1]
+            elif _BYTES.fullmatch(line):
+                found = bytes(int(each) for each in line[3:].split(",") if each.strip() in _BYTE)
+                self._names[label] = self._names.get(label, b"") + found
+
+    def loc(self, text: str, caller: Place | None) -> Place | None:
+        """The place of a ``.loc`` directive, in a function that was called at ``caller``; None where its file is not named."""
+        found = _LOC.match(text)
+        file = self._files.get(int(found[1])) if found else None
+        if found is None or file is None:
+            return None
+        key = int(found[1]), int(found[2]), int(found[3] or 0)
+        if found[6]:
+            outer = int(found[6]), int(found[7]), int(found[8])
+            caller = self._seen.get(outer) or Place(self._files.get(outer[0], file), *outer[1:], "", caller)
+            caller = None if len(caller.chain()) >= _MOST_CALLERS else caller
+        name = self._names.get(found[4] or "", b"")[int(found[5] or 0) :].partition(b"\0")[0]
+        place = Place(file, key[1], key[2], name.decode("utf-8", "replace"), caller)
+        self._seen[key] = place
+        return place
+
+
+def readable(name: str) -> str:
+    """The name of a function, or of a variable inside one, from its mangled name; "" where that takes more than names."""
+    if local := _LOCAL.fullmatch(name):
+        return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
+    start = _MANGLED.match(name)
+    if start is None:
+        return "" if name.startswith("_Z") else name
+    parts, at = [], start.end()
+    while found := re.match(r"\d{1,4}", name[at:]):
+        at += found.end()
+        parts.append(name[at : at + int(found[0])])
+        at += int(found[0])
+    nested = name.startswith("_ZN")
+    return "" if nested and name[at : at + 1] != "E" else "::".join(parts)
