@@ -266,13 +266,11 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
 class Places:
     """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
-    Under a swizzle that is so for offsets that are whole periods of it apart.
-
     Args:
         ptx: computes the addresses.
         buffer: a global or shared buffer.
         varying: element offset of the place 0.
-        swizzle: applied to each offset.
+        swizzle: applied to each offset; those that are whole periods of it apart share a register.
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
@@ -319,13 +317,7 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
-    @checked(
-        ptx=BUILDER,
-        side=instance_of("a Side", Side),
-        partition=_PARTITION,
-        thread=_THREAD,
-        whole=FLAG,
-    )
+    @checked(ptx=BUILDER, side=instance_of("a Side", Side), partition=_PARTITION, thread=_THREAD, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
