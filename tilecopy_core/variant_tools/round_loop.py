@@ -266,13 +266,11 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
 class Places:
     """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
-    Under a swizzle that is so for offsets that are whole periods of it apart.
-
     Args:
         ptx: computes the addresses.
         buffer: a global or shared buffer.
         varying: element offset of the place 0.
-        swizzle: applied to each offset.
+        swizzle: applied to each offset; in shared memory those that are whole periods of it apart share a register.
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
@@ -302,7 +300,8 @@ class Places:
         if place_elems.__class__ is not int or not -(2**56) < place_elems < 2**56:
             _PLACE.check(place_elems, "Places.at", "place_elems")
         found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
-        if first is None and type(place_elems) is int and not self._whole:
+        near = self._swizzle is None or self._buffer.space == "shared"  # where an immediate reaches everything
+        if first is None and type(place_elems) is int and near and not self._whole:
             self._first, self._origin = found, place_elems
             self._reach_bytes = IMMEDIATE_REACH_BYTES - found.offset_bytes
         return found
@@ -319,13 +318,7 @@ class Walk:
         whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
     """
 
-    @checked(
-        ptx=BUILDER,
-        side=instance_of("a Side", Side),
-        partition=_PARTITION,
-        thread=_THREAD,
-        whole=FLAG,
-    )
+    @checked(ptx=BUILDER, side=instance_of("a Side", Side), partition=_PARTITION, thread=_THREAD, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
