@@ -162,7 +162,7 @@ def attention(heads: int, length: int) -> tc.BuiltKernel:
             """Until at most so many products run; then the producer may fill the slot again."""
             kb.inline_ptx(f"wgmma.wait_group.sync.aligned {groups};")
             with kb.if_(own == 0):
-                empty[name].arrive(index=slot, relaxed=True)
+                empty[name].arrive(index=slot)
 
         def pack() -> None:
             """Scores, which are probabilities now, as bfloat16."""

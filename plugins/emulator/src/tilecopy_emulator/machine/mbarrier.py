@@ -308,9 +308,10 @@ class Mbarriers:
 
     def _note(self, barrier: Mbarrier, members: Any, *, relaxed: bool, cluster: bool) -> None:
         machine = self.machine
-        if relaxed:
-            return
-        clock = machine.order.release(members)
+        if relaxed:  # it depends on the waits before it all the same, and no execution speculates (PTX ISA 8.10, no thin air)
+            clock = join([machine.order.causes(lane) for lane in members.tolist()])
+        else:
+            clock = machine.order.release(members)
         if int(members[0]) // machine.threads == barrier.place // machine.shared.size:
             barrier.near = join([barrier.near, clock])
         elif cluster:
