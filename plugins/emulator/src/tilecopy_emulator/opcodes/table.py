@@ -26,7 +26,7 @@ from ..order.access import Together
 from ..order.shadow import Conflict
 from ..program import Instruction, Program, UnsupportedPtxError
 from ..threads.threads import Diverged
-from . import arithmetic, control, copies, loads, matrices, moves, tensor, warp, wgmma
+from . import arithmetic, control, copies, loads, matrices, moves, tensor, tensor_products, warp, wgmma
 from .operands import Handler, Lanes, Step, hold, refuse
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN = (arithmetic, moves, warp, matrices, loads, control, copies, tensor, wgmma)
+_OWN = (arithmetic, moves, warp, matrices, loads, control, copies, tensor, tensor_products, wgmma)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
 
