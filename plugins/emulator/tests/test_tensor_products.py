@@ -44,7 +44,7 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra WAIT;
     shl.b32 %x, %w, 21; add.u32 %d, %d, %x;
     tcgen05.ld.sync.aligned.{load}.b32 {{{registers}}}, [%d];
     tcgen05.wait::ld.sync.aligned;
-    ld.param.u64 %p, [d]; mad.wide.u32 %p, %t, {row}, %p;
+    mov.u32 %x, %ctaid.x; mad.lo.u32 %x, %x, 128, %t; ld.param.u64 %p, [d]; mad.wide.u32 %p, %x, {row}, %p;
     {stores}
     tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
     setp.ne.u32 %q, %w, 0; @%q bra DONE;
@@ -78,6 +78,7 @@ def units(raw: np.ndarray, type: str) -> np.ndarray:
 def run(
     a_type: str = "f16", b_type: str = "", d_type: str = "f32", m: int = 128, n: int = 32, *, majors: tuple[int, int] = (0, 0),
     tensor: bool = False, steps: int = 1, signs: tuple[int, int] = (0, 0), word: int = 0, masks: str = "", change: Any = ("", ""),
+    grid: int = 1,
 ) -> Any:  # fmt: skip
     """D as the kernel gives it, and as NumPy has it."""
     b_type, random = b_type or a_type, np.random.default_rng(1)
@@ -112,8 +113,10 @@ def run(
         stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(n // 2 if half else n)),
     )  # fmt: skip
     assert change[0] in text
-    found = np.zeros((128, n), np.uint32)
-    run_ptx(text.replace(*change), [*images, found], grid=1, block=128)
+    every = np.zeros((grid, 128, n), np.uint32)
+    run_ptx(text.replace(*change), [*images, every], grid=grid, block=128)
+    found = every[0]
+    assert (every == found).all()
     if half:  # register i of lane t: lane t / 4 + 8 (t & 1), column (t >> 1 & 1) + 2 i
         rows = np.zeros((64, n), np.uint32)
         for t in range(128):
@@ -167,6 +170,47 @@ def test_faults(how: dict[str, Any], kind: str, message: str) -> None:
     with pytest.raises(HazardError, match=message) as error:
         run(**how)
     assert error.value.kind == kind
+
+
+CLUSTER = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+PAIR = [  # of two CTAs the first issues; each has its rows of A and D, and its half of B
+    ("cta_group::1", "cta_group::2"),
+    ("ld.param.u64 %p, [a];", "mov.u32 %d, %cluster_ctarank; ld.param.u64 %p, [a]; mad.wide.u32 %p, %d, 4096, %p;"),
+    ("ld.param.u64 %p, [b];", "ld.param.u64 %p, [b]; mov.u32 %d, %cluster_ctarank; mad.wide.u32 %p, %d, 512, %p;"),
+    ("    bar.sync 0;\n    ld.shared", f"    fence.mbarrier_init.release.cluster; {CLUSTER}\n    ld.shared"),
+    ("    @!%one bra ISSUED;", "    mov.u32 %x, %cluster_ctarank; setp.eq.u32 %q, %x, 0; and.pred %q, %q, %one; @!%q bra ISSUED;"),
+    ("shared::cluster.b64 [bar];", "shared::cluster.multicast::cluster.b64 [bar], 3;"),
+    ("bar.sync 0; tcgen05.fence::after_thread_sync;\n    setp.ne", f"{CLUSTER} tcgen05.fence::after_thread_sync;\n    setp.ne"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_a_pair_of_ctas_shares_b(unordered: bool) -> None:
+    random = np.random.default_rng(1)
+    a, b = random.integers(0, 3, (2, 128, 16)), random.integers(0, 3, (2, 16, 16))
+    images = [np.ascontiguousarray(x.astype(np.float16).reshape(2, -1, 2, 8).swapaxes(1, 2)) for x in (a, b)]
+    text = TEXT.format(
+        left=4096, right=512, n=32, fill="", left_descriptor=128 << 16 | 8 << 32 | 1 << 46, row=128, load="32x32b.x32",
+        right_descriptor=16 << 16 | 8 << 32 | 1 << 46, registers=", ".join(f"%r{i}" for i in range(32)),
+        products=f"tcgen05.mma.cta_group::1.kind::f16 [%d], %da, %db, {1 << 4 | 4 << 17 | 16 << 24}, %more;",
+        stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(32)),
+    )  # fmt: skip
+    for change in PAIR:
+        assert change[0] in text, change
+        text = text.replace(*change)
+    found = np.zeros((256, 32), np.float32)
+    if unordered:
+        with pytest.raises(HazardError, match="lifetime|race|proxy"):
+            run_ptx(text.replace(CLUSTER, "bar.sync 0;", 1), [*images, found], grid=2, block=128, cluster=2)
+        return
+    run_ptx(text, [*images, found], grid=2, block=128, cluster=2)
+    assert np.array_equal(found, a.reshape(256, 16) @ b.reshape(32, 16).T)
+
+
+def test_ctas_may_part_while_a_product_is_in_flight() -> None:
+    parting = "mov.u32 %x, %ctaid.x; setp.eq.u32 %q, %x, 1; @%q bra P; add.u32 %x, %x, 1; P: mov.b32 %x, 0;\n"
+    found, wanted = run(steps=2, change=(COMMIT, parting + COMMIT), grid=3)
+    assert np.array_equal(found, wanted)
 
 
 def test_lanes_that_are_masked_are_not_written() -> None:
