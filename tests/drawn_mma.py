@@ -19,7 +19,6 @@ BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "f32": 32, "f64
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 INTEGERS = ("s32", "s8", "u8", "s4", "u4", "b1")
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "tf32": 0x3F800000, "e4m3": 0x38, "e5m2": 0x3C}
-SMALL = 4
 SPANS = {0: 16, 1: 128, 2: 64, 3: 32}
 FORMS = """m16n8k8 f32 f16 f16|m16n8k16 f32 f16 f16|m16n8k8 f16 f16 f16|m16n8k16 f16 f16 f16|m16n8k8 f32 bf16 bf16|m16n8k16 f32 bf16 bf16|
 m16n8k4 f32 tf32 tf32|m16n8k8 f32 tf32 tf32|m8n8k4 f64 f64 f64|m16n8k4 f64 f64 f64|m16n8k8 f64 f64 f64|m16n8k16 f64 f64 f64|
@@ -32,10 +31,8 @@ k32 f32 e5m2 e5m2|k32 s32 s8 u8|k32 s32 s8 s8|k32 s32 u8 u8|k256 s32 b1 b1"""
 
 def values(raw: Any, type: str) -> Any:
     """The numbers that bits stand for."""
-    if type in ("u8", "u4", "b1"):
-        return raw.astype(float)
-    if type in ("s8", "s4", "s32"):
-        return np.where(raw >> (BITS[type] - 1), raw - 2.0 ** BITS[type], raw)
+    if type in INTEGERS:
+        return np.where((type[0] == "s") & (raw >> BITS[type] - 1 == 1), raw - 2.0 ** BITS[type], raw)
     if type in ("f16", "f32", "f64"):
         return raw.astype(f"u{BITS[type] // 8}").view(f"f{BITS[type] // 8}").astype(float)
     if type in ("bf16", "tf32"):
@@ -55,11 +52,11 @@ def drawn(rng: Any, type: str, shape: tuple[int, ...], *, whole: bool = True) ->
     if type in INTEGERS:
         return rng.integers(0, 1 << bits, shape)
     if whole and bits >= 32:
-        return rng.integers(-SMALL, SMALL + 1, shape).astype(f"f{bits // 8}").view(f"i{bits // 8}").astype(np.int64)
+        return rng.integers(-4, 5, shape).astype(f"f{bits // 8}").view(f"i{bits // 8}").astype(np.int64)
     raw = np.arange(1 << bits) if whole else rng.integers(1, 1 << bits, shape)
     size = np.abs(values(raw, type))
     if whole:
-        return rng.choice(raw[(size % 1 == 0) & (size <= SMALL) & (raw != 1 << (bits - 1))], shape)
+        return rng.choice(raw[(size % 1 == 0) & (size <= 4) & (raw != 1 << (bits - 1))], shape)
     return np.where((size > 1e-30) & (size < 6e4), raw, 0)
 
 
@@ -86,13 +83,13 @@ def placed(pick: random.Random, image: bytearray, raw: Any, type: str, mode: int
     span, pad = SPANS[mode], pick.choice([1, 1, 2]) if len(raw) <= 96 else 1
     lines = packed(raw.T if mn else raw, type).view(np.uint8)
     line, byte = np.arange(len(lines))[:, None], np.arange(lines.shape[1])
-    units, eights, shift = lines.shape[1] // 16, len(lines) // 8, 0
+    units, eights = lines.shape[1] // 16, len(lines) // 8
+    shift = 32 * pick.randrange(span // 32) if mode and not mn else 0  # in a row that is longer than K
     if mode == 0:
         by_eight, by_unit = pick.choice([(128 * pad, 128 * pad * eights), (128 * units, 128)])
         at = line % 8 * 16 + line // 8 * by_eight + byte // 16 * by_unit + byte % 16
         leading, stride = (by_eight, by_unit) if mn else (by_unit, by_eight)
     else:
-        shift = 0 if mn else 32 * pick.randrange(span // 32)  # of a row that is longer than K
         stride = 8 * span * pad
         leading = stride * eights if mn else 16 * pick.choice([0, 1])
         at = line % 8 * span + line // 8 * stride + shift + byte // span * leading * mn + byte % span
@@ -107,15 +104,14 @@ def one(number: int, executor: str) -> None:
     """One draw: the result must be NumPy's."""
     pick, rng, image = random.Random(number), np.random.default_rng(number), bytearray()
     grouped = pick.random() < 0.6
-    forms = [form.split() for form in (WARPGROUP_FORMS if grouped else FORMS).split("|")]
-    shape, d_type, a_type, b_type = pick.choice(forms)
+    shape, d_type, a_type, b_type = pick.choice((WARPGROUP_FORMS if grouped else FORMS).split("|")).split()
     if grouped:
         shape = f"m64n{pick.choice([8, 16, 24, 32, *range(48, 257, 16)])}{shape}"
     m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
     threads, whole = 128 if grouped else 32, a_type in (*INTEGERS, "f64") or pick.random() < 0.6
     a, c = drawn(rng, a_type, (m, k), whole=whole), drawn(rng, d_type, (m, n))
     b = drawn(rng, b_type, (n, k))
-    if not whole:
+    if not whole:  # what B picks of A, alone
         b[:], c[:] = 0, 0
         b[np.arange(n), rng.integers(0, k, n)] = ONES[b_type]
     saturates = d_type == "s32" and a_type != "b1" and pick.random() < 0.4
@@ -153,8 +149,7 @@ def one(number: int, executor: str) -> None:
     left, right = values(a, a_type) * signs[0], values(b, b_type) * signs[1]
     both = (left[:, None] != right[None]).sum(axis=2) if xor else left @ right.T
     wanted = repeats * both + values(c, d_type) * accumulates
-    if saturates:
-        wanted = np.clip(wanted, -(2.0**31), 2.0**31 - 1)
+    wanted = np.minimum(wanted, 2.0**31 - 1) if saturates else wanted
     size = BITS[d_type] // 8
     words = wanted.astype(np.int64).astype(np.uint32) if d_type == "s32" else (wanted + 0.0).astype(f"f{size}")
     wanted, found = words.view(f"u{size}")[spots(threads, m, n, 2)], found.view(f"u{size}")
@@ -167,10 +162,10 @@ def one(number: int, executor: str) -> None:
 TEXT = """.version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 image, .param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)
+.visible .entry k(.param .u64 image, .param .u64 a, .param .u64 b, .param .u64 c)
 {
     .shared .align 1024 .b8 smem[SIZE];
-    .reg .b32 %t, %s, %i, %w<4>; .reg .b64 %x, %y, %base, %da, %db; .reg .pred %p;
+    .reg .b32 %t, %s, %i, %w<4>; .reg .b64 %pa, %pb, %pc, %y, %base, %da, %db; .reg .pred %p;
     mov.u32 %t, %tid.x; mov.u32 %s, smem; bfe.u32 %i, %s, 4, 14; cvt.u64.u32 %base, %i;
     mul.lo.u32 %i, %t, 16; add.u32 %s, %s, %i; ld.param.u64 %y, [image]; mad.wide.u32 %y, %t, 16, %y;
 LOOP:
@@ -188,27 +183,24 @@ DONE:
 
 
 def kernel(registers: dict[str, Any], products: str, image: bytes) -> tuple[str, list[Any]]:
-    """The kernel's text and its arguments: registers from memory, the image into shared memory, the products, and what came of C."""
+    """The kernel's text and its arguments: registers from memory, the image into shared memory, the products, and C back."""
     loads, stores = list[str](), ""
     for name, held in registers.items():
         size, kind = held.itemsize, f"b{8 * held.itemsize}"
-        names = {f"[%x+{i * size}]": f"%{name}{i}" for i in range(held.shape[1])}
+        names = {f"[%p{name}+{i * size}]": f"%{name}{i}" for i in range(held.shape[1])}
         products = products.replace(f"${name}", f"{{{', '.join(names.values())}}}")
         loads += [f".reg .{kind} {each};" for each in names.values()]
-        loads += [f"ld.param.u64 %x, [{name}]; mad.wide.u32 %x, %t, {held.strides[0]}, %x;"]
+        loads += [f"ld.param.u64 %p{name}, [{name}]; mad.wide.u32 %p{name}, %t, {held.strides[0]}, %p{name};"]
         loads += [f"ld.global.{kind} {each}, {place};" for place, each in names.items()]
-        if name == "c":
-            stores = f"ld.param.u64 %x, [d]; mad.wide.u32 %x, %t, {held.strides[0]}, %x;"
-            stores += "".join(f" st.global.{kind} {place}, {each};" for place, each in names.items())
+        stores = stores or " ".join(f"st.global.{kind} {place}, {each};" for place, each in names.items())  # of C
     bytes_, none = np.frombuffer(image or bytes(16), np.uint8), np.zeros(4, np.uint32)
     text = TEXT.replace("SIZE", str(len(bytes_))).replace("STEP", str(16 * len(registers["c"])))
     text = text.replace("LOADS", " ".join(loads)).replace("PRODUCTS", products).replace("STORES", stores)
-    return text, [bytes_, *(registers.get(each, none) for each in "abc")]
+    return text, [bytes_.copy(), *(registers.get(each, none) for each in "abc")]
 
 
 def run(text: str, arrays: list[Any], executor: str) -> Any:
-    """D's registers, one row a thread."""
-    arrays = [*(np.array(each) for each in arrays), np.zeros_like(arrays[-1])]
+    """The registers of C and D, one row a thread."""
     if executor == "emulator":
         importlib.import_module("tilecopy_emulator").run_ptx(text, arrays, grid=1, block=len(arrays[-1]))
         return arrays[-1]
@@ -249,9 +241,8 @@ def main() -> None:
             one(given.seed * 1_000_003 + number, given.executor)
         except Exception as error:
             wrong.append(f"draw {number}: {type(error).__name__}: {str(error)[:600]}")
-    print(f"{given.executor}: {given.count - len(wrong)} right, {len(wrong)} wrong")
-    for each in wrong[:8]:
-        print(each)
+    print("\n".join([f"{given.executor}: {given.count - len(wrong)} right, {len(wrong)} wrong", *wrong[:8]]))
+    raise SystemExit(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -89,6 +89,8 @@ def main() -> None:
     results.append(run("GPU tests of tensor copies", [*pytest, tensor_copies, "-k", "cuda"], 100, 10))
     drawn = [python, str(TESTS / "drawn_tma.py"), "--count", "2000", "--executor", "cuda", "--seed", "1"]
     results.append(run("drawn tensor copies", drawn, 150, 12))
+    drawn = [python, str(TESTS / "drawn_mma.py"), "--count", "600", "--executor", "cuda", "--seed", "1"]
+    results.append(run("drawn products of matrices", drawn, 150, 12))
     suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
     results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
     benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export", "cache")

@@ -389,7 +389,7 @@ class Engines:
 def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
     if name.startswith("place"):
         return value + copy * shift
-    if name == "cells":
+    if name.startswith("cells"):
         return value + copy * ctas * TENSOR_CELLS
     if value is not None and (name in ("row", "kept") or name.startswith("offsets")):
         return value[:, copy : copy + 1] if value.shape[1] > 1 else value

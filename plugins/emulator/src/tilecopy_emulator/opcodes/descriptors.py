@@ -14,9 +14,12 @@ import numpy as np
 from ..machine.machine import Machine
 from ..order.access import RANK_BITS
 from .copies import check_sent
+from .matrices import unpacked
 from .products import ELEMENT_BITS, values_of
 
 UNIT = 16
+_PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
+"""Bits of narrow elements, 16 of which stand at the beginning of a unit."""
 
 
 @attrs.frozen
@@ -105,31 +108,29 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
     return places
 
 
+def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
+    """Addresses of the units of an operand of so many rows of M or N and columns, as :func:`matrix_of` takes them."""
+    each = 8 * UNIT // ELEMENT_BITS[type]
+    return found.mn_major(rows // each, k) if mn_major else found.k_major(rows, k // each)
+
+
+def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
+    """Values ``(copies, rows, k)`` of the bytes of an operand's units ``(units, copies, 16)``."""
+    if bits := _PADDED_BITS.get(type):
+        raw = unpacked(raw, bits) << (2 if bits == 4 else 0)
+    values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
+    matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))
+    return matrix.swapaxes(1, 2) if mn_major else matrix
+
+
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """An operand's values ``(copies, rows, k)``, and the shared cells that hold it.
-
-    Args:
-        machine: in whose step this is called.
-        lanes: who must know of its writes.
-        cta: in whose shared memory it is.
-        found: says where.
-        rows: of M or N.
-        k: columns.
-        type: of its elements.
-        mn_major: whether its columns are contiguous.
+    """The places of the units of an operand, which each of some lanes must know to be written, and their shared cells.
 
     Raises:
         HazardError: bytes outside, never written, with no order since, or not fenced for the async proxy.
     """
-    each = 8 * UNIT // ELEMENT_BITS[type]
-    offsets = found.mn_major(rows // each, k) if mn_major else found.k_major(rows, k // each)
-    places = places_of(machine, int(lanes[0]), cta, offsets)
-    cells = np.zeros(0, np.int64)
-    for lane in lanes:
-        cells = check_sent(machine, np.array([lane]), places, UNIT)
-    raw = machine.shared.fetch(places, UNIT)  # (units, copies, 16)
-    values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
-    matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))
-    return (matrix.swapaxes(1, 2) if mn_major else matrix), np.unique(cells)
+    places = places_of(machine, int(lanes[0]), cta, units_of(found, rows, k, type, mn_major=mn_major))
+    cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
+    return places, np.unique(cells[0])

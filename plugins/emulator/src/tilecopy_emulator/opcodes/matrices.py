@@ -109,7 +109,7 @@ def _rows(machine: Machine, lanes: Lanes, form: _Form, addresses: Any) -> tuple[
     return index[giving], addresses[giving]
 
 
-def _unpacked(rows: Any, bits: int) -> Any:
+def unpacked(rows: Any, bits: int) -> Any:
     """Rows of bytes with 16 narrow elements each, one to a byte."""
     places = np.arange(16) * bits
     wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
@@ -126,7 +126,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         who, addresses = _rows(machine, lanes, form, address(machine, lanes))
         raw = np.ascontiguousarray(machine.shared.load(who, _ROW, addresses))
-        raw = _unpacked(raw, form.packed) if form.packed else raw
+        raw = unpacked(raw, form.packed) if form.packed else raw
         words = form.given(raw.view(f"u{form.bytes}")).view(np.uint32)
         for number, write in enumerate(writers):
             write(machine, lanes, words[:, :, number])

@@ -26,7 +26,22 @@ from ..order.access import Together
 from ..order.shadow import Conflict
 from ..program import Instruction, Program, UnsupportedPtxError
 from ..threads.threads import Diverged
-from . import arithmetic, atomics, control, copies, loads, matrices, moves, multimem, stores, tensor, warp, wgmma, wmma
+from . import (
+    arithmetic,
+    atomics,
+    control,
+    copies,
+    loads,
+    matrices,
+    moves,
+    multimem,
+    stores,
+    tensor,
+    tensor_products,
+    warp,
+    wgmma,
+    wmma,
+)
 from .operands import Handler, Lanes, Step, hold, refuse
 
 if TYPE_CHECKING:
@@ -42,7 +57,8 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control, copies, tensor, wgmma)
+_OWN = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control, copies, tensor)
+_OWN += (tensor_products, wgmma)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
 

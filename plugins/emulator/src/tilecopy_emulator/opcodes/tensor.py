@@ -169,8 +169,8 @@ class TensorMemory:
             f"allocated (columns allocated: {have})", lanes, position,
         )  # fmt: skip
 
-    def judge(self, lanes: Any, *, fenced: bool = True) -> Any:
-        """Order of accesses by unit lanes (one each) after earlier stamps."""
+    def judge(self, lanes: Any, *, fenced: bool = True, after: frozenset[int] | None = None) -> Any:
+        """Order of accesses by unit lanes (one each) after earlier stamps; ``after``: operations in flight that come before."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -181,6 +181,9 @@ class TensorMemory:
                 known = self.after.get(lane, {}) if fenced else machine.order.snapshot(np.array([lane])).rows
                 for actor in np.unique(actors[mine]).tolist():
                     here = mine & (actors == actor)
+                    if after and actor in after:
+                        ordered[here] = True
+                        continue
                     ordered[here] = self._knows(known, lane, actor) >= times[here]
             return ordered, np.zeros(len(before), bool)
 
@@ -199,8 +202,18 @@ class TensorMemory:
         row = known.get(actor // machine.threads + order.first)
         return 0 if row is None else int(row[order.section_at[TENSOR] + actor % machine.threads])
 
-    def touch(self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True) -> None:
-        """An access by a warp (or thread) to cells."""
+    def touch(
+        self,
+        lanes: Any,
+        position: int,
+        leader: int,
+        cells: Any,
+        action: str,
+        *,
+        fenced: bool = True,
+        after: frozenset[int] | None = None,
+    ) -> None:
+        """An access by a warp (or thread) to cells; of a product that is about to start, ``after``: what in flight it comes after."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -212,9 +225,10 @@ class TensorMemory:
                     "poison", f"{self.where(int(flat[np.argmin(written)]))}: tensor memory is read and was never written",
                     lanes, position,
                 )  # fmt: skip
-        act = self.shadow.read if action == "read" else self.shadow.write
+        read = partial(self.shadow.read, remember=after is None)
+        act = read if action == "read" else self.shadow.write
         try:
-            act(flat, stamps, self.judge(who, fenced=fenced))
+            act(flat, stamps, self.judge(who, fenced=fenced, after=after))
         except Conflict as conflict:
             self._blame(conflict, lanes, position, leader, action)
         for each in self.stores if action == "read" else [*self.stores, *self.loads]:
@@ -477,6 +491,11 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
         if copy is None:
             continue
         data = copy.data
+        if "product" in data:
+            data["product"].land(machine, copy)
+            memory.shadow.land(copy.actor, np.unique(data["cells"]), stamps)
+            machine.engines.done(copy, actor)
+            continue
         raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
         words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
         spots = data["cells"]

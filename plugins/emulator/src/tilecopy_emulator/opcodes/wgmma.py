@@ -21,7 +21,7 @@ from ..order.shadow import BARRIER_ACTOR
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, lands_later
 from ..threads.threads import WARPGROUP
-from .descriptors import WGMMA, Descriptor, operand_in_shared
+from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
 from .loads import immediate, names_of
 from .operands import Handler, Lanes, Reader, Step, Writer, constant_bits, is_constant, reader, refuse, writer
 from .products import ELEMENT_BITS, Fragment, operand, product, total
@@ -293,14 +293,8 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
         used |= frozenset(a_names)
         a = matrix.values(_held(machine, lanes, a_readers))[0]
     else:
-        where = Descriptor.read(machine, firsts[:1], left[0], WGMMA)
-        a, reads = operand_in_shared(
-            machine, firsts, cta, where, _ROWS, form.k, form.types[0], mn_major=form.transposed[0]
-        )
-    where = Descriptor.read(machine, firsts[:1], right, WGMMA)
-    b, cells = operand_in_shared(
-        machine, firsts, cta, where, form.n, form.k, form.types[1], mn_major=form.transposed[1]
-    )
+        a, reads = _in_shared(machine, firsts, left[0], form, 0)
+    b, cells = _in_shared(machine, firsts, right, form, 1)
     c = fragment.values(_held(machine, lanes, readers))[0] if accumulates else np.zeros((1, _ROWS, form.n))
     raw = product(a * form.signs[0], b * form.signs[1], c, fragment.type, saturate=form.saturate)
     raw = np.broadcast_to(raw, (machine.copies, *raw.shape[1:]))
@@ -314,6 +308,14 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     still_open = np.zeros(machine.units, bool)
     still_open[lanes] = True
     groups.flying.append(_Product(operation, names, fragment.type, used, lanes, still_open, groups.committed.copy()))
+
+
+def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int) -> tuple[Any, Any]:
+    """A or B by its descriptor: values ``(copies, rows, k)``, and the cells that hold them."""
+    found, cta = Descriptor.read(machine, firsts[:1], word, WGMMA), int(machine.cta_of[firsts[0]])
+    what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
+    places, cells = operand_in_shared(machine, firsts, cta, found, *what, mn_major=form.transposed[which])
+    return matrix_of(machine.shared.fetch(places, UNIT), *what, mn_major=form.transposed[which]), cells
 
 
 def _held(machine: Machine, lanes: Any, readers: list[Reader]) -> Any:

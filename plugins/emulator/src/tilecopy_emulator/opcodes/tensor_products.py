@@ -1,0 +1,226 @@
+"""``tcgen05.mma``: a product of matrices into tensor memory by one thread (PTX ISA 9.7.17.10), dense and without block scales.
+
+Where D lies: row i of 128 in lane i, of 64 in lane ``i % 16 + 32 * (i // 16)``; element j in column j, whatever its type. A in tensor
+memory lies in the same lanes, packed. A pair of CTAs (``cta_group::2``) takes 256 rows: each has half of A's rows and of D's, and
+half of B. Products of one thread come one after another where D is the same, and after its copies; they land with their commit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..machine.machine import Machine
+from ..program import Instruction, Memory, Program
+from ..threads.operations import Operation, lands_later
+from .descriptors import TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
+from .loads import address_reader, immediate, names_of
+from .operands import Handler, Lanes, Step, is_constant, reader, refuse
+from .products import ELEMENT_BITS, product, values_of
+from .tensor import CELLS, COLUMNS, TensorMemory
+
+_FLOATS = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
+KINDS: dict[str, tuple[int, dict[int, str], dict[int, str]]] = {
+    "kind::f16": (16, {0: "f16", 1: "bf16"}, {0: "f16", 1: "f32"}),
+    "kind::tf32": (8, {2: "tf32"}, {1: "f32"}),
+    "kind::f8f6f4": (32, _FLOATS, {0: "f16", 1: "f32"}),
+    "kind::i8": (32, {0: "u8", 1: "s8"}, {2: "s32"}),
+}
+"""Kind -> K, and the types of A and B, and of D, by their codes in the instruction descriptor."""
+_RESERVED = 0xE0800047
+"""Bits of the instruction descriptor that are zero here: sparsity and shifts too."""
+_NOT_KNOWN = ("sp", "ws", "block_scale", "ashift", "block16", "block32")
+_PIPELINED = ("tcgen05.mma", "tcgen05.cp")
+
+
+@attrs.frozen
+class _Product:
+    """What an instruction descriptor says.
+
+    Attributes:
+        m, n, k: the shape.
+        a, b, d: the types.
+        signs: of A and B.
+        transposed: whether M and N are contiguous in A and B.
+        saturates: an integer that does not fit becomes the nearest that does.
+        accumulates: D is added.
+        scale: what D is multiplied by first.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: str
+    b: str
+    d: str
+    signs: tuple[int, int]
+    transposed: tuple[bool, bool]
+    saturates: bool
+    accumulates: bool = False
+    scale: float = 1.0
+
+    @classmethod
+    def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _Product:
+        """The fields, checked.
+
+        Raises:
+            HazardError: a field that the kind does not have.
+        """
+        k, types, results = KINDS[kind]
+        a, b = (types.get(word >> at & 7, "") for at in (7, 10))
+        d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
+        integers, bits = kind == "kind::i8", [word >> at & 1 for at in (3, 13, 14, 15, 16)]
+        narrow = [
+            bool(at) and ELEMENT_BITS.get(type) == 8 and type in ("e2m1", "e2m3", "e3m2")
+            for at, type in zip(bits[3:], (a, b), strict=True)
+        ]
+        step = 8 if m == 64 and not integers else 16
+        for wrong, what in (
+            (word & _RESERVED, "a bit of it is set that is zero in a dense product"),
+            (not (a and b and d), f"{kind} does not have the type of A, B or D"),
+            (d == "f16" and "bf16" in (a, b), "D is f16 and A or B is bf16"),
+            (
+                m not in ((64, 128) if group == 1 else (256,)),
+                f"M is {m}; it is {'64 or 128' if group == 1 else '256 here'}",
+            ),
+            (not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))), f"N is {n}"),
+            (bits[0] and not integers, "only integers saturate"),
+            (integers and (bits[1] or bits[2]), "integers have no signs"),
+            (any(narrow), "elements of 4 and 6 bits have K contiguous"),
+        ):
+            if wrong:
+                machine.hazard("descriptor", f"0x{word:08x} is not an instruction descriptor of {kind}: {what}", one)
+        signs = 1 - 2 * bits[1], 1 - 2 * bits[2]
+        return cls(m // group, n, k, a, b, d, signs, (bool(bits[3]), bool(bits[4])), bool(bits[0]))
+
+    def cells(self, cta: int, taddr: int, columns: int) -> Any:
+        """The cells of rows of tensor memory from an address on: ``(rows, columns)``."""
+        row = np.arange(self.m)
+        lane = row if self.m == 128 else row % 16 + 32 * (row // 16)
+        return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)
+
+    def land(self, machine: Machine, operation: Operation) -> None:
+        """Compute D and put it into tensor memory."""
+        data, memory, shared = operation.data, TensorMemory.of(machine), machine.shared
+        if "cells_a" in data:
+            words = memory.words[data["cells_a"]]  # (rows, columns, copies)
+            a = values_of(words.transpose(2, 0, 1), self.a).reshape(machine.copies, self.m, self.k)
+        else:
+            raw = shared.fetch(data["place_a"], UNIT)
+            a = matrix_of(raw, self.m, self.k, self.a, mn_major=self.transposed[0])
+        rows = self.n // len(data["place_b"])
+        parts = [
+            matrix_of(shared.fetch(places, UNIT), rows, self.k, self.b, mn_major=self.transposed[1])
+            for places in data["place_b"]
+        ]
+        b, cells = np.concatenate(parts, axis=1), data["cells"]
+        c: Any = np.zeros((1, self.m, self.n))
+        if self.accumulates:
+            held = memory.words[cells].transpose(2, 0, 1)
+            held = held.astype(np.uint16) if self.d == "f16" else held
+            c = values_of(held, self.d)[..., 0] * self.scale
+        raw = product(a * self.signs[0], b * self.signs[1], c, self.d, saturate=self.saturates)
+        found = np.broadcast_to(raw, (machine.copies, self.m, self.n)).transpose(1, 2, 0)
+        kept = data["kept_lanes"]
+        memory.words[cells[kept]] = found[kept]
+
+
+def _mma(instruction: Instruction, program: Program) -> Step:
+    opcode, operands = instruction.opcode, list(instruction.operands)
+    kind = next((part for part in opcode if part in KINDS), "")
+    if not kind or not {*_NOT_KNOWN}.isdisjoint(opcode):
+        raise refuse(instruction, "this form of tcgen05.mma is not known")
+    group = 2 if "cta_group::2" in opcode else 1
+    scale = 1.0
+    if len(operands) > 5 and is_constant(operands[-1]) and kind in ("kind::f16", "kind::tf32"):
+        scale = 2.0 ** -immediate(operands.pop(), instruction, "the scale of D")
+    masks: list[Any] = []
+    if len(operands) == 6:
+        masks = [
+            reader(name, "b32", instruction, program) for name in names_of(operands.pop(4), 4 * group, instruction)
+        ]
+    if len(operands) != 5:
+        raise refuse(instruction, f"it takes D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
+    target = address_reader(operands[0], instruction, program)
+    in_tensor = isinstance(operands[1], Memory)
+    left = (address_reader if in_tensor else _descriptor)(operands[1], instruction, program)
+    readers = [target, left, _descriptor(operands[2], instruction, program)]
+    readers += [reader(operands[3], "b32", instruction, program), reader(operands[4], "pred", instruction, program)]
+    readers += masks
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        found = [machine.uniform(read(machine, lanes), lanes) for read in readers]
+        if group == 2 and machine.cluster_size % 2:
+            machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in found)
+            form = _Product.read(machine, np.array([lane]), word, kind, group)
+            form = attrs.evolve(form, accumulates=bool(accumulates), scale=scale)
+            off = np.array([mask >> bit & 1 for mask in masked for bit in range(32)], bool)
+            _issue(machine, lane, form, taddr, (a, b), off, group, in_tensor=in_tensor)
+
+    return step
+
+
+def _descriptor(operand: Any, instruction: Instruction, program: Program) -> Any:
+    return reader(operand, "b64", instruction, program)
+
+
+def _issue(
+    machine: Machine, lane: int, form: _Product, taddr: int, words: tuple[int, int], off: Any, group: int, *, in_tensor: bool
+) -> None:  # fmt: skip
+    memory, one, cta = TensorMemory.of(machine), np.array([lane]), int(machine.cta_of[lane])
+    ctas = [cta] if group == 1 else [cta & ~1, cta | 1]
+    right = Descriptor.read(machine, one, words[1], TCGEN05)
+    what: Any = (form.n // group, form.k, form.b)
+    found = [operand_in_shared(machine, one, each, right, *what, mn_major=form.transposed[1]) for each in ctas]
+    place_b, cells_b = np.stack([places for places, _ in found]), np.concatenate([cells for _, cells in found])
+    earlier = [each for each in machine.flying.values() if each.lane == lane and each.kind in _PIPELINED]
+    for number, each in enumerate(ctas):
+        data: dict[str, Any] = {"product": form, "place_b": place_b, "cells": form.cells(each, taddr, form.n)}
+        after = frozenset(x.actor for x in earlier if x.kind == "tcgen05.cp")
+        reads = cells_b
+        if in_tensor:
+            columns = form.k * ELEMENT_BITS[form.a] // 32
+            data["cells_a"] = _touched(machine, one, each, form, words[0], columns, "read", after)
+        else:
+            where = Descriptor.read(machine, one, words[0], TCGEN05)
+            what = (form.m, form.k, form.a)
+            data["place_a"], cells_a = operand_in_shared(machine, one, each, where, *what, mn_major=form.transposed[0])
+            reads = np.union1d(reads, cells_a)
+        same = frozenset(
+            x.actor for x in earlier if x.kind == "tcgen05.mma" and np.array_equal(x.data["cells"], data["cells"])
+        )
+        lanes = data["cells"][:, 0] % CELLS // COLUMNS + 128 * number
+        data["kept_lanes"] = ~off[lanes] if len(off) else np.ones(form.m, bool)
+        for action in ("read", "written") if form.accumulates else ("written",):
+            _touched(machine, one, each, form, taddr, form.n, action, after | same, data["kept_lanes"])
+        operation = machine.engines.start(
+            "tcgen05.mma", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing",
+            reads=np.unique(reads), ctas=tuple(ctas), data=data,
+        )  # fmt: skip
+        machine.engines.begin(operation)
+        memory.shadow.begin(
+            operation.actor,
+            data.get("cells_a", np.zeros(0, np.int64)).ravel(),
+            data["cells"][data["kept_lanes"]].ravel(),
+        )
+        memory.copies.setdefault((lane, group), []).append(operation)
+
+
+def _touched(
+    machine: Machine, one: Any, cta: int, form: _Product, taddr: int, columns: int, action: str, after: frozenset[int], kept: Any = True
+) -> Any:  # fmt: skip
+    """Cells of tensor memory, allocated and in order."""
+    memory, cells = TensorMemory.of(machine), form.cells(cta, taddr, columns)
+    if taddr >> 16 not in ((0,) if form.m == 128 else (0, 16)):
+        machine.hazard("window", f"an operand of {form.m} rows begins in lane {taddr >> 16}", one)
+    column, lanes = taddr & 0xFFFF, cells[[0, -1], 0] % CELLS // COLUMNS
+    memory.inside(one, cta, column, column + columns - 1, (int(lanes[0]), int(lanes[1])))
+    memory.touch(one, 0, int(one[0]), cells[kept] if kept is not True else cells, action, after=after)
+    return cells
+
+
+INSTRUCTIONS: dict[str, Handler] = {"tcgen05.mma": _mma}
