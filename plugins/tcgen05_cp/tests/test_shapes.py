@@ -60,8 +60,8 @@ def kernel(
     base = k.load(there.allocated_addr[0]) + k.cast(tid // 32 * (32 << 16), "uint32")
     zero = k.local(1, "uint32", name="zero")
     k.store(zero[0], 0)
-    for column in range(allocated):  # what is not copied stays 0
-        k.inline_ptx("tcgen05.st.sync.aligned.32x32b.x1.b32 [{0}], {{{1}}};", base + column, zero[:])
+    zeros = ", ".join(["{1}"] * allocated)  # what is not copied stays 0
+    k.inline_ptx(f"tcgen05.st.sync.aligned.32x32b.x{allocated}.b32 [{{0}}], {{{{{zeros}}}}};", base, zero[:])
     k.inline_ptx("tcgen05.wait::st.sync.aligned;")
     k.tcgen05_fence_before()
     k.cta_sync()
