@@ -190,5 +190,7 @@ def test_declines_name_the_lanes() -> None:
     half = tc.SwizzledLayout(tc.swizzle("32B", "float32"), TileLayout(S[(8, 2, 4) : (8, 64, 1)]))
     eight = TileLayout(S[(2, 4, 8) : (1 @ TLane, 32 @ TLane, 1 @ TCol)])
     assert "the two 16 bytes of a row of 4x256b are not side by side" in reason(eight, 8, 8, half)
+    beyond = TileLayout(S[(4, 8) : (32 @ TLane, 1 @ TCol)] + 32 @ TLane)
+    assert "the box begins at lane 32" in reason(beyond, 4, 8)
     rows = TileLayout(S[(8, 8) : (1 @ TLane, 1 @ TCol)])
     assert "or 4 that are 32 apart" in reason(rows, 8, 8)
