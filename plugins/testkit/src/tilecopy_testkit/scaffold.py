@@ -21,6 +21,9 @@ PLAIN = {
     ("copy", "shared", "local"): "fragment",
     ("copy", "local", "global"): "fragment",
     ("copy", "local", "shared"): "fragment",
+    ("copy", "tmem", "local"): "tensor_fragment",
+    ("copy", "local", "tmem"): "tensor_fragment",
+    ("copy_async", "shared", "tmem"): "tensor_copy",
 }
 """Op, source and destination -> the template whose hooks work for it."""
 
