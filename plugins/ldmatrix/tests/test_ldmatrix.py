@@ -360,7 +360,7 @@ HALF_A = tc.mma_fragment("m16n8k16", "A", "float16")
 DECLINED: dict[str, tuple[Any, str]] = {
     "a row that is 18 bytes further": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None, pitch=17)),
-        "row 1 of a matrix starts 34 bytes after row 0 in tile; rows start at multiples of 16 bytes",
+        "the row of lane 1 starts 34 bytes after that of lane 0 in tile; rows start at multiples of 16 bytes",
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
@@ -416,6 +416,15 @@ DECLINED: dict[str, tuple[Any, str]] = {
     "an address that is not proved to be aligned": (
         lambda: at_start(4),
         "the start .* is a multiple of 4 elements, not of 8",
+    ),
+    "one register for two rows": (
+        lambda: moved(
+            TileLayout(S[(2, 8, 4, 2) : (0, 4 @ laneid, 1 @ laneid, 1)]),
+            (16, 8),
+            swizzled((16, 8), mode=None),
+            store=True,
+        ),
+        "the iter 2:0 of .* has one place for several elements",
     ),
     "stmatrix before sm_90": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), store=True, target="sm_89"),

@@ -171,6 +171,8 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
         return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+    if again := next((own for own, _ in pairs if own.stride == 0), None):
+        return Decline(f"the iter {again} of {layout} has one place for several elements")
     if any(not isinstance(place.stride, int) for _, place in pairs):
         return Decline(f"{other} {memory} has a stride that is known only at run time")
     found = _warps_apart(layout, [(own, int(place.stride)) for own, place in pairs])
@@ -287,9 +289,7 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
     rows, parts = list[Piece](), [0]
     inner = 1
     for it in reversed(form.columns.shard):
-        if (
-            it.axis == m and int(it.stride) >= each
-        ):  # the next register of the instruction, wherever the fragment has it
+        if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
             half = next((p for p in left if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % each:
                 return (
@@ -381,7 +381,7 @@ def _misaligned(
     for digit in rows:
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
             return (
-                f"row {digit.stride} of a matrix starts {digit.step * size} bytes after row 0 in {other.buffer.name}; "
+                f"the row of lane {digit.stride} starts {digit.step * size} bytes after that of lane 0 in {other.buffer.name}; "
                 f"rows start at multiples of {ROW_BYTES} bytes"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
