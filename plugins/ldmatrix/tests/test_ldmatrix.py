@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import executor_named
 
 EXECUTORS = ["emulator", "cuda"]
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 
 def usable(executor: str) -> str:
@@ -474,3 +477,10 @@ def test_matrices_of_one_instruction_are_neighbours_in_memory() -> None:
     assert str(plan.partition.summary()) == "4 x m8n8.x4 in each of 1 warps, 32 elements a thread"
     assert {digit.step for digit in plan.partition.rows} == {64, 8}
     assert warpid not in {digit.axis for digit in plan.partition.warps}
+
+
+def test_the_example_moves_accumulators_to_an_operand_across_lanes(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "accumulator_to_operand.py"), run_name="__main__")
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["operand", "ldmatrix", "ldmatrix", "regperm_shfl"]
+    assert said[0] == "operand: equal"
