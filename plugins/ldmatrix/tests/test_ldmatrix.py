@@ -325,6 +325,16 @@ def test_bytes_are_transposed_where_the_target_does_it(shape: str) -> None:
     assert "shared.b8" not in tc.ptx_text(plans[1])
     found = plans[0].partition.moves(plans[0].request, {})
     assert len(found) == len(set(found)) == prod(box)
+    each = 16 if not store else 8
+    given = [plans[0].partition.offset(lane) for lane in range(32)]
+    for batch in plans[0].partition.batches:  # what the ISA says of one instruction
+        for matrix, row, column in product(range(plans[0].partition.count), range(each), range(16)):
+            lane = 4 * (column % 8) + (row // 4 if not store else row // 2)
+            which, byte = (2 * matrix + column // 8, row % 4) if not store else (matrix, 2 * (column // 8) + row % 2)
+            register, place = (lane, batch.registers[which] + byte), given[each * matrix + row] + batch.place + column
+            found.remove((place, register) if store else (register, place))
+    assert not found
+    found = plans[0].partition.moves(plans[0].request, {})
     expected = set()
     for coordinate in np.ndindex(*box):
         own, place = fragment.apply(*coordinate, shape=box), shared.apply(*coordinate, shape=box)["m"]
@@ -376,7 +386,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "lanes that hold rows": (
         lambda: moved(TileLayout(S[(32, 8) : (1 @ laneid, 1)]), (32, 8), swizzled((32, 8), mode=None)),
-        "lane 1 holds what lies 8 elements after what lane 0 holds in tile, not 2 as in a row of a matrix; m8n8.trans: lane 4 ",
+        "lane 1 holds what lies 8 elements after what lane 0 holds in tile, not 2 as in a row of a matrix; m8n8.trans: lane 4 holds what lies 32 ",
     ),
     "half of the lanes": (
         lambda: moved(TileLayout(S[(4, 4, 2) : (4 @ laneid, 1 @ laneid, 1)]), (4, 8), swizzled((4, 8), mode=None)),

@@ -333,10 +333,10 @@ def _taken(left: list[Piece], it: Iter) -> list[Piece] | str:
         if at % piece.stride or stop % at or piece.extent % (below * inside):
             return f"{_WHAT[it.axis]} {at} is inside a run of {piece.extent} that begins at {piece.stride}, not where a matrix goes on"
         left.remove(piece)
-        above = piece.extent // (below * inside)
-        rest = [(piece.stride, below, piece.step), (stop, above, piece.step * below * inside)]
-        left += [Piece(piece.axis, s, e, step) for s, e, step in rest if e > 1]
         taken.append(Piece(piece.axis, at, inside, piece.step * below))
+        above = piece.extent // (below * inside)
+        if above > 1:  # a run that begins below fits no form, so that nobody asks for what is left there
+            left.append(Piece(piece.axis, stop, above, piece.step * below * inside))
         at = stop
     return taken
 
