@@ -48,7 +48,7 @@ def _context() -> Any:
     return context
 
 
-def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int) -> None:
+def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int, shared_bytes: int = 0) -> None:
     """Run a kernel of a cubin; arrays are copied to the GPU and back, integers are int32."""
     import ctypes
 
@@ -63,6 +63,8 @@ def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, blo
     call(driver.cuCtxSetCurrent(_context()))
     module = call(driver.cuModuleLoadData(cubin))
     function = call(driver.cuModuleGetFunction(module, entry.encode()))
+    limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    call(driver.cuFuncSetAttribute(function, limit, shared_bytes))
     arrays, values = {}, []
     for argument in arguments:
         if isinstance(argument, int):
@@ -73,7 +75,7 @@ def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, blo
         values.append(ctypes.c_uint64(int(address)))
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     x, y, z = (*grid, 1, 1)[:3]
-    call(driver.cuLaunchKernel(function, x, y, z, block, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
+    call(driver.cuLaunchKernel(function, x, y, z, block, 1, 1, shared_bytes, 0, ctypes.addressof(pointers), 0))
     call(driver.cuCtxSynchronize())
     for argument in arguments:
         if not isinstance(argument, int):

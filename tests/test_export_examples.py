@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,22 +14,27 @@ from tilecopy_emulator import run_ptx
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 sys.path[:0] = [str(EXAMPLES / name) for name in ("gemm", "stencil")]
 import gemm
+import gemm_ldmatrix
 import stencil
 
 SIZES = [(150, 72, 88), (128, 128, 32), (5, 3, 7), (129, 130, 65), (1, 1, 1), (64, 200, 24)]
 
 
-def product(m: int, n: int, k: int, target: str, *, by_hand: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def product(
+    m: int, n: int, k: int, target: str, *, by_hand: bool = False, of: ModuleType = gemm
+) -> tuple[np.ndarray, np.ndarray]:
     """What the kernel makes of random matrices, and NumPy."""
     random = np.random.default_rng(m)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k)))
     c = np.full((m, n), np.nan, np.float16)
-    source = gemm.source(n, k, by_hand=by_hand)
+    source = of.source(n, k, by_hand=by_hand)
+    launch = {"grid": of.grid(m, n), "block": of.THREADS}
     if target == "emulator":
-        run_ptx(compiled(source, "compute_80"), [a, b, c, m, n, k], grid=gemm.grid(m, n), block=gemm.THREADS)
+        ptx = compiled(source, "compute_80")
+        run_ptx(ptx, [a, b, c, m, n, k], **launch, dynamic_shared_bytes=of.SHARED_BYTES)
     else:
         cubin = compiled(source, target, kind="CUBIN")
-        run_on_gpu(cubin, "gemm", [a, b, c, m, n, k], grid=gemm.grid(m, n), block=gemm.THREADS)
+        run_on_gpu(cubin, "gemm", [a, b, c, m, n, k], **launch, shared_bytes=of.SHARED_BYTES)
     return c, a.astype(np.float32) @ b.astype(np.float32).T
 
 
@@ -47,6 +53,24 @@ def test_the_gemm_by_hand_is_the_same_product() -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [*SIZES, (1000, 777, 333)])
 def test_the_gemm_takes_any_size_on_the_gpu(gpu: str, m: int, n: int, k: int) -> None:
     found, wanted = product(m, n, k, gpu)
+    assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(150, 72, 88), (5, 300, 7), (1, 1, 1), (130, 264, 264)])
+def test_the_gemm_by_ldmatrix_takes_any_size(m: int, n: int, k: int) -> None:
+    found, wanted = product(m, n, k, "emulator", of=gemm_ldmatrix)
+    assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
+
+
+def test_the_gemm_by_ldmatrix_reads_as_the_one_by_hand() -> None:
+    found, wanted = product(150, 72, 88, "emulator", by_hand=True, of=gemm_ldmatrix)
+    ours, _ = product(150, 72, 88, "emulator", of=gemm_ldmatrix)
+    assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2) and np.array_equal(found, ours)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [*SIZES, (1000, 777, 333)])
+def test_the_gemm_by_ldmatrix_takes_any_size_on_the_gpu(gpu: str, m: int, n: int, k: int) -> None:
+    found, wanted = product(m, n, k, gpu, of=gemm_ldmatrix)
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, wid_in_wg
+from tilecopy.executors import executor_named
 
 Coordinate = tuple[int, ...]
 Place = Callable[[int, int], Coordinate]
@@ -227,3 +229,55 @@ def test_a_tile_of_what_has_no_rows_that_can_be_told_needs_its_atom() -> None:
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float16"), (64, 4))
     with pytest.raises(tc.LayoutError, match="warp_axis 'warpid' is not an Axis"):
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float64"), (64, 4), warp_axis="warpid")  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------ what the hardware says
+
+PTX_TYPES = {"float64": "f64", "float32": "tf32", "float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8"}
+PTX_TYPES |= {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+PRODUCTS = [(shape, dtype) for shape, types in MMA.items() for dtype in types.split() if dtype in PTX_TYPES]
+
+
+def product(shape: str, dtype: str) -> tuple[tc.BuiltKernel, tuple[int, int], str]:
+    """D = A @ B.T by one mma.sync, every operand copied to or from its fragment; the kernel, M and K, and the type of D."""
+    rows, depth = int(shape[1 : shape.index("n")]), int(shape[shape.index("k") + 1 :])
+    result = {"float64": "float64", "int8": "int32", "uint8": "int32"}.get(dtype, "float32")
+    k = tc.KernelBuilder("product", threads=32)
+    extents = {"A": (rows, depth), "B": (8, depth), "C": (rows, 8)}
+    types = {"A": dtype, "B": dtype, "C": result}
+    arrays = {name: k.param(name, extents[name], types[name]) for name in "ABC"}
+    held = {
+        name: k.local(extents[name], types[name], layout=tc.mma_fragment(shape, name, types[name]), name=f"held_{name}")
+        for name in "ABC"
+    }
+    for name in "ABC":
+        k.warp.copy(held[name][:, :], arrays[name][:, :])
+    d, of = {"float64": "f64", "int32": "s32", "float32": "f32"}[result], PTX_TYPES[dtype]
+    k.inline_ptx(
+        f"mma.sync.aligned.{shape}.row.col.{d}.{of}.{of}.{d} {{{{{{2}}}}}}, {{{{{{0}}}}}}, {{{{{{1}}}}}}, {{{{{{2}}}}}};",
+        k.registers(held["A"])[:],
+        k.registers(held["B"])[:],
+        out=[k.registers(held["C"])[:]],
+    )
+    k.warp.copy(arrays["C"][:, :], held["C"][:, :])
+    return k.build(target="sm_90", grid=1), (rows, depth), result
+
+
+@pytest.mark.parametrize("executor", ["emulator", "cuda"])
+@pytest.mark.parametrize(("shape", "dtype"), PRODUCTS)
+def test_a_product_of_fragments_is_numpys(executor: str, shape: str, dtype: str) -> None:
+    if why := executor_named(executor).why_unavailable():
+        pytest.skip(why)
+    kernel, (rows, depth), result = product(shape, dtype)
+    rng, holds = np.random.default_rng(0), tc.dtype_of(dtype).numpy()
+    lowest = 0 if dtype == "uint8" else -4
+    a, b = (rng.integers(lowest, 5, extents).astype(holds) for extents in ((rows, depth), (8, depth)))
+    c = rng.integers(-50, 50, (rows, 8)).astype(result)
+    wanted = c + a.astype(result) @ b.astype(result).T
+    try:
+        kernel(a, b, c, executor=executor)
+    except tc.TilecopyError as error:
+        if executor == "emulator" and "form of mma is not known" in str(error):
+            pytest.skip(str(error))
+        raise
+    assert (c == wanted).all()

@@ -95,6 +95,16 @@ def test_bulk_copies(gpu: str) -> None:
             assert oracle.same_bytes(a, b), (layout, tiles, stages)
 
 
+def test_matrix_fragments(gpu: str) -> None:
+    if tc.target_of(gpu).arch < 90:
+        pytest.skip(f"stmatrix needs sm_90, the GPU is {gpu}")
+    module = plugin_tests("ldmatrix")
+    for name in module.ROUND_TRIPS:
+        module.test_round_trips("cuda", name)
+    module.test_what_lanes_hold_is_what_reg_loads("cuda")
+    module.test_slices_at_starts_known_when_the_kernel_runs("cuda")
+
+
 def test_random_copies(gpu: str) -> None:
     module = plugin_tests("gmem_smem")
 

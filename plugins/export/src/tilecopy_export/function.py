@@ -305,7 +305,7 @@ def _written_first(body: Sequence[AnyLine]) -> set[str]:
     for part in takewhile(lambda part: not branches(part), statements(body)):
         if not isinstance(part, Line):
             continue
-        loads = part.opcode.startswith(("ld.", "mov.")) and part.guard is None
+        loads = part.opcode.startswith(("ld.", "ldmatrix.", "mov.")) and part.guard is None
         results = set(names_in(part.operands[0])) if loads else set()
         read |= {name for operand in part.operands[loads:] for name in names_in(operand)} - written
         written |= results - read

@@ -103,7 +103,7 @@ def walk(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> N
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
     places = Places(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
     for batch in partition.batches:
-        words = [word for first in batch.registers for word in ptx.local_words(local, first, 32) or ()]
+        words = [ptx.read_local(local, first, 32)[0] for first in batch.registers]
         registers = f"{{{', '.join(map(str, words))}}}"
         address = places.at(batch.place)
         ptx.instr(opcode, *((address, registers) if store else (registers, address)))

@@ -46,6 +46,7 @@ from .forms import FITTING, ROW_BYTES, Form, forms_of
 LANES = 32
 WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
 """Axes that count threads past one warp -> the axis that counts its warps."""
+_WHAT = {laneid: "lane", m: "register element"}
 
 
 @attrs.frozen
@@ -170,6 +171,8 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
         return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+    if again := next((own for own, _ in pairs if own.stride == 0), None):
+        return Decline(f"the iter {again} of {layout} has one place for several elements")
     if any(not isinstance(place.stride, int) for _, place in pairs):
         return Decline(f"{other} {memory} has a stride that is known only at run time")
     found = _warps_apart(layout, [(own, int(place.stride)) for own, place in pairs])
@@ -250,89 +253,95 @@ def _of_form(
     """The partition into matrices of one form, or what does not fit it."""
     fragment, other = operands(request)
     each, left = 32 // fragment.buffer.dtype.bits, list(pieces)
-    rows: list[Piece] = []
-    parts = [0]
-    for along, (iters, unit) in (("column", (form.columns.shard, None)), ("row", (form.rows.shard, rows))):
-        inner = 1
-        for it in reversed(iters):
-            if it.axis == m and int(it.stride) >= each:  # the next register of the instruction, wherever it is
-                half = next((p for p in left if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
-                if half is None or half.stride % each:
-                    return f"no two registers hold what lies {inner} elements apart, the halves of a row"
-                _replace(left, half, 2)
-                parts = [0, half.stride]
-                inner *= it.extent
-                continue
-            taken = _take(left, it)
+    one = _one_matrix(form, left, each, other.buffer.name)
+    if isinstance(one, str):
+        return one
+    rows, parts = one
+    base = layout.offset_on(m)
+    assert isinstance(base, int)
+    loose = base if base % each else next((piece.stride for piece in left if piece.stride % each), None)
+    if loose is not None:
+        return f"register element {loose} is inside a register of {each} elements"
+    chosen: list[Piece] = []
+    while 2 << len(chosen) <= form.most and (even := [piece for piece in left if piece.extent % 2 == 0]):
+        chosen.append(min(even, key=lambda piece: piece.step))
+        _take_innermost(left, chosen[-1], 2)
+    rows.sort(key=lambda piece: piece.stride)
+    beyond = rows[-1].step * rows[-1].extent
+    chosen.sort(key=lambda piece: piece.step != beyond)  # what goes on where the rows end needs no digit of its own
+    rows += [Piece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
+    digits, count = tuple(_digits(rows)), 1 << len(chosen)
+    if why := _misaligned(request, digits, warps, left, memory):
+        return why
+    batches = tuple(_batches(base, left, chosen, parts))
+    return MatrixPartition(form, count, request.scope.threads, digits, warps, batches, memory, fragment, other)
+
+
+def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[list[Piece], list[int]] | str:
+    """Take one matrix out of the pieces that are left; its rows as pieces of a row's number, and where its registers begin.
+
+    Args:
+        form: of the matrix.
+        left: the pieces of a warp.
+        each: elements of a register.
+        name: of the shared operand.
+    """
+    rows, parts = list[Piece](), [0]
+    inner = 1
+    for it in reversed(form.columns.shard):
+        if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
+            half = next((p for p in left if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
+            if half is None or half.stride % each:
+                return (
+                    f"no two registers of a lane hold what lies {inner} elements apart in {name}, the halves of a row"
+                )
+            _take_innermost(left, half, 2)
+            parts = [0, half.stride]
+        else:
+            taken = _taken(left, it)
             if isinstance(taken, str):
                 return taken
             for piece in taken:
-                place = inner * piece.stride // int(it.stride)
-                if unit is None and piece.step != place:
+                expected = inner * piece.stride // int(it.stride)
+                if piece.step != expected:
+                    what = _WHAT[piece.axis]
                     return (
-                        f"{_named(piece)} holds what lies {piece.step} elements after what {_named(piece, 0)} holds in "
-                        f"{other.buffer.name}, not {place} as in a row of a matrix"
+                        f"{what} {piece.stride} holds what lies {piece.step} elements after what {what} 0 holds in {name}, "
+                        f"not {expected} as in a row of a matrix"
                     )
-                rows += [] if unit is None else [Piece(laneid, place, piece.extent, piece.step)]
-            inner *= it.extent
-        del along
-    loose = next((p for p in left if p.axis != m or p.stride % each), None)
-    base = layout.offset_on(m)
-    assert isinstance(base, int)
-    if loose is not None or base % each:
-        return f"register element {base if loose is None else loose.stride} is inside a register of {each} elements"
-    chosen: list[Piece] = []
-    while 2 << len(chosen) <= form.most:
-        even = [piece for piece in left if piece.extent % 2 == 0]
-        if not even:
-            break
-        half = min(even, key=lambda piece: piece.step)
-        _replace(left, half, 2)
-        chosen.append(half)
-    rows.sort(key=lambda piece: piece.stride)
-    beyond = rows[-1].step * rows[-1].extent
-    chosen.sort(key=lambda piece: piece.step != beyond)
-    rows += [Piece(laneid, form.rows.size << n, 2, piece.step) for n, piece in enumerate(chosen)]
-    digits = tuple(_digits(rows))
-    batches = tuple(_batches(base, left, chosen, parts))
-    return (
-        MatrixPartition(form, 1 << len(chosen), request.scope.threads, digits, warps, batches, memory, fragment, other)
-        if not (why := _misaligned(request, digits, warps, left, memory))
-        else why
-    )
+        inner *= it.extent
+    inner = 1
+    for it in reversed(form.rows.shard):
+        taken = _taken(left, it)
+        if isinstance(taken, str):
+            return taken
+        rows += [Piece(laneid, inner * p.stride // int(it.stride), p.extent, p.step) for p in taken]
+        inner *= it.extent
+    return rows, parts
 
 
-def _named(piece: Piece, number: int = 1) -> str:
-    what = "lane" if piece.axis == laneid else "register element"
-    return f"{what} {number * piece.stride}"
-
-
-def _take(left: list[Piece], it: Iter) -> list[Piece] | str:
-    """Take the pieces that cover an iter of a form out of those that are left."""
+def _taken(left: list[Piece], it: Iter) -> list[Piece] | str:
+    """Take the pieces that cover an iter of a form out of those that are left; or where there is none."""
     stride, taken = int(it.stride), list[Piece]()
     at, end = stride, stride * it.extent
     while at < end:
         piece = next((p for p in left if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
-        what = "lane" if it.axis == laneid else "register element"
         if piece is None:
-            return f"{what} {at} holds nothing of the box"
-        below, inside = at // piece.stride, min(end, piece.stride * piece.extent) // at
-        if (
-            at % piece.stride
-            or piece.extent % (below * inside)
-            or at * inside not in (end, piece.stride * piece.extent)
-        ):
-            return f"{what} {at} is not where a matrix goes on: {piece.extent} go on by {piece.stride}"
+            return f"{_WHAT[it.axis]} {at} holds nothing of the box"
+        below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
+        inside = stop // at
+        if at % piece.stride or stop % at or piece.extent % (below * inside):
+            return f"{_WHAT[it.axis]} {at} is inside a run of {piece.extent} that begins at {piece.stride}, not where a matrix goes on"
         left.remove(piece)
-        above = piece.extent // (below * inside)
-        rest = [(piece.stride, below, piece.step), (at * inside, above, piece.step * below * inside)]
-        left += [Piece(piece.axis, s, e, step) for s, e, step in rest if e > 1]
         taken.append(Piece(piece.axis, at, inside, piece.step * below))
-        at *= inside
+        above = piece.extent // (below * inside)
+        if above > 1:  # a run that begins below fits no form, so that nobody asks for what is left there
+            left.append(Piece(piece.axis, stop, above, piece.step * below * inside))
+        at = stop
     return taken
 
 
-def _replace(left: list[Piece], piece: Piece, factor: int) -> None:
+def _take_innermost(left: list[Piece], piece: Piece, factor: int) -> None:
     """Take the innermost ``factor`` steps of a piece away."""
     left.remove(piece)
     if piece.extent > factor:
@@ -372,7 +381,7 @@ def _misaligned(
     for digit in rows:
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
             return (
-                f"row {digit.stride} of a matrix starts {digit.step * size} bytes after row 0 in {other.buffer.name}; "
+                f"the row of lane {digit.stride} starts {digit.step * size} bytes after that of lane 0 in {other.buffer.name}; "
                 f"rows start at multiples of {ROW_BYTES} bytes"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
