@@ -283,6 +283,7 @@ OPERAND_TYPES = (
 )
 REGISTERS = {1: "%h1", 2: "%r1", 4: "%d1", 8: "%q1"}
 SPELLINGS = {
+    "atom.vector": "atom.global.{opcode}.v2 {{{r}, {r}}}, [%d2], {{{r}, {r}}}{more};",
     "atom": "atom.global.{opcode} {r}, [%d2], {r}{more};",
     "atom.shared": "atom.shared.{opcode} {r}, [%r2], {r}{more};",
     "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared::cta.bulk_group.{opcode} [%d2], [%r2], %r3;",
