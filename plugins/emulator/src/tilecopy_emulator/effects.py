@@ -85,11 +85,10 @@ EFFECTS = {
             )
         ),
         Effect("mma", 1, registers_only=True, shared_piece=4),
-        Effect("wmma.store", shared_piece=1),
         Effect("ld", 1),
         Effect("ldu", 1),
         Effect("multimem.ld_reduce", 1),
-        Effect("wmma.load", 1, shared_piece=1),
+        Effect("wmma.load", 1),
         Effect("wmma.mma", 1, registers_only=True),
         Effect("st.bulk", shared_piece=8),
         Effect("ldmatrix", 1, shared_piece=8),
@@ -250,7 +249,7 @@ def pieces(program: Program) -> tuple[int, int]:
                 shared = min(shared, size)
             if access.space in ("", "global"):
                 glob = min(glob, size)
-        elif name in ("atom", "red"):
+        elif name in ("atom", "red", "multimem", "wmma") or (name == "st" and "release" in opcode):
             size = next((max(1, REGISTER_BITS[part] // 8) for part in opcode if part in REGISTER_BITS), 1)
             shared, glob = min(shared, size), min(glob, size)
         elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):

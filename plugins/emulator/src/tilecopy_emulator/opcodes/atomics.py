@@ -83,7 +83,11 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     operands = list(operands_of(instruction, (3 if parts.operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     each = "b64" if type == "b128" else type
-    write = [writer(x, each, instruction, program, wider=True) for x in names_of(operands.pop(0), count, instruction)] if returns else []
+    write = (
+        [writer(x, each, instruction, program, wider=True) for x in names_of(operands.pop(0), count, instruction)]
+        if returns
+        else []
+    )
     address = data_address(operands.pop(0), parts.space, instruction, program)
     readers = [
         [reader(x, each, instruction, program, wider=True) for x in names_of(operand, count, instruction)]

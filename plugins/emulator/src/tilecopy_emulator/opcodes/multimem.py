@@ -66,7 +66,9 @@ def _store(instruction: Instruction, program: Program) -> Step:
 def _reduce(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     type, count, whole = _parts(instruction, "relaxed")
-    operation = next(part for part in instruction.opcode if part in ("add", "min", "max", "and", "or", "xor", "inc", "dec"))
+    operation = next(
+        part for part in instruction.opcode if part in ("add", "min", "max", "and", "or", "xor", "inc", "dec")
+    )
     narrow = "f16" in type
     found = atomic_operation(
         operation, "u64" if (operation, type) == ("add", "s64") else type, noftz=narrow,

@@ -34,7 +34,9 @@ def _bulk(instruction: Instruction, program: Program) -> Step:
         for position, lane in enumerate(machine.index(lanes).tolist()):
             count = int(sizes[position])
             if count % _PIECE:
-                machine.hazard("alignment", f"{count} bytes are set; the size is a multiple of {_PIECE}", lanes, position)
+                machine.hazard(
+                    "alignment", f"{count} bytes are set; the size is a multiple of {_PIECE}", lanes, position
+                )
             if count:
                 offsets = np.arange(0, count, _PIECE, dtype=np.uint64)[:, None].astype(where.dtype)
                 machine.store(np.full(len(offsets), lane), access, where[position] + offsets, zeros)
@@ -55,7 +57,10 @@ def _discard(instruction: Instruction, program: Program) -> Step:
         bad = machine.rows(where % where.dtype.type(_LINE) != 0, lanes)
         if bad.any():
             machine.hazard(
-                "alignment", f"what is discarded begins at a multiple of {_LINE} bytes", lanes, int(np.argmax(bad.any(axis=1)))
+                "alignment",
+                f"what is discarded begins at a multiple of {_LINE} bytes",
+                lanes,
+                int(np.argmax(bad.any(axis=1))),
             )
         for offset in range(0, _LINE, access.bytes):
             there = where + where.dtype.type(offset)

@@ -89,7 +89,10 @@ def alike(strengths: Any, before: Any) -> Any:
 
 
 _MEETS = np.array(
-    [[min(scope_of(x), scope_of(y)) >= GPU and bool(alike(x, y)) for y in _STRENGTHS.tolist()] for x in _STRENGTHS.tolist()]
+    [
+        [min(scope_of(x), scope_of(y)) >= GPU and bool(alike(x, y)) for y in _STRENGTHS.tolist()]
+        for x in _STRENGTHS.tolist()
+    ]
 )
 
 
