@@ -185,6 +185,23 @@ END:"""
             run(body.replace("ld.acquire", "ld.relaxed"), a * 0, b, c, grid=2, block=1, target="sm_100a", version="8.7")
 
 
+def test_a_bulk_copy_of_chosen_bytes() -> None:
+    """Bit i of the mask stands for byte i of each 16; the others are somebody else's, who may write them meanwhile."""
+    body = """
+    mad.lo.u32 %r3, %r1, 4, %r2; st.shared.b32 [%r3], 0x01010101; fence.proxy.async.shared::cta; bar.sync 0;
+    setp.eq.u32 %p1, %r1, 0; mov.b16 %h1, 0x8005; mov.u32 %r4, 128;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d1], [%r2], %r4, %h1;
+    setp.eq.u32 %p2, %r1, 5; mov.u16 %h2, 9; @%p2 st.global.b8 [%d1+OTHER], %h2;
+    @%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;"""
+    a = np.full(128, 7, np.uint8)
+    run(body.replace("OTHER", "17"), a, target="sm_100a", version="8.6")
+    wanted = np.where(np.isin(np.arange(128) % 16, (0, 2, 15)), 1, 7)
+    wanted[17] = 9
+    assert np.array_equal(a, wanted)
+    with pytest.raises(tc.HazardError, match="^(async|race)"):
+        run(body.replace("OTHER", "18"), a, target="sm_100a", version="8.6")
+
+
 def test_multicast_memory_of_one_gpu() -> None:
     a, b = np.zeros(4, np.float32), np.zeros(4, np.float32)
     run(

@@ -242,6 +242,7 @@ def pieces(program: Program) -> tuple[int, int]:
         name, opcode = instruction.opcode[0], instruction.opcode
         size = effect_of(opcode).shared_piece
         shared = min(shared, size or 16)
+        glob = 1 if "cp_mask" in opcode else glob
         if name in ("ld", "ldu", "st") and "async" not in opcode and "bulk" not in opcode:
             access = parts_of(instruction).access
             size = access.bytes & -access.bytes
