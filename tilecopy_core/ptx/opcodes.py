@@ -30,6 +30,7 @@ PARTS = {
     ),
     "data256": ",".join([f"v8.{type}32" for type in "busf"] + [f"v4.{type}64" for type in "busf"]),
     "vectors": "v2.f32,v4.f32,v2.f16,v4.f16,v8.f16,v2.bf16,v4.bf16,v8.bf16,v2.f16x2,v4.f16x2,v2.bf16x2,v4.bf16x2",
+    "narrow": "v2.f16,v4.f16,v8.f16,v2.bf16,v4.bf16,v8.bf16,v2.f16x2,v4.f16x2,v2.bf16x2,v4.bf16x2",
     "scope": "cta,cluster,gpu,sys",
     "own": "shared,shared::cta",
     "shared": "shared,shared::cta,shared::cluster",
@@ -168,12 +169,14 @@ FORMS = {
         multimem.ld_reduce{weak}{global}($bool)(b32,b64) multimem.ld_reduce(relaxed,acquire)($scope){global}($bool)(b32,b64)
         multimem.ld_reduce{weak}{global}(add,min,max)($halves,f32,f64,$vectors)
         multimem.ld_reduce(relaxed,acquire)($scope){global}(add,min,max)($halves,f32,f64,$vectors)
-        multimem.st{weak}{global}($halves,f32,f64,$wide,b32,b64,$vectors)
-        multimem.st(relaxed,release)($scope){global}($halves,f32,f64,$wide,b32,b64,$vectors)
-        multimem.red{global}(add,min,max)($wide) multimem.red(relaxed,release)($scope){global}(add,min,max)($wide)
+        multimem.st{weak}{global}(f16x2,bf16x2,f32,f64,$wide,b32,b64,$vectors)
+        multimem.st(relaxed,release)($scope){global}(f16x2,bf16x2,f32,f64,$wide,b32,b64,$vectors)
+        multimem.red{global}(add)(u32,s32,u64) multimem.red(relaxed,release)($scope){global}(add)(u32,s32,u64)
+        multimem.red{global}(min,max)($wide) multimem.red(relaxed,release)($scope){global}(min,max)($wide)
         multimem.red{global}($bool)(b32,b64) multimem.red(relaxed,release)($scope){global}($bool)(b32,b64)
-        multimem.red{global}(add,min,max)($halves,f32,f64,$vectors)
-        multimem.red(relaxed,release)($scope){global}(add,min,max)($halves,f32,f64,$vectors)
+        multimem.red{global}(add)(f16x2,bf16x2,f32,f64,$vectors) multimem.red{global}(min,max)($narrow)
+        multimem.red(relaxed,release)($scope){global}(add)(f16x2,bf16x2,f32,f64,$vectors)
+        multimem.red(relaxed,release)($scope){global}(min,max)($narrow)
         """,
     "8.2 sm_90": """
         multimem.ld_reduce{weak}{global}(add)(acc::f32)($halves,$vectors)
@@ -283,8 +286,8 @@ FORMS = {
         """,
     "8.7 sm_100": """
         st.async{mmio}(release)(gpu,sys){global}(b8,u8,s8,b16,u16,s16,b32,u32,s32,f32,b64,u64,s64,f64)
-        red.async{mmio}(release)(gpu,sys){global}(add)(u32,s32,u64) red.async{mmio}(release)(gpu,sys){global}(min,max)(u32,s32,u64,s64)
-        red.async{mmio}(release)(gpu,sys){global}(inc,dec)(u32) red.async{mmio}(release)(gpu,sys){global}($bool)(b32,b64)
+        red.async{mmio}(release)(gpu,sys){global}(add)(u32,s32,u64) red.async{mmio}(release)(gpu,sys){global}(min,max)(u32,s32)
+        red.async{mmio}(release)(gpu,sys){global}(inc,dec)(u32) red.async{mmio}(release)(gpu,sys){global}($bool)(b32)
         """,
     "8.6 sm_100f sm_110f copies": """
         cp.async.bulk.tensor(1d,2d,3d,4d,5d)(shared::cluster.global){tile}($tx){multicast::cluster}($group){L2::cache_hint}

@@ -21,7 +21,11 @@ FORMATS = {  # fraction bits, exponent bits, canonical NaN
     "tf32": (10, 8, 0x7FFFE000),
     "e4m3": (3, 4, 0x7F),
     "e5m2": (2, 5, 0x7F),
+    "e2m3": (3, 2, 0x1F),
+    "e3m2": (2, 3, 0x1F),
+    "e2m1": (1, 2, 0x7),
 }
+ALL_FINITE = ("e2m3", "e3m2", "e2m1")
 
 
 class Float:
@@ -47,13 +51,15 @@ def decode(bits: int, type: str) -> Float:
     fraction_bits, exponent_bits, _ = FORMATS[type]
     if type == "tf32":
         return decode(bits, "f32")
+    if type in ALL_FINITE:  # the bits above are not looked at
+        bits &= (2 << (fraction_bits + exponent_bits)) - 1
     sign = bits >> (fraction_bits + exponent_bits)
     exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1)
     fraction = bits & ((1 << fraction_bits) - 1)
     top, bias = (1 << exponent_bits) - 1, (1 << (exponent_bits - 1)) - 1
     if type == "e4m3" and exponent == top and fraction == 7:
         return Float(sign, NAN)
-    if type != "e4m3" and exponent == top:
+    if type != "e4m3" and type not in ALL_FINITE and exponent == top:
         return Float(sign, NAN if fraction else INF)
     if exponent == 0:
         return Float(sign, Fraction(fraction) * Fraction(2) ** (1 - bias - fraction_bits))
@@ -78,10 +84,10 @@ def encode(number: Float, type: str, direction: str = "rn", *, finite: bool = Fa
     base = "f32" if type == "tf32" else type
     all_fraction_bits = FORMATS[base][0]
     top, bias = (1 << exponent_bits) - 1, (1 << (exponent_bits - 1)) - 1
-    largest = (top << fraction_bits) - 1 if type != "e4m3" else 0x7E
+    largest = 0x7E if type == "e4m3" else nan if type in ALL_FINITE else (top << fraction_bits) - 1
     scale = all_fraction_bits - fraction_bits
     sign_bit = number.sign << (all_fraction_bits + exponent_bits)
-    infinity = None if type in ("e4m3",) else top << fraction_bits
+    infinity = None if type in ("e4m3", *ALL_FINITE) else top << fraction_bits
     if number.inf:
         return (largest if finite or infinity is None else infinity) << scale | sign_bit
     size = number.size
@@ -424,17 +430,21 @@ def bits32(name: str, types: tuple[str, ...], modifiers: frozenset, operands: li
 
 
 def convert(types: tuple[str, ...], modifiers: frozenset, operands: list[int]) -> list[int]:
+    if "pack" in modifiers:
+        return [pack(types[0], operands)]
     wanted, held = types
+    if "ue8m0x2" in types:
+        return [powers(wanted, held, modifiers, operands)]
     direction = next((d for d in ("rz", "rm", "rp", "rna") if d in modifiers), "rn")
     to_whole = next((d for d in ("rni", "rzi", "rmi", "rpi") if d in modifiers), "")
     finite = "satfinite" in modifiers
     if wanted.endswith("x2") and held == "f32":
         one = wanted.removesuffix("x2")
         high, low = (finish(encode(decode(x, "f32"), one, direction, finite=finite), one, modifiers) for x in operands)
-        return [high << width_of(one) | low]
+        return [high << (4 if one == "e2m1" else width_of(one)) | low]
     if wanted.endswith("x2") and held.endswith("x2"):
         one, other = wanted.removesuffix("x2"), held.removesuffix("x2")
-        each = width_of(other)
+        each = 4 if other == "e2m1" else width_of(other)
         parts = [operands[0] >> i * each & ((1 << each) - 1) for i in (0, 1)]
         low, high = (finish(encode(decode(x, other), one, "rn", finite=finite), one, modifiers) for x in parts)
         return [high << width_of(one) | low]
@@ -485,6 +495,48 @@ def convert(types: tuple[str, ...], modifiers: frozenset, operands: list[int]) -
     return [finish(encode(number, wanted, direction, finite=finite, ftz=ftz), wanted, modifiers)]
 
 
+def pack(type: str, operands: list[int]) -> int:
+    width = int(type[1:])
+    least, most = (0, (1 << width) - 1) if type[0] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+    bits = "".join(f"{max(least, min(most, signed(x, 's32'))) & ((1 << width) - 1):0{width}b}" for x in operands[:2])
+    above = f"{operands[2]:032b}" if operands[2:] else ""
+    return int((above + bits)[-32:], 2)
+
+
+def powers(wanted: str, held: str, modifiers: frozenset, operands: list[int]) -> int:
+    """Pairs of powers of two between 2**-127 and 2**127, from magnitudes and to bf16."""
+    if held == "ue8m0x2":
+        found = [operands[0] >> 8 * i & 0xFF for i in (1, 0)]
+        high, low = (encode(Float(0, NAN if x == 255 else Fraction(2) ** (x - 127)), "bf16") for x in found)
+        return high << 16 | low
+    parts = operands if held == "f32" else [operands[0] >> 16, operands[0] & 0xFFFF]
+    found = []
+    for number in (decode(x, held.removesuffix("x2")) for x in parts):
+        if number.nan:
+            found.append(255)
+            continue
+        exponent = -127
+        while not number.inf and Fraction(2) ** exponent < number.size and exponent < 128:
+            exponent += 1
+        if "rz" in modifiers and not number.inf and exponent > -127 and Fraction(2) ** exponent != number.size:
+            exponent -= 1
+        found.append(min(255 if number.inf else exponent + 127, 254 if "satfinite" in modifiers else 255))
+    return found[0] << 8 | found[1]
+
+
+def fns(mask: int, base: int, offset: int) -> int:
+    at, step = base, 1 if offset > 0 else -1
+    if offset == 0:
+        return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
+    left = abs(offset)
+    while 0 <= at < 32:
+        left -= mask >> at & 1
+        if left == 0:
+            return at
+        at += step
+    return 0xFFFFFFFF
+
+
 def halves(x: int) -> tuple[int, int]:
     return x & 0xFFFF, x >> 16
 
@@ -492,6 +544,8 @@ def halves(x: int) -> tuple[int, int]:
 def evaluate(name: str, types: tuple[str, ...], modifiers: frozenset, operands: list[int]) -> list[int]:
     """The results of an instruction that is exact."""
     type = types[-1]
+    if name == "fns":
+        return [fns(operands[0], operands[1], signed(operands[2], "s32"))]
     if name == "cvt":
         return convert(types, modifiers, operands)
     if name in ("add", "sub", "fma") and len(types) == 2:

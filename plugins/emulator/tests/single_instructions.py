@@ -148,7 +148,9 @@ def width_of(type: str) -> int:
     """Bits of a type."""
     if type == "pred":
         return 1
-    base, _, count = type.partition("x")
+    if type == "e2m1x2":
+        return 8
+    base, _, count = type.removeprefix("u").partition("x") if type == "ue8m0x2" else type.partition("x")
     return int(base.lstrip("bfsue").split("m")[-1] or 0) * int(count or 1) if base[0] != "e" else 8 * int(count or 1)
 
 
@@ -235,6 +237,8 @@ def array_of(values: Any, type: str) -> Any:
 
 
 def _register(number: int, type: str) -> str:
+    if type == "b8":
+        return f"%b{number}"
     return {1: "%p", 8: "%h", 16: "%h", 32: "%r", 64: "%d"}[width_of(type)] + str(number)
 
 
@@ -251,6 +255,7 @@ def module(body: list[str], operands: list[str], target: str, version: str) -> s
         f".visible .entry single(\n{parameters}\n)",
         "{",
         "\t.reg .pred %p<30>;",
+        *(["\t.reg .b8 %b<30>;"] if any("%b" in line for line in body) else []),
         "\t.reg .b16 %h<30>;",
         "\t.reg .b32 %r<30>;",
         "\t.reg .b64 %d<30>;",
@@ -289,7 +294,7 @@ def widened(register: str, type: str, slot: int) -> list[str]:
         return [f"selp.u64 %d{20 + slot}, 1, 0, {register};"]
     if width == 64:
         return [f"mov.b64 %d{20 + slot}, {register};"]
-    return [f"cvt.u64.u{max(16, width)} %d{20 + slot}, {register};"]
+    return [f"cvt.u64.u{width if register.startswith('%b') else max(16, width)} %d{20 + slot}, {register};"]
 
 
 def _result_type(form: Form, role: str, mode: Mode) -> str:
@@ -314,9 +319,7 @@ def body_of(opcode: str, form: Form, mode: Mode, constants: dict[int, str]) -> t
         carry = _register(len(loaded), "u32")
         lines += [f"and.b32 {carry}, {carry}, 1;"]
         lines += [f"add.cc.u32 %r24, {carry}, -1;" if family == "add" else f"sub.cc.u32 %r24, 0, {carry};"]
-    names = [
-        {1: "%p", 8: "%h", 16: "%h", 32: "%r", 64: "%d"}[width_of(type)] + str(10 + i) for i, type in enumerate(results)
-    ]
+    names = [_register(10 + i, type) for i, type in enumerate(results)]
     lines.append(f"{opcode} {'|'.join(names)}, {', '.join(operands)};")
     if "cc" in form.results:
         lines.append(f"{family}c.u32 %r25, 0, 0;")
@@ -331,6 +334,7 @@ def target_of(form: Form, mode: Mode) -> tuple[str, str]:
     """The target and version at which a form exists."""
     newest = mode.type == "f32x2" or (form.name in ("add", "sub", "fma") and len(mode.types) == 2)
     newest = newest or (form.name in ("min", "max") and len(form.sources) == 3)
+    newest = newest or any(type.startswith(("e2m", "e3m", "ue8")) for type in mode.types)
     newest = newest or (mode.types[0] == "tf32" and mode.has("satfinite") and not mode.has("rna"))
     return ("sm_100a", "8.8") if newest else ("sm_90", "8.6")
 

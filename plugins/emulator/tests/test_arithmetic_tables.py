@@ -159,6 +159,14 @@ def test_ftz_judges_what_is_tiny_after_rounding_to_the_full_precision():
     assert bits_of("mul.ftz.f32", 0xBF000000, 0x00FFFFFF) == 0x80000000
 
 
+@pytest.mark.parametrize("addend", [0x3F800001, 0x00400001, 0x007FFFFF])
+def test_a_fused_sum_is_rounded_once(addend):
+    """Just below the middle of two values, which float64 cannot tell from the middle itself."""
+    factors = (0x33800001, 0x3F7FFFFE) if addend >> 23 else (0x1A000001, 0x19FFFFFE)
+    assert bits_of("fma.rn.f32", *factors, addend) == addend
+    assert bits_of("fma.rn.f32", *factors, addend | 1 << 31) == (addend | 1 << 31)
+
+
 def test_nans_as_the_code_of_ptxas_makes_them():
     """What the SASS of these shows without running it (ptxas 13.0, sm_90)."""
     assert bits_of("cvt.f32.bf16", 0x7F81) == 0x7F810000  # a shift
@@ -283,6 +291,7 @@ OPERAND_TYPES = (
 )
 REGISTERS = {1: "%h1", 2: "%r1", 4: "%d1", 8: "%q1"}
 SPELLINGS = {
+    "atom.vector": "atom.global.{opcode}.v2 {{{r}, {r}}}, [%d2], {{{r}, {r}}}{more};",
     "atom": "atom.global.{opcode} {r}, [%d2], {r}{more};",
     "atom.shared": "atom.shared.{opcode} {r}, [%r2], {r}{more};",
     "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared::cta.bulk_group.{opcode} [%d2], [%r2], %r3;",

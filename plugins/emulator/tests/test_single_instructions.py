@@ -238,7 +238,7 @@ def test_hints_change_nothing():
         "ld.global.L2::cache_hint.b32 %r1, [%d8], %d1; griddepcontrol.wait;"
     )
     with pytest.raises(UnsupportedPtxError):
-        run("discard.global.L2 [%d8], 128;")
+        run("applypriority.global.L2::evict_last [%d8], 128;")
 
 
 def test_moved_bits_are_kept_and_computed_nans_are_canonical():

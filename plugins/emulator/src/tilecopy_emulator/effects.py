@@ -86,11 +86,10 @@ EFFECTS = {
         ),
         Effect("movmatrix", 1, registers_only=True),
         Effect("mma", 1, registers_only=True, shared_piece=4),
-        Effect("wmma.store", shared_piece=1),
         Effect("ld", 1),
         Effect("ldu", 1),
         Effect("multimem.ld_reduce", 1),
-        Effect("wmma.load", 1, shared_piece=1),
+        Effect("wmma.load", 1),
         Effect("wmma.mma", 1, registers_only=True),
         Effect("st.bulk", shared_piece=8),
         Effect("ldmatrix", 1, shared_piece=8),
@@ -246,6 +245,7 @@ def pieces(program: Program) -> tuple[int, int]:
         name, opcode = instruction.opcode[0], instruction.opcode
         size = effect_of(opcode).shared_piece
         shared = min(shared, size or 16)
+        glob = 1 if "cp_mask" in opcode else glob
         if name in ("ld", "ldu", "st") and "async" not in opcode and "bulk" not in opcode:
             access = parts_of(instruction).access
             size = access.bytes & -access.bytes
@@ -253,7 +253,7 @@ def pieces(program: Program) -> tuple[int, int]:
                 shared = min(shared, size)
             if access.space in ("", "global"):
                 glob = min(glob, size)
-        elif name in ("atom", "red"):
+        elif name in ("atom", "red", "multimem", "wmma") or (name == "st" and "release" in opcode):
             size = next((max(1, REGISTER_BITS[part] // 8) for part in opcode if part in REGISTER_BITS), 1)
             shared, glob = min(shared, size), min(glob, size)
         elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):

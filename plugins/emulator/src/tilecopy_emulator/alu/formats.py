@@ -124,7 +124,7 @@ def decode(raw: Any, format: Format) -> Any:
         return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if format is F16:
         return raw.view(np.float16).astype(np.float64)
-    return _SMALL[format.name][raw]
+    return _SMALL[format.name][raw & format.dtype.type((1 << format.bits) - 1)]
 
 
 def encode(values: Any, format: Format) -> Any:

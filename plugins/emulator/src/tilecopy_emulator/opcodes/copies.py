@@ -157,9 +157,10 @@ def bulk(instruction: Instruction, program: Program) -> Step:
     if rest[:1] == ["wait_group"] and rest[1:] in ([], ["read"]) and len(operands) == 1:
         newest = immediate(operands[0], instruction, "the number of groups")
         return lambda machine, lanes: machine.engines.bulk_wait(lanes, newest, read=rest[1:] == ["read"])
+    masked = [operands.pop()] if "cp_mask" in rest and operands else []
     if "L2::cache_hint" in opcode and operands:
         operands.pop()
-    return _bulk_copy(instruction, program, rest, operands, None, 1)
+    return _bulk_copy(instruction, program, rest, [*operands, *masked], None, 1)
 
 
 def bulk_reduction(instruction: Instruction, program: Program) -> Step:
@@ -181,14 +182,14 @@ def bulk_reduction(instruction: Instruction, program: Program) -> Step:
 def _bulk_copy(
     instruction: Instruction, program: Program, rest: list[str], operands: list[Any], compute: Any, element: int
 ) -> Step:
-    multicast = "multicast::cluster" in rest
-    rest = [part for part in rest if part != "multicast::cluster"]
-    if len(rest) != 3 or "cp_mask" in rest or "prefetch" in rest:
+    multicast, masked = "multicast::cluster" in rest, "cp_mask" in rest
+    rest = [part for part in rest if part not in ("multicast::cluster", "cp_mask")]
+    if len(rest) != 3 or "prefetch" in rest or (masked and rest[2] != "bulk_group"):
         raise refuse(instruction, "this form of a bulk copy is not known")
     to_space, from_space, how = rest
-    if len(operands) != (3 if how == "bulk_group" else 4) + multicast:
+    if len(operands) != (3 if how == "bulk_group" else 4) + multicast + masked:
         raise refuse(instruction, "it has the wrong number of operands")
-    mask = reader(operands.pop(), "b16", instruction, program) if multicast else None
+    mask = reader(operands.pop(), "b16", instruction, program) if multicast or masked else None
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     size = reader(operands[2], "u32", instruction, program)
     if is_constant(operands[2]) and immediate(operands[2], instruction, "the size") % 16:
@@ -211,8 +212,21 @@ def _bulk_copy(
                 machine.hazard("alignment", f"a bulk copy of {count} bytes; the size is a multiple of 16", one)
             where, origin = row_of(targets, position), row_of(sources, position)
             phase = None if barriers is None else row_of(barriers, position)
-            for rank in [-1] if masks is None else receivers(machine, one, int(masks[position])):
-                issue_copy(machine, one, count, (to_space, where), (from_space, origin), phase, compute, element, rank)
+            bits = None if masks is None else int(masks[position])
+            kept = bits if masked else None
+            for rank in [-1] if bits is None or masked else receivers(machine, one, bits):
+                issue_copy(
+                    machine,
+                    one,
+                    count,
+                    (to_space, where),
+                    (from_space, origin),
+                    phase,
+                    compute,
+                    element,
+                    rank,
+                    kept=kept,
+                )
             if machine.launch.profile and "global" in (to_space, from_space):
                 first = np.asarray(where if to_space == "global" else origin).astype(np.uint64)
                 profile.count_bulk(machine, first + np.arange(0, count, 16, dtype=np.uint64)[:, None])
@@ -251,8 +265,13 @@ def issue_copy(
     compute: Any,
     element: int,
     rank: int,
+    *,
+    kept: int | None = None,
 ) -> None:
-    """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group."""
+    """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group.
+
+    ``kept``: of a copy to global memory, which bytes of each 16 are written, by the bits of a mask; None for all.
+    """
     lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"compute": compute, "element": element, "kept": None}
@@ -274,6 +293,10 @@ def issue_copy(
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
         pieces = [Piece.of(machine, offsets, size)]
+        if kept is not None:
+            chosen = [byte for byte in range(16) if kept >> byte & 1]
+            pieces = [Piece.of(machine, offsets + at + byte, 1) for at in steps.tolist() for byte in chosen]
+            data["compute"] = _of_mask(kept)
         array_write = check_written_global(machine, one, array, pieces, reduces=compute is not None)
         data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
@@ -292,6 +315,12 @@ def issue_copy(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
         array_write=array_write, flying=flying, data=data,
     )  # fmt: skip
+
+
+def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
+    """The bytes of each 16 whose bit is set are new; the others stay."""
+    chosen = np.array([mask >> byte & 1 for byte in range(16)], bool)[:, None]
+    return lambda old, new: np.where(chosen, new, old)
 
 
 @attrs.frozen

@@ -61,7 +61,7 @@ def _part(instruction: Instruction, type: str, vector: Vector) -> int:
     """Bits of an element of a packed move."""
     width = width_of(type)
     part = width // len(vector.items)
-    if type[0] != "b" or len(vector.items) not in (2, 4) or part not in (16, 32):
+    if type[0] != "b" or len(vector.items) not in (2, 4) or part not in (8, 16, 32):
         raise refuse(instruction, f"{len(vector.items)} elements do not make a .{type}")
     return part
 
@@ -244,7 +244,6 @@ INSTRUCTIONS: dict[str, Handler] = {
     "getctarank": _rank_of_address,
     "brx": _branch_indexed,
     "trap": _trap,
-    "brkpt": _trap,
     "createpolicy": _create_policy,
     **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
 }

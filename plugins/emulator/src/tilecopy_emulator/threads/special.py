@@ -94,5 +94,12 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
     RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
     "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),
+    "%aggr_smem_size": lambda m, lanes: _constant(m.total_shared_bytes + m.launch.shared_base),
+    "%reserved_smem_offset_begin": lambda m, lanes: _constant(0),
+    "%reserved_smem_offset_end": lambda m, lanes: _constant(m.launch.shared_base),
+    "%reserved_smem_offset_cap": lambda m, lanes: _constant(m.launch.shared_base),
+    "%current_graph_exec": lambda m, lanes: _constant(0, np.uint64),
+    **{f"%pm{number}": lambda m, lanes: _constant(0) for number in range(8)},
+    **{f"%pm{number}_64": lambda m, lanes: _constant(0, np.uint64) for number in range(8)},
 }
 """What can be read of where a thread runs; the clock counts the machine's steps."""
