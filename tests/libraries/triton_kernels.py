@@ -517,7 +517,7 @@ matmul(
     archs=("100",),
     M=128,
     N=64,
-    lacks="'tcgen05.mma",
+    lacks="'tcgen05' is not known",
 )
 matmul(
     "matmul_tensor_float32",
