@@ -140,6 +140,13 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
+def strangers(session: nox.Session) -> None:
+    """GPUVerify's CUDA programs on the emulator, from your copy of its sources: `nox -s strangers -- gpuverify/testsuite/CUDA [WORD ...]`."""
+    sync(session, "test")
+    session.run("python", "tests/strangers.py", *session.posargs)
+
+
+@nox.session
 def fresh(session: nox.Session) -> None:
     """The property tests with new examples at every run, twenty times as many; a failure prints how to repeat it."""
     sync(session, "test")

@@ -54,7 +54,7 @@ def compiled(kernel: Kernel, arguments: list[Any]) -> tuple[str, dict[str, Any],
 
 
 def kernel(
-    oracle: Callable[..., list[Any]], *given: Any, archs: tuple[str, ...] = ("80", "90"), **more: Any
+    oracle: Callable[..., list[Any]], *given: Any, archs: tuple[str, ...] = ("80", "90", "100"), **more: Any
 ) -> Callable[..., Any]:
     """Put a Triton kernel into the table, once for each architecture; what is spelt in capitals is a constexpr."""
     constants = {name: more.pop(name) for name in list(more) if name.isupper()}
@@ -286,7 +286,7 @@ def product(a, b, k, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRE
 def matmul(name: str, *given: Any, **more: Any) -> None:
     """A row of the matrix product."""
     kernel(multiplied, *given, **(MATMUL | more))(product)
-    for number in range(len(KERNELS) - len(more.get("archs", "12")), len(KERNELS)):
+    for number in range(len(KERNELS) - len(more.get("archs", "123")), len(KERNELS)):
         KERNELS[number] = attrs.evolve(KERNELS[number], name=name)
     FUNCTIONS[name] = product
 
@@ -509,6 +509,16 @@ matmul(
     N=64,
 )
 matmul(
+    "matmul_tcgen05",
+    floats(128, 64, dtype=HALF),
+    floats(64, 64, dtype=HALF),
+    64,
+    archs=("100",),
+    M=128,
+    N=64,
+    lacks="'tcgen05' is not known",
+)
+matmul(
     "matmul_tensor_float32",
     floats(32, 64),
     floats(64, 32),
@@ -519,7 +529,7 @@ matmul(
 )
 
 
-@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="addresses with coordinates")
+@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="'tensormap' is not known")
 @triton.jit
 def tensor_descriptors(x, out, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
     source = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[B, N])
