@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from tilecopy import S, TileLayout, laneid, tid_in_wg, tx, warpid, wid_in_wg
+from tilecopy import S, TileLayout, laneid, tid_in_wg, tx, wid_in_wg
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import executor_named
 
@@ -479,14 +479,19 @@ def test_a_start_that_is_proved_aligned_is_taken_and_others_fall_to_reg() -> Non
     assert beyond.variant == "reg"
 
 
-def test_matrices_of_one_instruction_are_neighbours_in_memory() -> None:
-    """So that what the others add is an immediate, and the swizzle is computed as seldom as can be."""
-    plan = moved(MMA_A, (16, 64), swizzled((16, 64)))
-    assert [batch.place for batch in plan.partition.batches] == [0, 512, 32, 544]
-    assert [batch.registers for batch in plan.partition.batches[:2]] == [(0, 4, 8, 12), (2, 6, 10, 14)]
-    assert str(plan.partition.summary()) == "4 x m8n8.x4 in each of 1 warps, 32 elements a thread"
-    assert {digit.step for digit in plan.partition.rows} == {64, 8}
-    assert warpid not in {digit.axis for digit in plan.partition.warps}
+def test_an_instruction_fills_neighbouring_registers() -> None:
+    """Those that one mma reads, which the hardware wants side by side: others would be moved first."""
+    partition = moved(MMA_A, (16, 64), swizzled((16, 64))).partition
+    assert [batch.registers for batch in partition.batches] == [(n, n + 2, n + 4, n + 6) for n in range(0, 32, 8)]
+    assert [batch.place for batch in partition.batches] == [0, 16, 32, 48]
+    assert partition.summary() == "4 x m8n8.x4 in each of 1 warps, 32 elements a thread"
+    assert [(digit.stride, digit.extent, digit.step) for digit in partition.rows] == [(1, 16, 64), (16, 2, 8)]
+    stored = moved(MMA_B, (16, 64), B_BY_ROWS_OF_K, store=True).partition
+    assert all(
+        batch.registers == tuple(range(first, first + 8, 2))
+        for batch in stored.batches
+        for first in batch.registers[:1]
+    )
 
 
 def test_the_example_moves_accumulators_to_an_operand_across_lanes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -264,11 +264,9 @@ def _of_form(
         return f"register element {loose} is inside a register of {each} elements"
     chosen: list[Piece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in left if piece.extent % 2 == 0]):
-        chosen.append(min(even, key=lambda piece: piece.step))
+        chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
         _take_innermost(left, chosen[-1], 2)
     rows.sort(key=lambda piece: piece.stride)
-    beyond = rows[-1].step * rows[-1].extent
-    chosen.sort(key=lambda piece: piece.step != beyond)  # what goes on where the rows end needs no digit of its own
     rows += [Piece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
     digits, count = tuple(_digits(rows)), 1 << len(chosen)
     if why := _misaligned(request, digits, warps, left, memory):
