@@ -53,10 +53,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) gemm(const void* A, const v
                 __syncthreads();  // the next stage has arrived, and all warps have read this one
                 stage = (stage + 1) % 4;
             }
-            if (step < 3 || kt + 1 < steps) {
-                read_a(a[(step + 1) % 2], as, stage, wm, (step + 1) % 4);
-                read_b(b[(step + 1) % 2], bs, stage, wn, (step + 1) % 4);
-            }
+            read_a(a[(step + 1) % 2], as, stage, wm, (step + 1) % 4);  // behind the last step of all: read, and not used
+            read_b(b[(step + 1) % 2], bs, stage, wn, (step + 1) % 4);
             if (step == 0) {
                 if (kt + 3 < steps) {
                     load_a(as, A, ahead, by, kt + 3, M, K);
