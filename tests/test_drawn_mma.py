@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn_mma import one
 
-DRAWS = 150
+DRAWS = 100
 """As many as it takes for each form and layout to come."""
 
 
