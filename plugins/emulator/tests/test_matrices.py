@@ -122,6 +122,14 @@ def test_the_padding_of_narrow_elements_may_hold_nothing() -> None:
         run(f"{body.replace('b4x16_p64', 'b6x16_p32')} {NONE} {GIVE_REGISTERS}", bytes_of())
 
 
+def test_an_element_in_two_bytes_needs_both() -> None:
+    stores = "st.shared.v2.b32 [%at], {%v0, %v1}; " + " ".join(f"st.shared.u8 [%at+{i}], %v2;" for i in (9, 10, 11))
+    body = f"{stores} bar.sync 0; {NONE} ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {{%r0}}, [%at];"
+    run(f"{body} and.b32 %r0, %r0, 0xFFFF; {GIVE_REGISTERS}", bytes_of())
+    with pytest.raises(HazardError, match="s byte 8 is read and was never written"):
+        run(f"{body} and.b32 %r0, %r0, 0xFF0000; {GIVE_REGISTERS}", bytes_of())  # element 10 has bits 60 to 65
+
+
 def test_all_lanes_of_sm_75_give_an_address() -> None:
     body = f"{STORE_ROW} setp.ge.u32 %q, %t, 8; @%q mov.u32 %at, 4; {NONE} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r0}}, [%at];"
     run(f"{body} {GIVE_REGISTERS}", bytes_of(), "sm_80")

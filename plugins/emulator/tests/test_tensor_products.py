@@ -213,6 +213,13 @@ def test_ctas_may_part_while_a_product_is_in_flight() -> None:
     assert np.array_equal(found, wanted)
 
 
+def test_lanes_that_are_masked_keep_what_they_hold() -> None:
+    change = "setp.eq.u32 %more, 0, 0;", "setp.eq.u32 %more, 0, 0; mov.b32 %x, -1;"
+    found, wanted = run(steps=2, masks="{%w, %x, %w, %w}, ", change=change)  # for thread 0, %w is 0
+    wanted[32:64] //= 2
+    assert np.array_equal(found, wanted)
+
+
 def test_lanes_that_are_masked_are_not_written() -> None:
     with pytest.raises(HazardError, match="lane 32, column 448: tensor memory is read and was never written"):
         run(masks="{%x, %t1, %x, %x}, ", change=("mov.b32 %x, 0;", ".reg .b32 %t1; mov.b32 %t1, -1; mov.b32 %x, 0;"))

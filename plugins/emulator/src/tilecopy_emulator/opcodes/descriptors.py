@@ -18,7 +18,7 @@ from .matrices import unpacked
 from .products import ELEMENT_BITS, values_of
 
 UNIT = 16
-_PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
+PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 """Bits of narrow elements, 16 of which stand at the beginning of a unit."""
 
 
@@ -116,7 +116,7 @@ def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool)
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
     """Values ``(copies, rows, k)`` of the bytes of an operand's units ``(units, copies, 16)``."""
-    if bits := _PADDED_BITS.get(type):
+    if bits := PADDED_BITS.get(type):
         raw = unpacked(raw, bits) << (2 if bits == 4 else 0)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
     matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))

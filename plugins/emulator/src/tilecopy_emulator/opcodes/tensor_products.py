@@ -15,7 +15,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..program import Instruction, Memory, Program
 from ..threads.operations import Operation, lands_later
-from .descriptors import TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
+from .descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
 from .loads import address_reader, immediate, names_of
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
 from .products import ELEMENT_BITS, product, values_of
@@ -72,19 +72,14 @@ class _Product:
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
         integers, bits = kind == "kind::i8", [word >> at & 1 for at in (3, 13, 14, 15, 16)]
-        narrow = [
-            bool(at) and ELEMENT_BITS.get(type) == 8 and type in ("e2m1", "e2m3", "e3m2")
-            for at, type in zip(bits[3:], (a, b), strict=True)
-        ]
+        narrow = [major and type in PADDED_BITS for major, type in zip(bits[3:], (a, b), strict=True)]
+        wanted = (64, 128) if group == 1 else (256,)
         step = 8 if m == 64 and not integers else 16
         for wrong, what in (
             (word & _RESERVED, "a bit of it is set that is zero in a dense product"),
             (not (a and b and d), f"{kind} does not have the type of A, B or D"),
             (d == "f16" and "bf16" in (a, b), "D is f16 and A or B is bf16"),
-            (
-                m not in ((64, 128) if group == 1 else (256,)),
-                f"M is {m}; it is {'64 or 128' if group == 1 else '256 here'}",
-            ),
+            (m not in wanted, f"M is {m}; it is {' or '.join(map(str, wanted))} here"),
             (not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))), f"N is {n}"),
             (bits[0] and not integers, "only integers saturate"),
             (integers and (bits[1] or bits[2]), "integers have no signs"),

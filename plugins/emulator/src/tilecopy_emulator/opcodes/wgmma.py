@@ -228,7 +228,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if shape is None or len(types) != 3:
         raise refuse(instruction, "this form of wgmma.mma_async is not known")
     n, k = map(int, shape.groups())
-    from_registers = isinstance(operands[1], Vector)
+    from_registers = any(isinstance(each, Vector) for each in operands[1:2])
     floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
     count = 4 + 2 * floats + halves * (2 - from_registers)
     if len(operands) != count:
