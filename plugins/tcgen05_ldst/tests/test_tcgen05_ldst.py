@@ -161,6 +161,12 @@ def test_any_count_of_columns_is_as_few_instructions_as_powers_of_two_allow() ->
         assert forms(found) == [f"32x32b.x{n}" for n in wanted]
 
 
+def test_no_instruction_has_more_than_128_registers() -> None:
+    tile, layout = tensor("32x32b", 128, 256), fragment("32x32b", 128, 256, "float32")
+    with pytest.warns(tc.PerformanceWarning, match="256 registers"):
+        assert forms(planned(layout, tile, (128, 256))) == ["32x32b.x128"] * 2
+
+
 def test_the_order_of_registers_is_free() -> None:
     backwards = TileLayout(S[(128, 2, 16) : (1 @ tid_in_wg, 16, 1)])
     turned = TileLayout(S[(128, 2, 16) : (1 @ TLane, 16 @ TCol, 1 @ TCol)])
@@ -248,6 +254,12 @@ def test_declines_name_the_first_register_and_what_would_fit() -> None:
     )
     with pytest.raises(tc.NoVariantError, match="tensor memory has 512"):
         tc.plan(frag[:, :], wide[:, :], scope=tc.warpgroup(), target="sm_100a")
+
+
+def test_warps_of_one_warpgroup_have_the_same_columns() -> None:
+    tile = TileLayout(S[(32, 4, 8) : (1 @ TLane, 8 @ TCol, 1 @ TCol)] + R[4 : 32 @ TLane])
+    why = reason(TileLayout(S[(32, 4, 8) : (1 @ laneid, 1 @ wid_in_wg, 1)]), tile, (32, 32))
+    assert "warp 1 begins 8 columns after warp 0: columns differ by warpgroups alone" in why
 
 
 def test_declines_of_stores() -> None:
