@@ -326,6 +326,38 @@ def test_the_wait_is_inside_unless_it_is_asked_for() -> None:
     assert (a == b).all()
 
 
+def by_warps(threads: int, rows: tc.Int | None = None) -> tc.BuiltKernel:
+    """Each warp's own 32 lanes, or those of ``rows``, there and back."""
+    k = tc.KernelBuilder("by_warps", threads=threads)
+    b = k.param("B", (threads, 4), "float32")
+    memory = k.tmem((128, 4), "float32", layout=tensor("32x32b", 128, 4), name="memory")
+    frag = k.local((32, 4), "float32", layout=TileLayout(S[(32, 4) : (1 @ laneid, 1)]), name="frag")
+    first = 32 * k.warp_id() if rows is None else rows
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(memory, columns=32)
+    k.cta_sync()
+    for i in range(4):
+        k.store(k.registers(frag)[i], k.cast(4 * k.thread_id() + i, "float32"))
+    k.warp.copy(memory[first : first + 32, :], frag[:, :])
+    k.warp.copy(frag[:, :], memory[first : first + 32, :])
+    k.warp.copy(b[32 * k.warp_id() : 32 * k.warp_id() + 32, :], frag[:, :])
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(memory, columns=32)
+    return k.build(target="sm_100a", grid=1)
+
+
+def test_each_warp_reaches_its_own_lanes() -> None:
+    b = np.zeros((128, 4), np.float32)
+    by_warps(128)(b, executor="emulator")
+    assert (b.ravel() == np.arange(512)).all()
+    with pytest.raises(
+        tc.NoVariantError, match="in thread 32 lies at lane 0 of memory; its warp reaches lanes 32 to 63"
+    ):
+        by_warps(128, 0)
+
+
 def test_the_wait_that_is_left_out_is_a_hazard() -> None:
     k = tc.KernelBuilder("no_wait", threads=128)
     b = k.param("B", (128, 4), "float32")
