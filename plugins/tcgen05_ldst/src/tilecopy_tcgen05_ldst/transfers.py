@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
 )
 
 from .places import Held, held
-from .shapes import LANES, SHAPES, Fit, Shape, fit
+from .shapes import LANES, SHAPES, Fit, Shape, fits
 
 MOST_COLUMNS = 512
 BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
@@ -148,17 +148,16 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     within = np.unique(found.warps % (request.scope.threads // LANES))
     if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
-    fits = list[Fit]()
-    for number, register in enumerate(found.registers):
-        lanes, columns = found.lanes[0, :, number], found.columns[0, :, number]
-        made = fit(lanes, columns, scale)
-        if made is None:
-            return Decline(
-                f"register {register} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp and lane "
-                f"{lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
-            )
-        fits.append(made)
-    transfers = _grouped(fits, [int(register) for register in found.registers], name, scale)
+    made = fits(found.lanes[0], found.columns[0], scale)
+    if None in made:
+        first = made.index(None)
+        lanes, columns = found.lanes[0, :, first], found.columns[0, :, first]
+        return Decline(
+            f"register {found.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
+            f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
+        )
+    own = [each for each in made if each is not None]
+    transfers = _grouped(own, found.registers.tolist(), name, scale)
     if isinstance(transfers, str):
         return Decline(transfers)
     start = found.start - int(groups[0]) * step
@@ -169,17 +168,21 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])))
 
 
-def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
+def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
     """Registers of one shape side by side, in repeats as wide as can be."""
     found = list[Transfer]()
-    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in fits):
+    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in made):
         left = dict[tuple[int, int], list[int]]()
-        for each, register in zip(fits, registers, strict=True):
+        for each, register in zip(made, registers, strict=True):
             if (each.shape, each.half, each.split) == (shape, half, split):
                 left.setdefault((each.column, each.lane), []).append(register)
         units = list[tuple[int, tuple[int, ...]]]()
-        while left:
-            first = min(column for column, _ in left)
+        keys = sorted(left, reverse=True)
+        while keys:
+            first = keys[-1][0]
+            if keys[-1] not in left:
+                keys.pop()
+                continue
             own = list[int]()
             for further, lane in shape.slots:
                 key = first + further * scale, lane
@@ -202,13 +205,16 @@ def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: in
 
 def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
     """Units that follow each other, as long as can be."""
-    left = list(units)
-    while left:
-        run = [left.pop(0)]
-        while (following := next((u for u in left if u[0] == run[-1][0] + step), None)) is not None:
-            left.remove(following)
-            run.append(following)
-        yield run
+    left = dict[int, list[tuple[int, tuple[int, ...]]]]()
+    for unit in units:
+        left.setdefault(unit[0], []).append(unit)
+    for column, _ in units:
+        run, at = list[tuple[int, tuple[int, ...]]](), column
+        while left.get(at):
+            run.append(left[at].pop(0))
+            at += step
+        if run:
+            yield run
 
 
 def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:
