@@ -358,6 +358,32 @@ def test_each_warp_reaches_its_own_lanes() -> None:
         by_warps(128, 0)
 
 
+def test_only_the_warps_that_own_a_slice_load_it() -> None:
+    k = tc.KernelBuilder("slice", threads=128)
+    b = k.param("B", (128, 4), "float32")
+    layout = TileLayout(S[(128, 4) : (1 @ tid_in_wg, 1)])
+    memory = k.tmem((128, 4), "float32", layout=tensor("32x32b", 128, 4), name="memory")
+    ones, frag = (k.local((128, 4), "float32", layout=layout, name=name) for name in ("ones", "frag"))
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(memory, columns=32)
+    k.cta_sync()
+    for i in range(4):
+        k.store(k.registers(ones)[i], 1.0)
+        k.store(k.registers(frag)[i], 2.0)
+    k.warpgroup.copy(memory[:, :], ones[:, :])
+    k.warpgroup.copy(frag[32:96, :], memory[32:96, :])
+    k.warpgroup.copy(b[:, :], frag[:, :])
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(memory, columns=32)
+    found = np.zeros((128, 4), np.float32)
+    k.build(target="sm_100a", grid=1)(found, executor="emulator")
+    assert (found[32:96] == 1).all()
+    assert (found[:32] == 2).all()
+    assert (found[96:] == 2).all()
+
+
 def test_the_wait_that_is_left_out_is_a_hazard() -> None:
     k = tc.KernelBuilder("no_wait", threads=128)
     b = k.param("B", (128, 4), "float32")
