@@ -59,7 +59,8 @@ class TransferPartition:
         halves: 16 bits of each column are moved, by ``.pack::16b`` and ``.unpack::16b``.
         column: of 32 bits, of the first warpgroup's copy.
         column_step: columns from one warpgroup of the CTA to the next.
-        warps: the first and the last warp of the scope that own anything.
+        warps: the first and the last warp that own anything, of each ``period``.
+        period: warps after which those that own anything are the same: all of the scope, or 4.
     """
 
     transfers: tuple[Transfer, ...]
@@ -67,6 +68,7 @@ class TransferPartition:
     column: Int
     column_step: int
     warps: tuple[int, int]
+    period: int
 
     @property
     def instructions_per_thread(self) -> int:
@@ -106,8 +108,10 @@ class TransferPartition:
                 turn, slot = divmod(number, len(shape.slots))
                 further, lane = shape.slots[slot]
                 column = base + each.column + scale * (shape.columns * turn + further)
-                for thread in range(self.warps[0] * LANES, (self.warps[1] + 1) * LANES):
+                for thread in range(request.scope.threads):
                     warp, t = warp_first + thread // LANES, thread % LANES
+                    if not self.warps[0] <= thread // LANES % self.period <= self.warps[1]:
+                        continue
                     place = column + columns[t] + each.split * (t >= 16) + warp // 4 * self.column_step
                     row = 32 * (warp % 4) + lanes[t] + lane
                     for elem in range(per):
@@ -145,7 +149,10 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
         return Decline(
             f"warp {found.warps[warp]} begins {shifts[warp]} columns after warp {found.warps[0]}: columns differ by warpgroups alone"
         )
-    within = np.unique(found.warps % (request.scope.threads // LANES))
+    period = request.scope.threads // LANES
+    within = np.unique(found.warps % period)
+    if period > 4 and len(within) == len(low := np.unique(within % 4)) * (period // 4):  # the same of each warpgroup
+        within, period = low, 4
     if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
     made = fits(found.lanes[0], found.columns[0], scale)
@@ -165,7 +172,7 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     lower, upper = bounds_of(found.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
         return Decline(f"{tensor}: column {found.start} and {last} on; tensor memory has {MOST_COLUMNS}")
-    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])))
+    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])), period)
 
 
 def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
