@@ -932,6 +932,8 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "tma_store": "bulk_group",
         "dsmem": "mbarrier",
         "tcgen05_cp": "tcgen05_commit",
+        "tcgen05_ld": "barrier",
+        "tcgen05_st": "barrier",
     }
     assert {name: record.threads for name, record in records.items() if record.threads != "all"} == {
         "bulk": "one",
@@ -948,6 +950,8 @@ def test_the_first_party_variants_declare_what_completes_them() -> None:
         "ragged": ["relaxed"],
         "reg": ["relaxed"],
         "tcgen05_cp": ["cta_group"],
+        "tcgen05_ld": ["wait"],
+        "tcgen05_st": ["wait"],
         "tma": ["mbar", "multicast"],
     }
 

@@ -623,7 +623,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "tcgen05.alloc": lambda w: call(tcgen05.alloc, w.ptx, w.at, 32, 1),
     "tcgen05.allocated_address": lambda w: call(tcgen05.allocated_address, w.ptx, w.at),
     "tcgen05.commit": lambda w: call(tcgen05.commit, w.ptx, w.bar, 1),
-    "tcgen05.cp": lambda w: call(tcgen05.cp, w.ptx, w.r32, w.ptx.reg("b64"), 1),
+    "tcgen05.cp": lambda w: call(tcgen05.cp, w.ptx, w.r32, w.ptx.reg("b64"), 1, "4x256b"),
     "tcgen05.dealloc": lambda w: call(tcgen05.dealloc, w.ptx, w.r32, 32, 1),
     "tcgen05.fence_after": lambda w: call(tcgen05.fence_after, w.ptx),
     "tcgen05.fence_before": lambda w: call(tcgen05.fence_before, w.ptx),
@@ -1102,6 +1102,7 @@ def plans_of_every_variant() -> dict[str, tc.Plan]:
     columns = TileLayout(S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + R[4 : 32 @ tc.TLane])
     tmem, mbar = k.tmem((32, 16), "uint8", layout=columns), k.mbarrier()
     k.tcgen05_alloc(tmem, columns=32)
+    lanes = k.tmem((128, 64), "float16", layout=TileLayout(S[(128, 64) : (1 @ tc.TLane, 1 @ tc.TCol)]))
     alone = {"op": "copy_async", "scope": tc.thread()}
     asked: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "gmem_smem": (tile, a, {}),
@@ -1113,6 +1114,8 @@ def plans_of_every_variant() -> dict[str, tc.Plan]:
         "tma": (tile, a, {**alone, "mbar": mbar[0]}),
         "dsmem": (other, tile, {**alone, "mbar": mbar[0], "remote_cta_id": 1}),
         "tcgen05_cp": (tmem, rows, alone),
+        "tcgen05_ld": (owned, lanes, {}),
+        "tcgen05_st": (lanes, owned, {}),
     }
     return {
         name: tc.plan(dst[:, :], src[:, :], target=TARGET, variant=name, **{"scope": tc.cta(128), **options})

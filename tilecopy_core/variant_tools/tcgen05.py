@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import TEXT, PtxError, checked, integer_in, shown, tuple_of
+from ..errors import PtxError, checked, integer_in, one_of, shown, tuple_of
 from ..integers.expr import INT, Int
 from ..ptx.builder import BUILDER, PtxBuilder
 from ..ptx.operands import ADDRESS, REGISTER, Address, Register
 
 GROUPS = (1, 2)
 """Values of ``.cta_group``."""
+SHAPES = ("128x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4", "4x256b")
+"""Shapes of ``tcgen05.cp``."""
 
 
 def _group(cta_group: int) -> str:
@@ -87,7 +89,7 @@ def dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int = 1
     ptx.instr(f"tcgen05.dealloc.{_group(cta_group)}.sync.aligned.b32", address, columns)
 
 
-@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER, shape=TEXT)
+@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER, shape=one_of(*SHAPES))
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:

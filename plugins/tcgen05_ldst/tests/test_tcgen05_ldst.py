@@ -161,6 +161,12 @@ def test_any_count_of_columns_is_as_few_instructions_as_powers_of_two_allow() ->
         assert forms(found) == [f"32x32b.x{n}" for n in wanted]
 
 
+def test_no_instruction_has_more_than_128_registers() -> None:
+    tile, layout = tensor("32x32b", 128, 256), fragment("32x32b", 128, 256, "float32")
+    with pytest.warns(tc.PerformanceWarning, match="256 registers"):
+        assert forms(planned(layout, tile, (128, 256))) == ["32x32b.x128"] * 2
+
+
 def test_the_order_of_registers_is_free() -> None:
     backwards = TileLayout(S[(128, 2, 16) : (1 @ tid_in_wg, 16, 1)])
     turned = TileLayout(S[(128, 2, 16) : (1 @ TLane, 16 @ TCol, 1 @ TCol)])
@@ -250,6 +256,12 @@ def test_declines_name_the_first_register_and_what_would_fit() -> None:
         tc.plan(frag[:, :], wide[:, :], scope=tc.warpgroup(), target="sm_100a")
 
 
+def test_warps_of_one_warpgroup_have_the_same_columns() -> None:
+    tile = TileLayout(S[(32, 4, 8) : (1 @ TLane, 8 @ TCol, 1 @ TCol)] + R[4 : 32 @ TLane])
+    why = reason(TileLayout(S[(32, 4, 8) : (1 @ laneid, 1 @ wid_in_wg, 1)]), tile, (32, 32))
+    assert "warp 1 begins 8 columns after warp 0: columns differ by warpgroups alone" in why
+
+
 def test_declines_of_stores() -> None:
     whole = TileLayout(S[(32, 64) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
     own = TileLayout(S[(32, 64) : (1 @ laneid, 1)])
@@ -312,6 +324,64 @@ def test_the_wait_is_inside_unless_it_is_asked_for() -> None:
     a, b = np.random.default_rng(0).random((128, 8), np.float32), np.zeros((128, 8), np.float32)
     outside(a, b, executor="emulator")
     assert (a == b).all()
+
+
+def by_warps(threads: int, rows: tc.Int | None = None) -> tc.BuiltKernel:
+    """Each warp's own 32 lanes, or those of ``rows``, there and back."""
+    k = tc.KernelBuilder("by_warps", threads=threads)
+    b = k.param("B", (threads, 4), "float32")
+    memory = k.tmem((128, 4), "float32", layout=tensor("32x32b", 128, 4), name="memory")
+    frag = k.local((32, 4), "float32", layout=TileLayout(S[(32, 4) : (1 @ laneid, 1)]), name="frag")
+    first = 32 * k.warp_id() if rows is None else rows
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(memory, columns=32)
+    k.cta_sync()
+    for i in range(4):
+        k.store(k.registers(frag)[i], k.cast(4 * k.thread_id() + i, "float32"))
+    k.warp.copy(memory[first : first + 32, :], frag[:, :])
+    k.warp.copy(frag[:, :], memory[first : first + 32, :])
+    k.warp.copy(b[32 * k.warp_id() : 32 * k.warp_id() + 32, :], frag[:, :])
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(memory, columns=32)
+    return k.build(target="sm_100a", grid=1)
+
+
+def test_each_warp_reaches_its_own_lanes() -> None:
+    b = np.zeros((128, 4), np.float32)
+    by_warps(128)(b, executor="emulator")
+    assert (b.ravel() == np.arange(512)).all()
+    with pytest.raises(
+        tc.NoVariantError, match="in thread 32 lies at lane 0 of memory; its warp reaches lanes 32 to 63"
+    ):
+        by_warps(128, 0)
+
+
+def test_only_the_warps_that_own_a_slice_load_it() -> None:
+    k = tc.KernelBuilder("slice", threads=128)
+    b = k.param("B", (128, 4), "float32")
+    layout = TileLayout(S[(128, 4) : (1 @ tid_in_wg, 1)])
+    memory = k.tmem((128, 4), "float32", layout=tensor("32x32b", 128, 4), name="memory")
+    ones, frag = (k.local((128, 4), "float32", layout=layout, name=name) for name in ("ones", "frag"))
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(memory, columns=32)
+    k.cta_sync()
+    for i in range(4):
+        k.store(k.registers(ones)[i], 1.0)
+        k.store(k.registers(frag)[i], 2.0)
+    k.warpgroup.copy(memory[:, :], ones[:, :])
+    k.warpgroup.copy(frag[32:96, :], memory[32:96, :])
+    k.warpgroup.copy(b[:, :], frag[:, :])
+    k.tcgen05_fence_before()
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(memory, columns=32)
+    found = np.zeros((128, 4), np.float32)
+    k.build(target="sm_100a", grid=1)(found, executor="emulator")
+    assert (found[32:96] == 1).all()
+    assert (found[:32] == 2).all()
+    assert (found[96:] == 2).all()
 
 
 def test_the_wait_that_is_left_out_is_a_hazard() -> None:

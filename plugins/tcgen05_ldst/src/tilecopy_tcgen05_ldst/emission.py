@@ -14,9 +14,9 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
     """One address for each warp, the instructions from there, and the wait."""
     fragment, tensor = operands(request)
     kind = "st" if request.dst is tensor else "ld"
-    warp, (first, last) = ptx.thread_index(request.scope) // LANES, partition.warps
+    warp, (first, last) = ptx.thread_index(request.scope) // LANES % partition.period, partition.warps
     conditions = [warp >= first] if first else []
-    conditions += [warp <= last] if last < request.scope.threads // LANES - 1 else []
+    conditions += [warp <= last] if last < partition.period - 1 else []
     with ExitStack() as stack:
         for condition in conditions:
             if isinstance(condition, Condition):

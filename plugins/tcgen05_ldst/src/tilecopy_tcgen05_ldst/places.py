@@ -134,7 +134,7 @@ def _owned(request: CopyRequest, fragment: Region, own: TileLayout, tids: Array)
     nth = np.arange(len(which)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
     row = order[first[which] + nth]
     thread, register, element = tids[which], place["m"][row], row % own.size
-    order = np.lexsort((element, register, thread))
+    order = np.argsort(thread * (int(register.max(initial=0)) + 1) + register, kind="stable")
     return thread[order], register[order], element[order]
 
 
@@ -210,10 +210,12 @@ def _words(
     own_thread, own_register = parts[0, :, 0], parts[1, :, 0] // per
     tids, counts = np.unique(own_thread, return_counts=True)
     registers = own_register[: counts[0]]
-    alike = [np.array_equal(each, registers) for each in np.split(own_register, np.cumsum(counts)[:-1])]
-    if not all(alike):
+    other = counts != counts[0]
+    if not other.any():
+        other = (own_register.reshape(len(tids), -1) != registers).any(axis=1)
+    if other.any():
         return Decline(
-            f"thread {tids[alike.index(False)]} holds other registers of {name} than thread {tids[0]}; an instruction moves the "
+            f"thread {tids[int(np.argmax(other))]} holds other registers of {name} than thread {tids[0]}; an instruction moves the "
             "same in all lanes of a warp"
         )
     start = there.offset_on(TCol) + tensor.buffer.elem_offset

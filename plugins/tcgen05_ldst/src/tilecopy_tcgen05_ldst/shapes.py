@@ -80,21 +80,24 @@ class Fit:
     column: int
 
 
-def fit(lanes: Array, columns: Array, scale: int) -> Fit | None:
-    """The shape that a register of each of 32 threads fits, by the lane and column that it holds.
+def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
+    """The shape that each register fits, by the lane and column that it holds in each of 32 threads.
 
     Args:
-        lanes: from the warp's first.
-        columns: of 32 bits.
+        lanes: ``[thread, register]``, from the warp's first.
+        columns: of 32 bits, likewise.
         scale: columns of one register: 2 where their lower halves make one.
     """
+    found: list[Fit | None] = [None] * lanes.shape[1]
+    first, apart = columns[0], columns[16] - columns[0]
     for shape in SHAPES:
-        split = int(columns[16] - columns[0]) if shape.name == "16x32bx2" else 0
-        first = int(columns[0])
-        if split < 0 or (columns - first != scale * shape.column + np.where(_THREAD < 16, 0, split)).any():
+        split = np.maximum(apart, 0) if shape.name == "16x32bx2" else 0 * apart
+        there = first + scale * shape.column[:, None] + np.where(_THREAD[:, None] < 16, 0, split)
+        alike = (columns == there).all(axis=0)
+        if not alike.any():
             continue
         for half in range(0, LANES - shape.high + 1, 16):
             for lane in {lane for _, lane in shape.slots}:
-                if (lanes == shape.lane + half + lane).all():
-                    return Fit(shape, half, split, lane, first)
-    return None
+                for register in np.flatnonzero(alike & (lanes == (shape.lane + half + lane)[:, None]).all(axis=0)):
+                    found[register] = Fit(shape, half, int(split[register]), lane, int(first[register]))
+    return found

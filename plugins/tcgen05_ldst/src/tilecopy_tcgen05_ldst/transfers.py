@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
 )
 
 from .places import Held, held
-from .shapes import LANES, SHAPES, Fit, Shape, fit
+from .shapes import LANES, SHAPES, Fit, Shape, fits
 
 MOST_COLUMNS = 512
 BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
@@ -59,7 +59,8 @@ class TransferPartition:
         halves: 16 bits of each column are moved, by ``.pack::16b`` and ``.unpack::16b``.
         column: of 32 bits, of the first warpgroup's copy.
         column_step: columns from one warpgroup of the CTA to the next.
-        warps: the first and the last warp of the scope that own anything.
+        warps: the first and the last warp that own anything, of each ``period``.
+        period: warps after which those that own anything are the same: all of the scope, or 4.
     """
 
     transfers: tuple[Transfer, ...]
@@ -67,6 +68,7 @@ class TransferPartition:
     column: Int
     column_step: int
     warps: tuple[int, int]
+    period: int
 
     @property
     def instructions_per_thread(self) -> int:
@@ -106,8 +108,10 @@ class TransferPartition:
                 turn, slot = divmod(number, len(shape.slots))
                 further, lane = shape.slots[slot]
                 column = base + each.column + scale * (shape.columns * turn + further)
-                for thread in range(self.warps[0] * LANES, (self.warps[1] + 1) * LANES):
+                for thread in range(request.scope.threads):
                     warp, t = warp_first + thread // LANES, thread % LANES
+                    if not self.warps[0] <= thread // LANES % self.period <= self.warps[1]:
+                        continue
                     place = column + columns[t] + each.split * (t >= 16) + warp // 4 * self.column_step
                     row = 32 * (warp % 4) + lanes[t] + lane
                     for elem in range(per):
@@ -145,20 +149,22 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
         return Decline(
             f"warp {found.warps[warp]} begins {shifts[warp]} columns after warp {found.warps[0]}: columns differ by warpgroups alone"
         )
-    within = np.unique(found.warps % (request.scope.threads // LANES))
+    period = request.scope.threads // LANES
+    within = np.unique(found.warps % period)
+    if period > 4 and len(within) == len(low := np.unique(within % 4)) * (period // 4):  # the same of each warpgroup
+        within, period = low, 4
     if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
-    fits = list[Fit]()
-    for number, register in enumerate(found.registers):
-        lanes, columns = found.lanes[0, :, number], found.columns[0, :, number]
-        made = fit(lanes, columns, scale)
-        if made is None:
-            return Decline(
-                f"register {register} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp and lane "
-                f"{lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
-            )
-        fits.append(made)
-    transfers = _grouped(fits, [int(register) for register in found.registers], name, scale)
+    made = fits(found.lanes[0], found.columns[0], scale)
+    if None in made:
+        first = made.index(None)
+        lanes, columns = found.lanes[0, :, first], found.columns[0, :, first]
+        return Decline(
+            f"register {found.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
+            f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
+        )
+    own = [each for each in made if each is not None]
+    transfers = _grouped(own, found.registers.tolist(), name, scale)
     if isinstance(transfers, str):
         return Decline(transfers)
     start = found.start - int(groups[0]) * step
@@ -166,20 +172,24 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     lower, upper = bounds_of(found.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
         return Decline(f"{tensor}: column {found.start} and {last} on; tensor memory has {MOST_COLUMNS}")
-    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])))
+    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])), period)
 
 
-def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
+def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
     """Registers of one shape side by side, in repeats as wide as can be."""
     found = list[Transfer]()
-    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in fits):
+    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in made):
         left = dict[tuple[int, int], list[int]]()
-        for each, register in zip(fits, registers, strict=True):
+        for each, register in zip(made, registers, strict=True):
             if (each.shape, each.half, each.split) == (shape, half, split):
                 left.setdefault((each.column, each.lane), []).append(register)
         units = list[tuple[int, tuple[int, ...]]]()
-        while left:
-            first = min(column for column, _ in left)
+        keys = sorted(left, reverse=True)
+        while keys:
+            first = keys[-1][0]
+            if keys[-1] not in left:
+                keys.pop()
+                continue
             own = list[int]()
             for further, lane in shape.slots:
                 key = first + further * scale, lane
@@ -202,13 +212,16 @@ def _grouped(fits: Sequence[Fit], registers: Sequence[int], name: str, scale: in
 
 def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
     """Units that follow each other, as long as can be."""
-    left = list(units)
-    while left:
-        run = [left.pop(0)]
-        while (following := next((u for u in left if u[0] == run[-1][0] + step), None)) is not None:
-            left.remove(following)
-            run.append(following)
-        yield run
+    left = dict[int, list[tuple[int, tuple[int, ...]]]]()
+    for unit in units:
+        left.setdefault(unit[0], []).append(unit)
+    for column, _ in units:
+        run, at = list[tuple[int, tuple[int, ...]]](), column
+        while left.get(at):
+            run.append(left[at].pop(0))
+            at += step
+        if run:
+            yield run
 
 
 def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:

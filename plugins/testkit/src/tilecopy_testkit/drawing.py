@@ -683,14 +683,16 @@ def _tensor_fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Desc
     sliced = 0 if shape == "16x32bx2" or twice else draw.pick(range(more + 1))
     kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
     unit = prod(e for e, _, _ in columns) * per_column
-    height = high * (2 if both else 1) * (4 if axis else 1)
+    each = high * (2 if both else 1)
+    height = each * (4 if axis else 1)
+    warp, warps = draw.pick([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
     width = unit * (repeats + more) * (2 if twice else 1)
-    extents = (height, unit * kept * (2 if twice else 1))
+    extents = (each * warps, unit * kept * (2 if twice else 1))
     fragment = Operand(
         "local",
         (height, width),
         extents,
-        (Start(0), Start(unit * sliced)),
+        (Start(each * warp), Start(unit * sliced)),
         tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
         offset=(("m", per_column * draw.pick([0, 0, 0, 2])),),
     )
@@ -704,7 +706,7 @@ def _tensor_fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Desc
     terms = tuple(Term(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
     reach = base + sum(term.factor * (counts[term.variable] - 1) for term in terms) + extents[1]
     lanes: list[tuple[int, int, str]] = [(128, 1, "TLane")]
-    first = Start(0)
+    first = Start(each * warp)
     if scope == "warp":
         first = Start(16 * upper, (Term("unit", 32),))
     elif high == 16 and not both:
