@@ -314,7 +314,7 @@ def test_bytes_are_transposed_where_the_target_does_it(shape: str) -> None:
         shared = TileLayout(S[(64, 16) : (16, 1)])
     else:
         fragment = tc.tile_fragment(tc.mma_fragment("m16n8k32", "B", "int8"), (32, 64))
-        box, shared = (32, 64), TileLayout(S[(32, 64) : (1, 48)])
+        box, shared = (32, 64), TileLayout(S[(32, 4, 16) : (1, 1008, 48)])
     local, tile = sides(fragment, box, shared, "int8")
     dst, src = (tile, local) if store else (local, tile)
     plans = [tc.plan(dst[:, :], src[:, :], scope=tc.warp(), target=target) for target in ("sm_100a", "sm_90a")]
