@@ -209,13 +209,13 @@ def measured(kernel: Kernel) -> float:
     return best
 
 
-def of_checkout(name: str, root: Path) -> float:
-    """As :func:`measured`, in a process of its own, with the packages of a checkout."""
+def of_checkout(name: str, root: Path) -> float | None:
+    """As :func:`measured`, in a process of its own, with the packages of a checkout; None where it ends with an error, which is shown."""
     sources = [str(root), *map(str, sorted(root.glob("plugins/*/src")))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sources)}
     command = [sys.executable, __file__, "--measure", name]
-    found = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return float(json.loads(found.stdout))
+    found = subprocess.run(command, env=environment, check=False, stdout=subprocess.PIPE, text=True)
+    return None if found.returncode else float(json.loads(found.stdout))
 
 
 def root_of(path: Path) -> Path:
@@ -245,9 +245,11 @@ def main() -> None:
     other = None if given.against is None else root_of(given.against)
     print(f"{'M thread-instructions / s':<26}{'here':>8}" + (f"{'there':>10}{'quotient':>10}" if other else ""))
     for name in given.names or KERNELS:
-        there = of_checkout(name, other) if other else 0.0
+        there = None if other is None else of_checkout(name, other)
         here = of_checkout(name, ROOT)
-        print(f"{name:<26}{here:8.2f}" + (f"{there:10.2f}{here / there:10.2f}" if other else ""), flush=True)
+        figures = [here, *([there, here / there if here and there else None] if other else [])]
+        cells = "".join("     error" if figure is None else f"{figure:10.2f}" for figure in figures)
+        print(f"{name:<24}{cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -167,6 +167,11 @@ def test_a_fused_sum_is_rounded_once(addend):
     assert bits_of("fma.rn.f32", *factors, addend | 1 << 31) == (addend | 1 << 31)
 
 
+def test_the_nth_bit_that_is_set():
+    for base, offset, wanted in ((3, 0, 3), (4, 0, -1), (0, 1, 3), (3, 2, 5), (31, -1, 5), (5, -2, 3), (0, 3, -1)):
+        assert bits_of("fns.b32", 0b101000, base, offset & 0xFFFFFFFF) == wanted & 0xFFFFFFFF
+
+
 def test_nans_as_the_code_of_ptxas_makes_them():
     """What the SASS of these shows without running it (ptxas 13.0, sm_90)."""
     assert bits_of("cvt.f32.bf16", 0x7F81) == 0x7F810000  # a shift

@@ -128,6 +128,20 @@ def test_redux_of_floats(kind: str, more: str) -> None:
         assert np.array_equal(b, np.full(32, wanted), equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", ["min", "max"])
+@pytest.mark.parametrize("more", ["", ".abs", ".NaN"])
+def test_redux_of_floats_by_a_part_of_a_warp(kind: str, more: str) -> None:
+    for value in (np.nan, np.inf, -2.0):
+        a, b = np.full(32, value, np.float32), np.zeros(32, np.float32)
+        run(
+            f"""
+    mad.wide.u32 %d5, %r1, 4, %d1; mad.wide.u32 %d6, %r1, 4, %d2; ld.global.f32 %f1, [%d5]; setp.gt.u32 %p1, %r1, 15;
+    @%p1 exit; redux.sync.{kind}{more}.f32 %f2, %f1, 0xFFFF; st.global.f32 [%d6], %f2;""",
+            a, b, target="sm_100a", version="8.6",
+        )  # fmt: skip
+        assert np.array_equal(b[:16], np.abs(a[:16]) if "abs" in more else a[:16], equal_nan=True)
+
+
 # ------------------------------------------------------------------------------------------------ stores
 
 
@@ -314,6 +328,20 @@ def test_a_matrix_goes_through_shared_memory_packed() -> None:
         run("setp.gt.u32 %p1, %r1, 3; @%p1 exit; " + body.replace("[%d1]", "[%d1]"), a, b, block=16)
     with pytest.raises(tc.HazardError, match="^alignment"):
         run(body.replace("[%d1]", "[%d1+4]"), a, b)
+
+
+def test_tf32_has_ten_bits_of_fraction() -> None:
+    a, d = np.full(128, 1 + 2**-12, np.float32), np.zeros(256, np.float32)
+    total = "{" + ", ".join(f"%f{i}" for i in range(8)) + "}"
+    run(
+        f"""
+    wmma.load.a.sync.aligned.row.m16n16k8.global.tf32 {{%r3, %r4, %r5, %r6}}, [%d1];
+    wmma.load.b.sync.aligned.col.m16n16k8.global.tf32 {{%r7, %r8, %r9, %r10}}, [%d1]; wmma.load.c.sync.aligned.row.m16n16k8.global.f32 {total}, [%d2];
+    wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32 {total}, {{%r3, %r4, %r5, %r6}}, {{%r7, %r8, %r9, %r10}}, {total};
+    wmma.store.d.sync.aligned.row.m16n16k8.global.f32 [%d2], {total};""",
+        a, d,
+    )  # fmt: skip
+    assert (d == 8).all()
 
 
 def test_an_integer_sum_is_cut_or_clamped() -> None:
