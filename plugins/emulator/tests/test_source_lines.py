@@ -96,6 +96,13 @@ def test_writes_reads_and_atomics(access: str, said: str) -> None:
     assert said in str(hazard(text))
 
 
+def test_of_several_stores_in_one_step_the_one_that_is_met_is_named() -> None:
+    text = TEXT.replace("ACCESS", "ld.shared.u32 %r5, [%r4+256];").replace("SWAP", "1")
+    text = text.replace("[%r2], %r0;", "[%r2], %r0;\n st.shared.u32 [%r2+256], %r3;")
+    _, before = hazard(text).details["accesses"]
+    assert (before["ptx_line"], before["value"]) == (line_of(text, "+256], %r3"), "0")
+
+
 def test_ctas_are_ordered_by_flags_and_apart_they_keep_their_lines() -> None:
     access = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p, %r6, 1; @%p st.global.u32 [%y], 1;\n @!%p st.global.u32 [%y], 2;"
     text = TEXT.replace("ACCESS", access).replace("SWAP", "1")
