@@ -96,6 +96,27 @@ def test_writes_reads_and_atomics(access: str, said: str) -> None:
     assert said in str(hazard(text))
 
 
+def test_threads_of_one_instruction_have_their_own_values() -> None:
+    text = TEXT.replace("ACCESS", "st.shared.u32 [%r1+256], %r0;").replace("SWAP", "1")
+    for each in hazard(text).details["accesses"]:
+        assert each["thread"].startswith(f"thread {each['value']} of ")
+
+
+def test_inlined_places_are_chained_by_those_before() -> None:
+    places = Places()
+    places.file('.file 1 "a.cu"')
+    places.loc(".loc 1 4 5, function_name f, inlined_at 1 2 3", None)
+    place = places.loc(".loc 1 9 1, function_name g, inlined_at 1 4 5", None)
+    assert place is not None and [each.line for each in place.chain()] == [9, 4, 2]
+
+
+def test_of_several_stores_in_one_step_the_one_that_is_met_is_named() -> None:
+    text = TEXT.replace("ACCESS", "ld.shared.u32 %r5, [%r4+256];").replace("SWAP", "1")
+    text = text.replace("[%r2], %r0;", "[%r2], %r0;\n st.shared.u32 [%r2+256], %r3;")
+    _, before = hazard(text).details["accesses"]
+    assert (before["ptx_line"], before["value"]) == (line_of(text, "+256], %r3"), "0")
+
+
 def test_ctas_are_ordered_by_flags_and_apart_they_keep_their_lines() -> None:
     access = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p, %r6, 1; @%p st.global.u32 [%y], 1;\n @!%p st.global.u32 [%y], 2;"
     text = TEXT.replace("ACCESS", access).replace("SWAP", "1")

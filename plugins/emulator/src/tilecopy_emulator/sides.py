@@ -86,7 +86,7 @@ def in_words(sides: Sequence[Side], order: str, sources: Mapping[str, str]) -> s
         if other.line:
             said.append(f"  before that, {other.thread}, PTX line {other.line}: {other.text}")
             said += [other.place.in_words(sources)] if other.place else []
-            said += [f"  in: {other.origin}"] if other.origin else []
+            said += [f"  from: {other.origin}"] if other.origin else []
         if first.action == "written" and first.value and other.value:
             same = ", the same" if first.value == other.value else ""
             said.append(f"  values: {other.value} was {other.action}, {first.value} is {first.action}{same}")
