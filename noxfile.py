@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -179,6 +179,16 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     for folder in PLUGINS.values():
         session.run("mypy", "--strict", str(next((folder / "src").iterdir())))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, in docs/_build/html: warnings are errors, examples are run. `nox -s docs -- --links` asks the web for external links, too."""
+    sync(session, "test", "docs")
+    session.run("sphinx-build", "--quiet", "--fail-on-warning", "--keep-going", "docs", "docs/_build/html")
+    if "--links" in session.posargs:
+        session.run("sphinx-build", "--quiet", "-b", "linkcheck", "docs", "docs/_build/links")
+    session.run("pytest", "-q", "tests/test_docs.py")
 
 
 @nox.session
