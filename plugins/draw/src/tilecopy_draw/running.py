@@ -76,15 +76,19 @@ class Movement:
         steps: the copy's instructions in the order of their execution.
         source, destination: what was touched; empty of registers.
         element_source, element_destination: first byte of each element of the box in its memory, row-major; -1 outside the array.
-        arrived: for each byte of the destination (CTA, byte) the byte of the source's box that lies there, or -1; of registers
+        start_source, start_destination: where the boxes begin, with those values.
+        arrived: for each byte of the destination (of the first CTA that receives) the byte of the source's box that lies there, or -1; of registers
             the bytes follow each other by thread and register, and from registers it is the byte counted so.
         threads: of the CTA.
+        by_engine: one thread issues the copy, and an engine moves the bytes.
     """
 
     request: tc.CopyRequest
     variant: str
     partition: Any
     values: dict[str, int]
+    start_source: tuple[int, ...]
+    start_destination: tuple[int, ...]
     ptx: str
     steps: tuple[Step, ...]
     source: Touched
@@ -93,6 +97,7 @@ class Movement:
     element_destination: Any
     arrived: Any
     threads: int
+    by_engine: bool
 
     def side(self, name: str) -> tuple[tc.Region, Touched, Any]:
         """Region, touched bytes and bytes of the elements of ``source`` or ``destination``."""
@@ -403,11 +408,15 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
         whole[:, : COLUMN_BYTES * around.dst.words] = arrived.reshape(128, -1)
         arrived = whole.ravel()
     steps, source_side, destination_side = _touched(told, kernel, around)
+    if request.dst.buffer.space == "shared":
+        arrived = arrived.reshape(around.ctas, -1)[int(destination_side.cta.min(initial=around.ctas - 1))]
     return Movement(
         request=request,
         variant=variant,
         partition=partition,
         values={str(each): value for each, value in around.values.items()},
+        start_source=tuple(int(evaluate(start, around.values)) for start in request.src.starts),
+        start_destination=tuple(int(evaluate(start, around.values)) for start in request.dst.starts),
         ptx=kernel.ptx,
         steps=steps,
         source=source_side,
@@ -416,6 +425,7 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
         element_destination=elements_of(request.dst, around.values),
         arrived=arrived,
         threads=around.threads,
+        by_engine=around.record.threads == "one",
     )
 
 

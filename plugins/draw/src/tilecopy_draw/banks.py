@@ -1,0 +1,207 @@
+"""The picture "banks": the bank of each word, phase by phase, before and after another layout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import tilecopy as tc
+
+from .counts import BANKS, WORD, Phase, phases_of
+from .moves import coordinate, instructions_text, ranked, region_text
+from .page import Box, Page, Panel, text_width, SMALLEST, rectangles
+from .part import Part, too_large
+from .running import Movement, Touched, grid_of, places, run_copy
+
+MOST_PATTERNS = 4
+CHUNK = 16
+"""Bytes of a box of a layout's picture at most."""
+
+
+def shared_side(movement: Movement) -> str:
+    """The side in shared memory whose accesses are of threads.
+
+    Raises:
+        RequestError: there is none.
+    """
+    for name in ("source", "destination"):
+        region, touched, _ = movement.side(name)
+        if region.buffer.space == "shared" and len(touched) and not movement.by_engine:
+            return name
+    raise tc.RequestError(
+        f"draw: {movement.variant} has no thread that loads or stores shared memory, so there are no banks to draw (what an engine "
+        "does there no document says)"
+    )
+
+
+def before_of(movement: Movement, before: tc.TileLayout | None) -> Movement | None:
+    """The same copy with another layout of the shared buffer, by default the one without its swizzle; None where that is the same."""
+    request = movement.request
+    name = shared_side(movement)
+    region = movement.side(name)[0]
+    layout = region.buffer.layout.unswizzled if before is None else before
+    if layout == region.buffer.layout:
+        return None
+    old = region.buffer
+    buffer = tc.Buffer(
+        old.shape, old.dtype, space="shared", layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
+    )  # fmt: skip
+    other = tc.Region(buffer, region.starts, region.extents)
+    dst, src = (request.dst, other) if name == "source" else (other, request.src)
+    found = tc.plan(
+        dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=movement.variant,
+        **dict(request.options),
+    )  # fmt: skip
+    return run_copy(found.request, found.variant, found.partition)
+
+
+def draw_banks(movement: Movement, before: Movement | None, part: Part, width: float) -> tuple[str, Page, list[dict[str, Any]]]:
+    """The picture, and its phases as data."""
+    name = shared_side(movement)
+    region, touched, _ = movement.side(name)
+    verb = "read" if name == "source" else "written"
+    title = f"Which bank: {region_text(region, movement.start_source if name == 'source' else movement.start_destination)} {verb}, {region.buffer.dtype}, {movement.variant}"
+    subtitle = (
+        "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
+        "another, a wavefront each. A row is a thread, a column one of the 32 banks of 4 bytes."
+    )
+    page = Page(width)
+    page.heading(title, subtitle)
+    columns, data = [], []
+    states = [("Before: " + _layout_text(before), before), ("After: " + _layout_text(movement), movement)] if before else [(_layout_text(movement), movement)]
+    for heading, state in states:
+        side = state.side(name)[1]
+        phases = phases_of(part.of(attrs.evolve(side, step=ranked(side.step))))
+        columns.append(_panels(heading, phases))
+        data.append({"title": heading, "phases": [_phase_data(phase) for phase in phases]})
+    for row in range(max(map(len, columns))):
+        shown = [column[row] for column in columns if row < len(column)]
+        if len(columns) == 2 and len(shown) == 1:
+            shown = [columns[0][row], _empty()] if row < len(columns[0]) else [_empty(), columns[1][row]]
+        if not page.panels(shown):
+            raise too_large(f"{len(touched)} accesses", "part='instruction 0, warp 0'")
+    conflict = any(box.fill == 3 for column in columns for panel in column for box in panel.boxes)
+    page.legend({2: "words of one thread, in banks of their own"} | ({3: "a bank that several threads want at different addresses: its turn"} if conflict else {}), {})
+    page.notes([f"Instructions: {instructions_text(movement)}.", "Addresses are those that the emitted text used on the emulator."])
+    return title, page, data
+
+
+def _empty() -> Panel:
+    return Panel("", "", 1, 1, (), cell=(0, 0.01, 0.01))
+
+
+def _layout_text(movement: Movement) -> str:
+    layout = movement.side(shared_side(movement))[0].buffer.layout
+    if layout.swizzle is None:
+        return f"no swizzle, {str(layout).removeprefix('TileLayout(').removesuffix(')')}"
+    return f"swizzle of {16 << layout.swizzle.swizzle_len} bytes" if layout.swizzle.atom_len == 3 else str(layout.swizzle)
+
+
+def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
+    """One panel for each way in which phases look, the worst first."""
+    kinds: dict[Any, list[Phase]] = {}
+    for phase in phases:
+        kinds.setdefault(phase.pattern, []).append(phase)
+    alike = sorted(kinds.values(), key=lambda found: (-found[0].wavefronts, found[0].step, found[0].warp, found[0].number))
+    total, least = sum(phase.wavefronts for phase in phases), len(phases)
+    times = "the least" if total == least else f"{total / least:.3g} times the least"
+    found = []
+    for number, group in enumerate(alike[:MOST_PATTERNS]):
+        phase, more = group[0], len(group) - 1
+        said = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
+        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (f"; {len(group)} phases alike" if more else "")
+        last = number == min(len(alike), MOST_PATTERNS) - 1
+        hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
+        rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
+        found.append(
+            Panel(
+                heading if number == 0 else "", what, len(phase.threads), BANKS, _boxes(phase),
+                row_labels={row: f"t{thread}" for row, thread in enumerate(phase.threads.tolist())},
+                column_labels={bank: str(bank) for bank in range(0, BANKS, 4)}, cell=(13.3, 13.3, 13),
+                below=f"in all {total} wavefronts for {least} phases ({times}){rest}" if last else "", blank=True,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _boxes(phase: Phase) -> list[Box]:
+    crowded = {bank for bank in range(BANKS) if phase.turns[phase.banks == bank].max(initial=0) > 1}
+    boxes = []
+    for row, (banks, turns) in enumerate(zip(phase.banks.tolist(), phase.turns.tolist(), strict=True)):
+        alone = np.full((1, BANKS), -1)
+        for bank, turn in zip(banks, turns, strict=True):
+            if bank in crowded:
+                boxes.append(Box((row, bank, row + 1, bank + 1), str(turn), 3, f"t{phase.threads[row]}: bank {bank}, turn {turn}"))
+            else:
+                alone[0, bank] = 1
+        tip = f"t{phase.threads[row]}: banks {banks[0]} to {banks[-1]}"
+        boxes += [Box((row, place[1], row + 1, place[3]), "", 2, tip) for _, place in rectangles(alone)]
+    return boxes
+
+
+def _phase_data(phase: Phase) -> dict[str, Any]:
+    return {
+        "instruction": phase.step, "warp": phase.warp, "phase": phase.number, "wavefronts": phase.wavefronts,
+        "threads": phase.threads.tolist(), "banks": phase.banks.tolist(), "turns": phase.turns.tolist(),
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ layouts
+
+
+def draw_layout(layout: tc.TileLayout, extents: Sequence[int], starts: Sequence[int], shape: Sequence[int], size: int, before: tc.TileLayout | None, name: str, part: Part, width: float) -> tuple[str, Page, dict[str, Any]]:  # fmt: skip
+    """The bank of each element of a box in memory, before and after the swizzle.
+
+    Args:
+        layout: of the buffer.
+        extents, starts: of the box.
+        shape: of the buffer.
+        size: bytes of an element.
+        before: another layout beside it.
+        name: of the buffer, for the title.
+        part: rows and columns.
+        width: of the page, in pixels.
+    """
+    found = [extent for extent in extents if extent > 1] or [1]
+    table = (int(np.prod(found[:-1])), found[-1])
+    rows, columns = part.window(table)
+    title = f"Which bank: {name}, elements of {size} bytes"
+    page = Page(width)
+    other = before if before is not None else layout.unswizzled if layout.swizzle is not None else None
+    states = [("Before", other), ("After", layout)] if other is not None else [("", layout)]
+    panels, data = [], {}
+    for heading, each in states:
+        at = places(each, shape, grid_of(starts, extents), {}).get("m", np.zeros(int(np.prod(extents)), int))
+        offsets = (at * size).reshape(table)[slice(*rows), slice(*columns)]
+        panels.append(_layout_panel(f"{heading}: {_swizzle_text(each)}" if heading else _swizzle_text(each), offsets, size, rows[0], columns[0]))
+        data[heading.lower() or "layout"] = offsets.tolist()
+    page.heading(title, "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); shade: the eighth of the line of 128 bytes.")
+    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(panels):
+        raise too_large(f"{table[0]} rows of {table[1]} elements", f"part='rows 0:{min(32, table[0])}, columns 0:{min(64, table[1])}'")
+    used = {box.fill for panel in panels for box in panel.boxes}
+    page.legend({fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in sorted(used)}, {})
+    for heading, each in states:
+        page.notes([f"{heading + ': ' if heading else ''}{each}"])
+    return title, page, data
+
+
+def _swizzle_text(layout: tc.TileLayout) -> str:
+    return "no swizzle" if layout.swizzle is None else str(layout.swizzle)
+
+
+def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:
+    """A box where the bytes go on along a row, at most 16 and inside one unit of 16."""
+    step = np.diff(offsets, axis=1, prepend=offsets[:, :1] - 2 * size)
+    begins = (step != size) | (offsets % CHUNK == 0)
+    ids = np.cumsum(begins.ravel()).reshape(offsets.shape)
+    boxes = []
+    for _, place in sorted(rectangles(ids), key=lambda each: each[1]):
+        first, last = int(offsets[place[0], place[1]]), int(offsets[place[0], place[3] - 1]) + size - 1
+        banks = [first // WORD % BANKS, last // WORD % BANKS]
+        label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
+        boxes.append(Box(place, label, banks[0] // 4 % 4, f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"))
+    names = {c: str(c + column) for c in range(0, offsets.shape[1], max(1, offsets.shape[1] // 8))}
+    return Panel(title, "column", *offsets.shape, boxes, row_labels={r: str(r + row) for r in range(len(offsets))}, column_labels=names)
