@@ -11,8 +11,9 @@ import numpy as np
 import tilecopy as tc
 
 from .counts import BANKS, WORD, Phase, phases_of
-from .moves import coordinate, instructions_text, ranked, region_text
-from .page import Box, Page, Panel, text_width, SMALLEST, rectangles
+from .grids import LINE
+from .moves import instructions_text, ranked, region_text, starting
+from .page import Box, Page, Panel, rectangles
 from .part import Part, too_large
 from .running import Movement, Touched, grid_of, places, run_copy
 
@@ -81,11 +82,11 @@ def draw_banks(movement: Movement, before: Movement | None, part: Part, width: f
         shown = [column[row] for column in columns if row < len(column)]
         if len(columns) == 2 and len(shown) == 1:
             shown = [columns[0][row], _empty()] if row < len(columns[0]) else [_empty(), columns[1][row]]
-        if not page.panels(shown):
+        if not page.panels(*([panel] for panel in shown)):
             raise too_large(f"{len(touched)} accesses", "part='instruction 0, warp 0'")
     conflict = any(box.fill == 3 for column in columns for panel in column for box in panel.boxes)
     page.legend({2: "words of one thread, in banks of their own"} | ({3: "a bank that several threads want at different addresses: its turn"} if conflict else {}), {})
-    page.notes([f"Instructions: {instructions_text(movement)}.", "Addresses are those that the emitted text used on the emulator."])
+    page.notes([f"Instructions: {instructions_text(movement)}.", "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator."])
     return title, page, data
 
 
@@ -94,10 +95,16 @@ def _empty() -> Panel:
 
 
 def _layout_text(movement: Movement) -> str:
-    layout = movement.side(shared_side(movement))[0].buffer.layout
-    if layout.swizzle is None:
-        return f"no swizzle, {str(layout).removeprefix('TileLayout(').removesuffix(')')}"
-    return f"swizzle of {16 << layout.swizzle.swizzle_len} bytes" if layout.swizzle.atom_len == 3 else str(layout.swizzle)
+    return _in_words(movement.side(shared_side(movement))[0].buffer.layout, movement.request.dst.buffer.dtype.bits // 8)
+
+
+def _in_words(layout: tc.TileLayout, size: int) -> str:
+    """A layout, its swizzle by the bytes that it spans where it is one of the hardware's."""
+    swizzle, plain = layout.swizzle, str(layout.unswizzled).removeprefix("TileLayout(").removesuffix(")")
+    if swizzle is None:
+        return f"no swizzle, {plain}"
+    known = swizzle.atom_len == 3 and swizzle.chunk_elems * size == CHUNK
+    return f"{CHUNK << swizzle.swizzle_len}-byte swizzle of {plain}" if known else f"{swizzle} of {plain}"
 
 
 def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
@@ -112,7 +119,7 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     for number, group in enumerate(alike[:MOST_PATTERNS]):
         phase, more = group[0], len(group) - 1
         said = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
-        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (f"; {len(group)} phases alike" if more else "")
+        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (f"; {len(group)} alike" if more else "")
         last = number == min(len(alike), MOST_PATTERNS) - 1
         hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
         rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
@@ -120,7 +127,7 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
             Panel(
                 heading if number == 0 else "", what, len(phase.threads), BANKS, _boxes(phase),
                 row_labels={row: f"t{thread}" for row, thread in enumerate(phase.threads.tolist())},
-                column_labels={bank: str(bank) for bank in range(0, BANKS, 4)}, cell=(13.3, 13.3, 13),
+                column_labels={bank: str(bank) for bank in range(0, BANKS, 4)}, cell=(12.9, 13.3, 13), padding=0,
                 below=f"in all {total} wavefronts for {least} phases ({times}){rest}" if last else "", blank=True,
             )
         )  # fmt: skip
@@ -176,20 +183,14 @@ def draw_layout(layout: tc.TileLayout, extents: Sequence[int], starts: Sequence[
     for heading, each in states:
         at = places(each, shape, grid_of(starts, extents), {}).get("m", np.zeros(int(np.prod(extents)), int))
         offsets = (at * size).reshape(table)[slice(*rows), slice(*columns)]
-        panels.append(_layout_panel(f"{heading}: {_swizzle_text(each)}" if heading else _swizzle_text(each), offsets, size, rows[0], columns[0]))
+        panels.append(_layout_panel(f"{heading}: {_in_words(each, size)}".removeprefix(": "), offsets, size, rows[0], columns[0]))
         data[heading.lower() or "layout"] = offsets.tolist()
     page.heading(title, "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); shade: the eighth of the line of 128 bytes.")
-    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(panels):
+    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(*([panel] for panel in panels)):
         raise too_large(f"{table[0]} rows of {table[1]} elements", f"part='rows 0:{min(32, table[0])}, columns 0:{min(64, table[1])}'")
     used = {box.fill for panel in panels for box in panel.boxes}
     page.legend({fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in sorted(used)}, {})
-    for heading, each in states:
-        page.notes([f"{heading + ': ' if heading else ''}{each}"])
     return title, page, data
-
-
-def _swizzle_text(layout: tc.TileLayout) -> str:
-    return "no swizzle" if layout.swizzle is None else str(layout.swizzle)
 
 
 def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:
@@ -203,5 +204,13 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
         banks = [first // WORD % BANKS, last // WORD % BANKS]
         label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
         boxes.append(Box(place, label, banks[0] // 4 % 4, f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"))
-    names = {c: str(c + column) for c in range(0, offsets.shape[1], max(1, offsets.shape[1] // 8))}
-    return Panel(title, "column", *offsets.shape, boxes, row_labels={r: str(r + row) for r in range(len(offsets))}, column_labels=names)
+    names = {c: str(c + column) for c in range(offsets.shape[1])}
+    wide = (boxes[0].place[3] - boxes[0].place[1]) * size
+    down = offsets[: max(1, LINE // max(wide, WORD)), 0]
+    words = np.unique((down[:, None] // WORD + np.arange(max(1, wide // WORD))).ravel())
+    turns = int(np.bincount(words % BANKS).max())
+    return Panel(
+        title, "column", *offsets.shape, boxes, row_labels={r: str(r + row) for r in range(len(offsets))},
+        column_labels=starting(names, boxes),
+        below=f"{len(down)} threads that read the boxes of one column at once: {turns} wavefront{'s' if turns > 1 else ''}",
+    )  # fmt: skip

@@ -39,9 +39,9 @@ class Phase:
 
     @property
     def pattern(self) -> tuple[Any, ...]:
-        """What phases that are alike have in common."""
-        first = int(self.threads[0])
-        return tuple((self.threads - first).tolist()), self.banks.tobytes(), self.turns.tobytes()
+        """What phases that are alike have in common: all but who, and which bank is the first."""
+        turned = (self.banks - self.banks[0, 0]) % BANKS
+        return tuple((self.threads - self.threads[0]).tolist()), turned.tobytes(), self.turns.tobytes()
 
 
 def requests_of(touched: Touched) -> Iterator[tuple[int, int, Touched]]:

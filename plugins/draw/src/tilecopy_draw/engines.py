@@ -9,7 +9,7 @@ import numpy as np
 import tilecopy as tc
 
 from .grids import LINE, NO_PLACE, Grid, by_address, by_coordinate, holder_of
-from .moves import MOST_BOXES, MOST_ROWS, coordinate, instructions_text, ranked, region_text
+from .moves import MOST_BOXES, MOST_ROWS, coordinate, instructions_text, ranked, region_text, starting
 from .page import Box, Page, Panel, rectangles
 from .part import Part, too_large
 from .running import COLUMN_BYTES, LANE_BYTES, Movement, Touched
@@ -21,24 +21,21 @@ def pieces_of(movement: Movement, part: Part) -> tuple[Touched, Touched]:
     sides = [attrs.evolve(each, step=step) for each in (movement.source, movement.destination)]
     chosen = part.of(attrs.evolve(sides[0], cta=np.arange(len(step)))).cta
     source, destination = (each.only(chosen) for each in sides)
-    order = np.lexsort((source.offset, destination.cta, source.step))
+    order = np.lexsort((destination.offset, source.offset * (source.read > 0), destination.cta, source.step))
     source, destination = source.only(order), destination.only(order)
     if movement.request.dst.buffer.space == "tmem":
         return source, destination
-    goes_on = np.zeros(len(source), bool)
-    if len(source) > 1:
-        same = (source.step[1:] == source.step[:-1]) & (destination.cta[1:] == destination.cta[:-1])
-        goes_on[1:] = (
-            same
-            & (source.offset[1:] == source.offset[:-1] + source.size[:-1])
-            & (destination.offset[1:] == destination.offset[:-1] + destination.size[:-1])
-            & (source.read[1:] == source.size[1:])
-            & (source.read[:-1] == source.size[:-1])
-        )
-    first = np.flatnonzero(~goes_on)
-    sizes = np.add.reduceat(source.size, first) if len(first) else source.size
-    reads = np.add.reduceat(source.read, first) if len(first) else source.read
-    return tuple(attrs.evolve(each.only(first), size=sizes, read=reads) for each in (source, destination))  # type: ignore[return-value]
+    filled = source.read == 0
+    follows = (source.offset[1:] == (source.offset + source.size)[:-1]) | filled[1:]
+    follows &= destination.offset[1:] == (destination.offset + destination.size)[:-1]
+    follows &= (source.step[1:] == source.step[:-1]) & (destination.cta[1:] == destination.cta[:-1])
+    follows &= (filled[1:] == filled[:-1]) & ((source.read == source.size) | filled)[:-1]
+    first = np.flatnonzero(~np.concatenate([[False], follows]))
+    sizes, reads = (np.add.reduceat(value, first) for value in (source.size, source.read))
+    if len(np.unique(sizes[reads > 0])) > 1:  # a swizzle leaves runs of several lengths: each unit by itself
+        return source, destination
+    joined = [attrs.evolve(each.only(first), size=sizes, read=reads) for each in (source, destination)]
+    return joined[0], joined[1]
 
 
 def draw_boxes(movement: Movement, part: Part, width: float) -> tuple[str, Page]:
@@ -56,10 +53,10 @@ def draw_boxes(movement: Movement, part: Part, width: float) -> tuple[str, Page]
         f"{region_text(request.dst, movement.start_destination)} ({request.dst.buffer.space}), {request.dst.buffer.dtype}, {movement.variant}"
     )
     page = Page(width)
-    page.heading(title, "Thread t0 issues. One box = bytes that are side by side on both sides. Label: the instruction (c0 the first) and the piece's first element.")
+    page.heading(title, "Thread t0 issues. One box = bytes that are side by side on both sides. Label: the instruction (c0 the first), and the first element.")
     left = _panel(movement, "source", source)
     right = _tensor_panel(movement, destination) if request.dst.buffer.space == "tmem" else _panel(movement, "destination", destination, source)
-    if max(len(left.boxes), len(right.boxes)) > MOST_BOXES or max(left.rows, right.rows) > 2 * MOST_ROWS or not page.panels([left, right]):
+    if max(len(left.boxes), len(right.boxes)) > MOST_BOXES or max(left.rows, right.rows) > 2 * MOST_ROWS or not page.panels([left], [right]):
         raise too_large(f"{len(source)} pieces", f"part='instruction 0' (of {int(source.step.max()) + 1})")
     steps = np.unique(source.step).tolist()
     legend = {}
@@ -68,9 +65,9 @@ def draw_boxes(movement: Movement, part: Part, width: float) -> tuple[str, Page]
         if there:
             legend[fill] = f"instruction {', '.join(there if len(there) < 5 else [*there[:3], '...'])}"
     absent = left.gaps or right.gaps
-    page.legend(legend, ({"frame": "one instruction"} if left.frames or right.frames else {}) | ({"absent": "not read or not written"} if absent else {}))
+    page.legend(legend, ({"frame": "lanes of one warp"} if right.frames else {}) | ({"absent": "not read or not written"} if absent else {}))
     page.notes([f"Instructions: {instructions_text(movement)}.", *_descriptor(movement)])
-    page.notes(["Run on the emulator with marks in the source: every byte that arrived was read back."])
+    page.notes(["Run on the emulator with marks in the source: every byte arrived where the copy says."])
     return title, page
 
 
@@ -85,7 +82,7 @@ def _panel(movement: Movement, name: str, touched: Touched, source: Touched | No
     """A side in global memory by coordinate, in shared memory by address; where from, of the destination."""
     region, _, elements = movement.side(name)
     _, _, origin = movement.side("source")
-    whole = region.buffer.space == "global"
+    whole, several = region.buffer.space == "global", len(np.unique(touched.step)) > 1
     read = touched.only(touched.read > 0) if name == "source" else touched
     rows = np.flatnonzero(touched.read > 0) if name == "source" else np.arange(len(touched))
     grid = by_coordinate(movement, name, read) if whole else by_address(movement, name, read)
@@ -100,11 +97,11 @@ def _panel(movement: Movement, name: str, touched: Touched, source: Touched | No
             covered = np.flatnonzero((origin >= start) & (origin < start + int(touched.size[row])))
             first = ",".join(map(str, coordinate(movement, "source", int(covered[0])))) if len(covered) else "fill"
             tip = f"c{step}: {movement.steps[int(np.unique(movement.source.step)[step])].opcode}, bytes {read.offset[number]} to {read.offset[number] + read.size[number] - 1}"
-            boxes.append(Box(place, f"c{step} {first}", step % 4, tip))
+            boxes.append(Box(place, f"c{step} {first}" if several else first, step % 4, tip))
     how = "by coordinate" if whole else "by byte address"
     return Panel(
         f"{name.capitalize()}: {region.buffer.space} {region.buffer.name}, {how}", grid.columns_are, *grid.ids.shape, sorted(boxes, key=lambda b: b.place),
-        row_labels=grid.row_names, column_labels=grid.column_names, cell=(0, 64, 18 if len(grid.ids) <= 40 else 12),
+        row_labels=grid.row_names, column_labels=starting(grid.column_names, boxes), cell=(0, 64, 18 if len(grid.ids) <= 40 else 12),
     )  # fmt: skip
 
 

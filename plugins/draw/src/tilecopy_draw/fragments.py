@@ -64,7 +64,7 @@ def draw_fragment(movement: Movement, part: Part, width: float) -> tuple[str, Pa
     page = Page(width)
     held = copies.max(initial=1)
     several = f" Each element is held by {held} threads; the first is named." if held > 1 else ""
-    subtitle = f"One box = one 32-bit register of one thread = {per_box} element{'s' if per_box > 1 else ''} at most. Label: thread and register. Shade: register.{several}"
+    subtitle = f"One box = one 32-bit register of one thread = {per_box} element{'s' if per_box > 1 else ''}. Label: thread and register. Shade: register.{several}"
     page.heading(title, subtitle)
     rows, columns = part.window(grid.ids.shape)
     window = grid.window(rows, columns)
@@ -123,7 +123,6 @@ def _zooms(page: Page, grid: Grid, owner: int, width: float) -> None:
     boxes = [Box(place, f"warp {number}" if labelled else "", 0, f"warp {number}") for number, place in found]
     outer = Panel(
         "1 the whole fragment, by warp", f"{rows} rows, {columns} columns", rows, columns, boxes, followed=[(0, 0, inner.rows, inner.columns)],
-        row_labels={row: text for row, text in grid.row_names.items() if row % max(1, rows // 8) == 0},
-        column_labels={column: str(column) for column in range(0, columns, max(1, columns // 4))}, cell=(0, (room - 60) / columns, height),
+        row_labels=grid.row_names, column_labels=grid.column_names, cell=(0, (room - 60) / columns, height),
     )  # fmt: skip
-    page.panels([outer, inner])
+    page.panels([outer], [inner])

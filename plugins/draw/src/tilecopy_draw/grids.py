@@ -86,17 +86,11 @@ def by_coordinate(movement: Movement, name: str, touched: Touched | None, ids: A
         else:
             index = [int(i) + s for i, s in zip(np.unravel_index(row, leading), starts[:-1], strict=True)]
             rows[row] = ",".join(map(str, index))
-    step = _label_step(shape[1])
-    columns = {column: str(column + (0 if folded else first)) for column in range(0, shape[1], step)}
-    every = max(1, -(-shape[0] // 32))
+    columns = {column: str(column + (0 if folded else first)) for column in range(shape[1])}
     return Grid(
         ids.reshape(shape), np.arange(len(elements)).reshape(shape),
-        {row: text for row, text in rows.items() if row % every == 0}, columns, "columns of the box", True,
+        rows, columns, "element of the row" if folded else "column", True,
     )  # fmt: skip
-
-
-def _label_step(columns: int) -> int:
-    return next(step for step in (1, 2, 4, 8, 16, 32, 64, 128, 1 << 40) if columns // step <= 16)
 
 
 def by_address(movement: Movement, name: str, touched: Touched, line: int = LINE) -> Grid:
@@ -115,10 +109,8 @@ def by_address(movement: Movement, name: str, touched: Touched, line: int = LINE
     found = order[np.maximum(at, 0)]
     near = (at >= 0) & (cells - elements[found] < max(size, unit))
     owner[near] = found[near]
-    every = max(1, -(-len(used) // 32))
-    rows = {row: str(int(number) * line) for row, number in enumerate(used.tolist()) if row % every == 0}
-    step = max(1, line // 8 // unit)
-    columns = {column: str(column * unit) for column in range(0, line // unit, step)}
+    rows = {row: str(number * line) for row, number in enumerate(used.tolist())}
+    columns = {column: str(column * unit) for column in range(line // unit)}
     banks = " (32 banks)" if line == LINE else ""
     return Grid(ids, owner.reshape(ids.shape), rows, columns, f"byte in the line of {line} bytes{banks}", False)
 

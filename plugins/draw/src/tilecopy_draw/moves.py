@@ -64,8 +64,14 @@ class Drawn:
         return Panel(
             title, self.grid.columns_are, *self.grid.ids.shape, boxes,
             frames=[place for _, place in found], followed=[place for _, place in rectangles(here)],
-            row_labels=self.grid.row_names, column_labels=self.grid.column_names, beside=beside,
+            row_labels=self.grid.row_names, column_labels=starting(self.grid.column_names, boxes), beside=beside,
         )  # fmt: skip
+
+
+def starting(names: dict[int, str], boxes: Sequence[Box]) -> dict[int, str]:
+    """Of the names of columns those at which boxes begin."""
+    begins = {box.place[1] for box in boxes}
+    return {column: name for column, name in names.items() if column in begins}
 
 
 def shades(touched: Touched) -> tuple[dict[int, int], dict[int, str]]:
@@ -181,9 +187,12 @@ def _subtitle(movement: Movement) -> str:
     sizes = sorted({*movement.source.size.tolist(), *movement.destination.size.tolist()})
     size = movement.request.dst.buffer.dtype.bits // 8
     several = " or ".join(str(each) for each in sizes)
-    box = f"One box = one vector of {several} bytes" + (f" = {sizes[0] // size} elements" if len(sizes) == 1 else "")
-    local = " Of registers one box = one 32-bit register (or the part of one) of a thread: t5 r0." if "local" in movement.request.spaces else ""
-    return f"{box}, moved by one thread in one instruction. Label: thread; t3 +1: one thread more.{local}"
+    count = sizes[0] // size
+    box = f"One box = one vector of {several} bytes" + (f" = {count} element{'s' if count > 1 else ''}" if len(sizes) == 1 else "")
+    local = " In registers: one 32-bit register of one thread, t5 r0." if "local" in movement.request.spaces else ""
+    shared = any(len(set(zip(t.step.tolist(), t.offset.tolist(), strict=True))) < len(t) for t in (movement.source, movement.destination))
+    more = "; t0 +1: one thread more does the same" if shared else ""
+    return f"{box}, moved by one thread in one instruction. Label: thread{more}.{local}"
 
 
 def followed_elements(movement: Movement, chosen: dict[str, Touched]) -> tuple[Any, Any, str]:
@@ -240,7 +249,7 @@ def _whole(page: Page, movement: Movement, chosen: dict[str, Touched], part: Par
                 legend = {fill: f"register {fill}, {fill + 4}, ..." for fill in range(4) if any(b.fill == fill for b in panels[-1].boxes)} | legend
         if any(panel.rows > MOST_ROWS for panel in panels):
             continue
-        if page.panels(panels):
+        if page.panels(*([panel] for panel in panels)):
             _explain(page, movement, panels, legend, told)
             return True
     return False
@@ -279,7 +288,7 @@ def notes_of(movement: Movement) -> list[str]:
         if region.buffer.space == "shared":
             requests, wavefronts, least = wavefronts_of(touched)
             found.append(f"{region.buffer.name}: {requests} requests, {wavefronts} wavefronts {verb} ({least} is the least).")
-    run = "Run on the emulator with marks in the source: every byte that arrived was read back"
+    run = "Run on the emulator with marks in the source: every byte arrived where the copy says"
     if movement.values:
         run += "; " + ", ".join(f"{name} = {value}" for name, value in movement.values.items())
     return [*found, f"{run}."]
@@ -310,11 +319,13 @@ def _zooms(page: Page, movement: Movement, sides: dict[str, Touched], chosen: di
     wide = min((box.place[3] - box.place[1]) * 340 / whole.ids.shape[1] for box in boxes)
     if tallest < 12 or wide < 60:
         boxes = [attrs.evolve(box, label="") for box in boxes]
+    bands_of = [place for _, place in rectangles(np.where(bands >= 0, bands // 64, -1))]
+    bands_of = bands_of if 1 < len(bands_of) <= MOST_FRAMES else []
     shown = np.isin(whole.ids, np.flatnonzero((touched.step == first) & np.isin(touched.thread, few.thread)))
     left = Panel(
         f"1 {name}, the whole box: who, by warp", f"{whole.ids.shape[0]} rows, {whole.ids.shape[1]} columns", *whole.ids.shape, boxes,
-        followed=[place for _, place in rectangles(np.where(shown, 1, -1))][:MOST_FRAMES], row_labels=whole.row_names,
-        column_labels={c: t for c, t in whole.column_names.items() if c % max(1, whole.ids.shape[1] // 8) == 0}, cell=(0, 340 / whole.ids.shape[1], height),
+        frames=bands_of, followed=[place for _, place in rectangles(np.where(shown, 1, -1))][:MOST_FRAMES],
+        row_labels=whole.row_names, column_labels=whole.column_names, cell=(0, 340 / whole.ids.shape[1], height),
     )  # fmt: skip
     inner = "destination" if len(sides["destination"]) and movement.request.dst.buffer.space == "shared" else name
     step = int(chosen[inner].step.min(initial=1 << 30))
@@ -323,35 +334,38 @@ def _zooms(page: Page, movement: Movement, sides: dict[str, Touched], chosen: di
     for line in (LINE, LINE // 2, LINE // 4):
         drawn = side_of(movement, inner, one, shades(one)[0] if by_warp else dict.fromkeys(range(len(one)), step % 4), line)
         region = movement.side(inner)[0]
-        right = drawn.panel(f"2 instruction {step} by thread: {region.buffer.space} {region.buffer.name}", np.zeros(0, int), frames=False)
+        phase = _phase(movement, inner, one) if region.buffer.space == "shared" else None
+        outlined = np.zeros(0, int) if phase is None else phase[1]
+        right = drawn.panel(f"2 instruction {step} by thread: {region.buffer.space} {region.buffer.name}", outlined, frames=False)
         if right.rows <= MOST_ROWS and right.width((page.width - 76) / 2):
             break
     else:
         raise _too_large(movement, touched)
-    if not page.panels([left, right]):
+    if not page.panels([left], [right] if phase is None else [right, phase[0]]):
         raise _too_large(movement, touched)
-    if movement.side(inner)[0].buffer.space == "shared" and (third := _phase(movement, inner, one)) is not None:
-        page.panels([third])
     page.legend({fill: text for fill, text in legend.items() if any(box.fill == fill for box in (*left.boxes, *right.boxes))},
-                {"followed": "what the next zoom shows"} | ({"absent": "not touched"} if left.gaps or right.gaps else {}))  # fmt: skip
+                ({"frame": "one instruction"} if bands_of else {}) | {"followed": "what the next zoom shows"} | ({"absent": "not touched"} if left.gaps or right.gaps else {}))  # fmt: skip
     page.notes([f"Instructions: {instructions_text(movement)}."])
 
 
-def _phase(movement: Movement, name: str, touched: Touched) -> Panel | None:
-    """Bank, thread and element of each vector of the first phase."""
-    phase = phases_of(touched)[0]
-    rows = [np.flatnonzero(touched.thread == thread)[0] for thread in phase.threads.tolist()]
-    _, _, elements = movement.side(name)
-    boxes = []
-    if len(rows) > 16:
+def _phase(movement: Movement, name: str, touched: Touched) -> tuple[Panel, Any] | None:
+    """Bank, thread and element of each vector of one phase, by bank, and its elements; None of one with many threads."""
+    phase = phases_of(touched)[:2][-1]
+    if len(phase.threads) > 8:
         return None
+    order = np.argsort(phase.banks[:, 0], kind="stable")
+    rows = [np.flatnonzero(touched.thread == thread)[0] for thread in phase.threads[order].tolist()]
+    _, _, elements = movement.side(name)
+    boxes, within = [], []
     for column, row in enumerate(rows):
-        banks = phase.banks[column]
+        banks = phase.banks[order[column]]
         offset, size = int(touched.offset[row]), int(touched.size[row])
         covered = np.flatnonzero((elements >= offset) & (elements < offset + size))
         first = coordinate(movement, name, int(covered[0])) if len(covered) else ()
-        texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{phase.threads[column]}", ",".join(map(str, first)))
+        within += covered.tolist()
+        texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{touched.thread[row]}", ",".join(map(str, first)))
         boxes += [Box((line, column, line + 1, column + 1), text) for line, text in enumerate(texts)]
     turns = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
     title = f"3 one phase (t{phase.threads[0]} to t{phase.threads[-1]}): {turns}"
-    return Panel(title, "element: the first of the vector", 3, len(rows), boxes, row_labels={0: "bank", 1: "thread", 2: "element"})
+    labels = {0: "bank", 1: "thread", 2: "element"}
+    return Panel(title, "element: the first of the vector", 3, len(rows), boxes, row_labels=labels, followed=[(0, 0, 3, len(rows))]), within

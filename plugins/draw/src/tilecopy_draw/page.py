@@ -22,7 +22,7 @@ _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
     """An upper estimate of a text's width in pixels, in a font as wide as DejaVu Sans."""
-    ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.64 for c in text)
+    ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.637 for c in text)
     return ems * size * (1.1 if bold else 1.0)
 
 
@@ -72,6 +72,7 @@ class Panel:
         row_labels, column_labels: at some rows and columns.
         beside: rows and the lines of text at the right of them.
         cell: least and greatest width of a column, and height of a row, in pixels.
+        padding: pixels beside a label in its box.
         below: a line under it.
         blank: where no box lies it is white with thin lines, not hatched.
     """
@@ -87,6 +88,7 @@ class Panel:
     column_labels: dict[int, str] = attrs.Factory(dict)
     beside: Sequence[tuple[tuple[int, int], tuple[str, ...]]] = ()
     cell: tuple[float, float, float] = (0, 64, 18)
+    padding: float = 4
     below: str = ""
     blank: bool = False
 
@@ -112,17 +114,28 @@ class Panel:
         room = (room - self.left - self.right) / self.columns
         if wanted > room:
             return 0
-        heads = [text_width(t, SMALLEST) + 6 for t in self.column_labels.values()]
-        between = np.diff(sorted(self.column_labels)) if len(heads) > 1 else [self.columns]
-        return min(room, max(wanted, min(self.cell[1], room), max(heads, default=0) / min(between)))
+        return max(wanted, min(self.cell[1], room))
 
     def _needs(self, box: Box) -> float:
-        return (text_width(box.label, SMALLEST) + 4) / (box.place[3] - box.place[1])
+        return (text_width(box.label, SMALLEST) + self.padding) / (box.place[3] - box.place[1])
+
+    def labels(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
+        """The row and the column labels that have room at this width of a column: each of them, or every second, fourth .."""
+        rows = _thinned(self.row_labels, self.cell[2], {name: 12.0 for name in self.row_labels.values()})
+        return rows, _thinned(self.column_labels, width, {name: text_width(name, SMALLEST) + 6 for name in self.column_labels.values()})
 
     def width(self, room: float) -> float:
         """Pixels in all, or 0 where it does not fit into so many."""
         column = self.column_width(room)
         return self.left + column * self.columns + self.right if column else 0
+
+
+def _thinned(names: dict[int, str], pixels: float, needs: dict[str, float]) -> dict[int, str]:
+    """Every first, second, fourth .. of the names, so that the next begins where one ends."""
+    kept = sorted(names)
+    while any((b - a) * pixels < needs[names[a]] for a, b in zip(kept, kept[1:], strict=False)):
+        kept = kept[::2]
+    return {at: names[at] for at in kept}
 
 
 @attrs.define
@@ -162,40 +175,38 @@ class Page:
 
     # ------------------------------------------------------------------------------------------- panels
 
-    def panels(self, panels: Sequence[Panel]) -> bool:
-        """Beside each other where all fit, else below each other; False, and nothing is drawn, where one does not fit."""
+    def panels(self, *stacks: Sequence[Panel]) -> bool:
+        """Stacks beside each other where all fit, else one below the other; False, and nothing is drawn, where one does not fit."""
         room = self.width - 2 * MARGIN
-        share = (room - GAP * (len(panels) - 1)) / len(panels)
-        if all(panel.width(share) for panel in panels):
-            x, top, bottom = float(MARGIN), self.y, self.y
-            for panel in panels:
-                self.y = top
-                self._panel(panel, x, share)
-                bottom = max(bottom, self.y)
-                x += share + GAP
-            self.y = bottom
-            return True
-        if not all(panel.width(room) for panel in panels):
+        share = (room - GAP * (len(stacks) - 1)) / len(stacks)
+        beside = all(panel.width(share) for stack in stacks for panel in stack)
+        if not beside and not all(panel.width(room) for stack in stacks for panel in stack):
             return False
-        for panel in panels:
-            self._panel(panel, MARGIN, room)
+        top = lowest = self.y
+        for number, stack in enumerate(stacks):
+            if beside:
+                self.y = top
+            for panel in stack:
+                self._panel(panel, MARGIN + number * (share + GAP) * beside, share if beside else room)
+            lowest = max(lowest, self.y)
+        self.y = lowest
         return True
 
     def _panel(self, panel: Panel, x: float, room: float) -> None:
         width, height = panel.column_width(room), panel.cell[2]
         left, wide = x + panel.left, panel.column_width(room) * panel.columns
-        for line in wrapped(panel.title, room - panel.left, 12, bold=True):
+        for line in wrapped(panel.title, room - panel.left, 12, bold=True) if panel.title else ():
             self.y += 15
             self.text(left, self.y, line, 12, bold=True)
         for line in wrapped(panel.subtitle, room - panel.left, SMALLEST):
             self.y += 14
             self.text(left, self.y, line, SMALLEST, ink=FAINT)
         self.y += 6
-        if panel.column_labels:
+        row_labels, column_labels = panel.labels(width)
+        if column_labels:
             self.y += 12
-            for column, label in panel.column_labels.items():
-                self.text(left + (column + 0.5) * width if width > 20 else left + column * width, self.y, label, SMALLEST, ink=FAINT,
-                          anchor="middle" if width > 20 else "start")  # fmt: skip
+            for column, label in column_labels.items():
+                self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
             self.y += 4
         top = self.y
 
@@ -213,21 +224,23 @@ class Page:
             self.parts.append(f'<path d="{"".join(lines)}" stroke="#d8d8d8" stroke-width="0.6"/>')
         elif panel.gaps:
             self.parts.append(f'<rect {at(whole)} fill="url(#absent)" stroke="none"/>')
-        strong = {place for place in panel.followed}
+        strong = set(panel.followed)
         for box in panel.boxes:
             tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
             self.parts.append(f'<rect {at(box.place)} fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8">{tip}</rect>')
             r0, c0, r1, c1 = box.place
             if box.label and (r1 - r0) * height >= 12:
-                size = min(TEXT, (width * (c1 - c0) - 4) / max(1e-9, text_width(box.label, 1)), (r1 - r0) * height - 1)
-                self.text(left + (c0 + c1) / 2 * width, top + (r0 + r1) / 2 * height + size * 0.36, box.label, math.floor(max(size, SMALLEST)),
-                          anchor="middle", bold=box.place in strong and text_width(box.label, SMALLEST, bold=True) < (c1 - c0) * width - 2)  # fmt: skip
+                wide_enough = text_width(box.label, TEXT) + panel.padding <= width * (c1 - c0)
+                size = TEXT if wide_enough and (r1 - r0) * height >= 14 else SMALLEST
+                bold = box.place in strong and text_width(box.label, size, bold=True) + 2 <= (c1 - c0) * width
+                middle = left + (c0 + c1) / 2 * width, top + (r0 + r1) / 2 * height + size * 0.36
+                self.text(*middle, box.label, size, anchor="middle", bold=bold)
         self.parts.append(f'<rect {at(whole)} fill="none" stroke="{INK}" stroke-width="1.2"/>')
         for place in panel.frames:
             self.parts.append(f'<rect {at(place)} fill="none" stroke="{INK}" stroke-width="2.4"/>')
         for place in panel.followed:
             self.parts.append(f'<rect {at(place)} fill="none" stroke="{FOLLOWED}" stroke-width="2.6"/>')
-        for row, label in panel.row_labels.items():
+        for row, label in row_labels.items():
             self.text(left - 5, top + (row + 0.5) * height + 3.6, label, SMALLEST, ink=FAINT, anchor="end")
         for (first, last), lines in panel.beside:
             y = top + (first + last) / 2 * height - 13 * len(lines) / 2 + 10
@@ -274,7 +287,7 @@ class Page:
                 f"<title>{escape(title)}</title>",
                 '<defs><pattern id="absent" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
                 '<rect width="6" height="6" fill="#ffffff"/><path d="M0 0V6" stroke="#9a9a9a" stroke-width="1.4"/></pattern></defs>',
-                f'<rect width="100%" height="100%" fill="#ffffff"/>',
+                '<rect width="100%" height="100%" fill="#ffffff"/>',
                 *self.parts,
                 "</svg>\n",
             ]

@@ -387,7 +387,7 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
 
     Raises:
         RequestError: the copy needs what the kernel around it has not, or its arrays are too large.
-        TilecopyError: what the emulator finds wrong.
+        TilecopyError: what the emulator finds wrong; or bytes arrive elsewhere than the copy says.
     """
     around = _Kernel(request, variant)
     kernel = around.build()
@@ -410,7 +410,7 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
     steps, source_side, destination_side = _touched(told, kernel, around)
     if request.dst.buffer.space == "shared":
         arrived = arrived.reshape(around.ctas, -1)[int(destination_side.cta.min(initial=around.ctas - 1))]
-    return Movement(
+    found = Movement(
         request=request,
         variant=variant,
         partition=partition,
@@ -427,6 +427,7 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
         threads=around.threads,
         by_engine=around.record.threads == "one",
     )
+    return _check(found)
 
 
 def _array(given: tc.Buffer) -> Any:
@@ -515,3 +516,27 @@ def _same_instruction(before: Any, each: Any) -> bool:
         and np.array_equal(before.source.offsets, each.source.offsets)
         and not np.array_equal(before.destination.ctas, each.destination.ctas)
     )
+
+
+def _check(movement: Movement) -> Movement:
+    """Each element that has a place on both sides arrived, and nothing else in its place.
+
+    Raises:
+        TilecopyError: one did not: the variant, or what it emits, is wrong.
+    """
+    request = movement.request
+    if "local" in request.spaces:  # which register holds which element is what the picture asks
+        return movement
+    size = request.dst.buffer.dtype.bits // 8
+    number = np.flatnonzero((movement.element_source >= 0) & (movement.element_destination >= 0))
+    places = movement.element_destination[number][:, None] + np.arange(size)
+    _, same = np.unique(movement.element_source, return_inverse=True)  # elements on one address have the mark of the last
+    last = np.zeros(same.max() + 1, np.int64)
+    last[same] = np.arange(len(same))
+    wrong = (movement.arrived[places] != last[same[number]][:, None] * size + np.arange(size)).any(axis=1)
+    if wrong.any():
+        raise tc.TilecopyError(
+            f"draw: {movement.variant} moves {int(wrong.sum())} of {len(number)} elements elsewhere than {request} says; the first is "
+            f"element {int(number[np.argmax(wrong)])} of the box"
+        )
+    return movement
