@@ -11,11 +11,11 @@ import numpy as np
 import tilecopy as tc
 
 from .counts import BANKS, WORD, Phase, phases_of
-from .grids import LINE
+from .grids import LINE, table_shape
 from .moves import instructions_text, ranked, region_text, starting
 from .page import Box, Page, Panel, rectangles
 from .part import Part, too_large
-from .running import Movement, Touched, grid_of, places, run_copy
+from .running import Movement, grid_of, places, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
@@ -59,7 +59,9 @@ def before_of(movement: Movement, before: tc.TileLayout | None) -> Movement | No
     return run_copy(found.request, found.variant, found.partition)
 
 
-def draw_banks(movement: Movement, before: Movement | None, part: Part, width: float) -> tuple[str, Page, list[dict[str, Any]]]:
+def draw_banks(
+    movement: Movement, before: Movement | None, part: Part, width: float
+) -> tuple[str, Page, list[dict[str, Any]]]:
     """The picture, and its phases as data."""
     name = shared_side(movement)
     region, touched, _ = movement.side(name)
@@ -72,7 +74,11 @@ def draw_banks(movement: Movement, before: Movement | None, part: Part, width: f
     page = Page(width)
     page.heading(title, subtitle)
     columns, data = [], []
-    states = [("Before: " + _layout_text(before), before), ("After: " + _layout_text(movement), movement)] if before else [(_layout_text(movement), movement)]
+    states = (
+        [("Before: " + _layout_text(before), before), ("After: " + _layout_text(movement), movement)]
+        if before
+        else [(_layout_text(movement), movement)]
+    )
     for heading, state in states:
         side = state.side(name)[1]
         phases = phases_of(part.of(attrs.evolve(side, step=ranked(side.step))))
@@ -85,8 +91,17 @@ def draw_banks(movement: Movement, before: Movement | None, part: Part, width: f
         if not page.panels(*([panel] for panel in shown)):
             raise too_large(f"{len(touched)} accesses", "part='instruction 0, warp 0'")
     conflict = any(box.fill == 3 for column in columns for panel in column for box in panel.boxes)
-    page.legend({2: "words of one thread, in banks of their own"} | ({3: "a bank that several threads want at different addresses: its turn"} if conflict else {}), {})
-    page.notes([f"Instructions: {instructions_text(movement)}.", "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator."])
+    page.legend(
+        {2: "words of one thread, in banks of their own"}
+        | ({3: "a bank that several threads want at different addresses: its turn"} if conflict else {}),
+        {},
+    )
+    page.notes(
+        [
+            f"Instructions: {instructions_text(movement)}.",
+            "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator.",
+        ]
+    )
     return title, page, data
 
 
@@ -98,7 +113,7 @@ def _layout_text(movement: Movement) -> str:
     return _in_words(movement.side(shared_side(movement))[0].buffer.layout, movement.request.dst.buffer.dtype.bits // 8)
 
 
-def _in_words(layout: tc.TileLayout, size: int) -> str:
+def _in_words(layout: Any, size: int) -> str:
     """A layout, its swizzle by the bytes that it spans where it is one of the hardware's."""
     swizzle, plain = layout.swizzle, str(layout.unswizzled).removeprefix("TileLayout(").removesuffix(")")
     if swizzle is None:
@@ -112,14 +127,18 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     kinds: dict[Any, list[Phase]] = {}
     for phase in phases:
         kinds.setdefault(phase.pattern, []).append(phase)
-    alike = sorted(kinds.values(), key=lambda found: (-found[0].wavefronts, found[0].step, found[0].warp, found[0].number))
+    alike = sorted(
+        kinds.values(), key=lambda found: (-found[0].wavefronts, found[0].step, found[0].warp, found[0].number)
+    )
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
     times = "the least" if total == least else f"{total / least:.3g} times the least"
     found = []
     for number, group in enumerate(alike[:MOST_PATTERNS]):
         phase, more = group[0], len(group) - 1
         said = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
-        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (f"; {len(group)} alike" if more else "")
+        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (
+            f"; {len(group)} alike" if more else ""
+        )
         last = number == min(len(alike), MOST_PATTERNS) - 1
         hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
         rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
@@ -141,7 +160,11 @@ def _boxes(phase: Phase) -> list[Box]:
         alone = np.full((1, BANKS), -1)
         for bank, turn in zip(banks, turns, strict=True):
             if bank in crowded:
-                boxes.append(Box((row, bank, row + 1, bank + 1), str(turn), 3, f"t{phase.threads[row]}: bank {bank}, turn {turn}"))
+                boxes.append(
+                    Box(
+                        (row, bank, row + 1, bank + 1), str(turn), 3, f"t{phase.threads[row]}: bank {bank}, turn {turn}"
+                    )
+                )
             else:
                 alone[0, bank] = 1
         tip = f"t{phase.threads[row]}: banks {banks[0]} to {banks[-1]}"
@@ -159,37 +182,61 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def draw_layout(layout: tc.TileLayout, extents: Sequence[int], starts: Sequence[int], shape: Sequence[int], size: int, before: tc.TileLayout | None, name: str, part: Part, width: float) -> tuple[str, Page, dict[str, Any]]:  # fmt: skip
-    """The bank of each element of a box in memory, before and after the swizzle.
+@attrs.frozen
+class Tile:
+    """A box of a buffer in memory.
 
-    Args:
-        layout: of the buffer.
-        extents, starts: of the box.
-        shape: of the buffer.
+    Attributes:
+        name, layout, shape: of the buffer.
+        starts, extents: of the box.
         size: bytes of an element.
-        before: another layout beside it.
-        name: of the buffer, for the title.
-        part: rows and columns.
-        width: of the page, in pixels.
     """
-    found = [extent for extent in extents if extent > 1] or [1]
-    table = (int(np.prod(found[:-1])), found[-1])
+
+    name: str
+    layout: tc.TileLayout
+    shape: tuple[int, ...]
+    starts: tuple[int, ...]
+    extents: tuple[int, ...]
+    size: int
+
+
+def draw_layout(tile: Tile, before: tc.TileLayout | None, part: Part, width: float) -> tuple[str, Page, dict[str, Any]]:
+    """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
+
+    Raises:
+        RequestError: the part is none of it, or it does not fit.
+    """
+    layout, size = tile.layout, tile.size
+    table = table_shape(tile.extents)
     rows, columns = part.window(table)
-    title = f"Which bank: {name}, elements of {size} bytes"
+    title = f"Which bank: {tile.name}, elements of {size} bytes"
     page = Page(width)
     other = before if before is not None else layout.unswizzled if layout.swizzle is not None else None
     states = [("Before", other), ("After", layout)] if other is not None else [("", layout)]
     panels, data = [], {}
     for heading, each in states:
-        at = places(each, shape, grid_of(starts, extents), {}).get("m", np.zeros(int(np.prod(extents)), int))
+        at = places(each, tile.shape, grid_of(tile.starts, tile.extents), {})["m"]
         offsets = (at * size).reshape(table)[slice(*rows), slice(*columns)]
-        panels.append(_layout_panel(f"{heading}: {_in_words(each, size)}".removeprefix(": "), offsets, size, rows[0], columns[0]))
+        panels.append(
+            _layout_panel(f"{heading}: {_in_words(each, size)}".removeprefix(": "), offsets, size, rows[0], columns[0])
+        )
         data[heading.lower() or "layout"] = offsets.tolist()
-    page.heading(title, "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); shade: the eighth of the line of 128 bytes.")
-    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(*([panel] for panel in panels)):
-        raise too_large(f"{table[0]} rows of {table[1]} elements", f"part='rows 0:{min(32, table[0])}, columns 0:{min(64, table[1])}'")
+    page.heading(
+        title,
+        "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); shade: the eighth of the line of 128 bytes.",
+    )
+    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(
+        *([panel] for panel in panels)
+    ):
+        raise too_large(
+            f"{table[0]} rows of {table[1]} elements",
+            f"part='rows 0:{min(32, table[0])}, columns 0:{min(64, table[1])}'",
+        )
     used = {box.fill for panel in panels for box in panel.boxes}
-    page.legend({fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in sorted(used)}, {})
+    page.legend(
+        {fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in sorted(used)},
+        {},
+    )
     return title, page, data
 
 
@@ -203,14 +250,23 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
         first, last = int(offsets[place[0], place[1]]), int(offsets[place[0], place[3] - 1]) + size - 1
         banks = [first // WORD % BANKS, last // WORD % BANKS]
         label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
-        boxes.append(Box(place, label, banks[0] // 4 % 4, f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"))
+        boxes.append(
+            Box(
+                place,
+                label,
+                banks[0] // 4 % 4,
+                f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}",
+            )
+        )
     names = {c: str(c + column) for c in range(offsets.shape[1])}
     wide = (boxes[0].place[3] - boxes[0].place[1]) * size
+    while wide > size and (offsets[:, 0] % wide).any():
+        wide //= 2
     down = offsets[: max(1, LINE // max(wide, WORD)), 0]
     words = np.unique((down[:, None] // WORD + np.arange(max(1, wide // WORD))).ravel())
     turns = int(np.bincount(words % BANKS).max())
     return Panel(
-        title, "column", *offsets.shape, boxes, row_labels={r: str(r + row) for r in range(len(offsets))},
+        title, "column", len(offsets), offsets.shape[1], boxes, row_labels={r: str(r + row) for r in range(len(offsets))},
         column_labels=starting(names, boxes),
-        below=f"{len(down)} threads that read the boxes of one column at once: {turns} wavefront{'s' if turns > 1 else ''}",
+        below=f"{len(down)} threads that read {wide} bytes of the first column at once: {turns} wavefront{'s' if turns > 1 else ''}",
     )  # fmt: skip

@@ -9,7 +9,7 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import one_of, optional, shown
 
-from .banks import before_of, draw_banks, draw_layout
+from .banks import Tile, before_of, draw_banks, draw_layout
 from .counts import sectors_of, wavefronts_of
 from .engines import draw_boxes
 from .fragments import draw_fragment, load_of
@@ -66,7 +66,9 @@ def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout 
     if kind == "moves" and not movement.by_engine:
         title, page = draw_moves(movement, part, width)
     elif kind == "moves":
-        raise tc.RequestError(f"draw: one thread issues {movement.variant}, and an engine moves the bytes; draw kind 'boxes'")
+        raise tc.RequestError(
+            f"draw: one thread issues {movement.variant}, and an engine moves the bytes; draw kind 'boxes'"
+        )
     elif kind == "banks":
         title, page, data["phases"] = draw_banks(movement, before_of(movement, before), part, width)
     elif kind == "fragment":
@@ -93,18 +95,22 @@ def _of_layout(x: Any, kind: str | None, part: Part, before: tc.TileLayout | Non
         plan = load_of(layout, shape, dtype, region.buffer.name if region is not None else "fragment")
         return _of_plan(plan, kind, part, before, width)
     if kind != "banks":
-        raise tc.RequestError(f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it")
+        raise tc.RequestError(
+            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it"
+        )
     if owned or "TLane" in {axis.name for axis in layout.axes}:
         raise tc.RequestError(f"draw: {layout} is not of memory, so it has no banks")
     if region is None:
         size = 16 >> layout.swizzle.per_element if layout.swizzle is not None and layout.swizzle.per_element <= 4 else 4
-        starts, extents, name = (0,) * len(shape), shape, "layout"
+        tile = Tile("layout", layout, shape, (0,) * len(shape), shape, size)
     else:
-        size, extents, name = region.buffer.dtype.bits // 8, region.extents, region.buffer.name
-        if not all(isinstance(start, int) for start in region.starts):
-            raise tc.RequestError(f"draw: {region} begins at a place known at run time only; give it as a number, or draw a plan")
-        starts = region.starts
-    title, page, data = draw_layout(layout, extents, starts, shape, size, before, name, part, width)
+        starts = tuple(start for start in region.starts if isinstance(start, int))
+        if len(starts) < len(region.starts) or region.buffer.placed_by():
+            raise tc.RequestError(
+                f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
+            )
+        tile = Tile(region.buffer.name, layout, shape, starts, region.extents, max(1, region.buffer.dtype.bits // 8))
+    title, page, data = draw_layout(tile, before, part, width)
     return _picture(kind, title, page, data)
 
 

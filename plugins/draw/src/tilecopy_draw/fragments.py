@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,9 @@ def load_of(layout: tc.TileLayout, shape: tuple[int, ...], dtype: Any, name: str
         threads = 1 + sum(last[axis.name] * (int(layout.reach(axis)) - 1) for axis in layout.axes if axis.name in last)
         scope = tc.cta(-(-threads // 32) * 32)
     else:
-        raise tc.RequestError(f"draw: {layout} lies over {', '.join(sorted(named))}; a fragment is held by the threads of one CTA")
+        raise tc.RequestError(
+            f"draw: {layout} lies over {', '.join(sorted(named))}; a fragment is held by the threads of one CTA"
+        )
     if not named:
         raise tc.RequestError(f"draw: {layout} names no threads, so it is no fragment; kind 'banks' draws it as memory")
     fragment = tc.Buffer(shape, dtype, space="local", layout=layout, name=name)
@@ -89,7 +90,9 @@ def draw_fragment(movement: Movement, part: Part, width: float) -> tuple[str, Pa
 
 def _too_large(grid: Grid) -> tc.RequestError:
     rows, columns = grid.ids.shape
-    return too_large(f"{rows} rows of {columns} elements", f"part='rows 0:{min(16, rows)}, columns 0:{min(16, columns)}'")
+    return too_large(
+        f"{rows} rows of {columns} elements", f"part='rows 0:{min(16, rows)}, columns 0:{min(16, columns)}'"
+    )
 
 
 def _panel(grid: Grid, owner: int, title: str) -> Panel:
@@ -99,7 +102,7 @@ def _panel(grid: Grid, owner: int, title: str) -> Panel:
         boxes.append(Box(place, f"t{thread} r{register}", register % 4, f"thread {thread}, register {register}"))
     followed = [place for number, place in rectangles(grid.ids) if number // WORDS == owner]
     return Panel(
-        title, "column", *grid.ids.shape, boxes, followed=followed, row_labels=grid.row_names, column_labels=grid.column_names,
+        title, "column", len(grid.ids), grid.ids.shape[1], boxes, followed=followed, row_labels=grid.row_names, column_labels=grid.column_names,
         cell=(0, 48, 20),
     )  # fmt: skip
 

@@ -12,6 +12,8 @@ from .running import NO_PLACE, Movement, Touched
 
 LINE = 128
 """Bytes of a line of a picture by address: what 32 banks hold."""
+UNIT = 16
+"""Bytes of the widest cell there: no access of a thread in shared memory is wider."""
 
 
 @attrs.frozen(eq=False)
@@ -94,12 +96,14 @@ def by_coordinate(movement: Movement, name: str, touched: Touched | None, ids: A
 
 
 def by_address(movement: Movement, name: str, touched: Touched, line: int = LINE) -> Grid:
-    """The bytes that a side's accesses touched, in lines; a cell is the widest unit that none of them splits."""
+    """The bytes that a side's accesses touched, in lines; a cell is the widest unit, of at most 16 bytes, that none of them splits."""
     _, _, elements = movement.side(name)
     size = movement.request.dst.buffer.dtype.bits // 8
-    unit = int(np.gcd.reduce([line, *np.unique(touched.offset).tolist(), *np.unique(touched.size).tolist()]))
+    unit = int(np.gcd.reduce([UNIT, *np.unique(touched.offset).tolist(), *np.unique(touched.size).tolist()]))
     first, last = touched.offset // line, (touched.offset + touched.size - 1) // line
-    used = np.unique(np.concatenate([np.arange(a, b + 1) for a, b in set(zip(first.tolist(), last.tolist(), strict=True))]))
+    used = np.unique(
+        np.concatenate([np.arange(a, b + 1) for a, b in set(zip(first.tolist(), last.tolist(), strict=True))])
+    )
     cells = (used[:, None] * line + np.arange(0, line, unit)).ravel()
     ids = holder_of(cells, touched).reshape(len(used), -1)
     owner = np.full(cells.shape, NO_PLACE)

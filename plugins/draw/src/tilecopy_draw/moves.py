@@ -59,19 +59,23 @@ class Drawn:
         found = found if len(found) <= MOST_FRAMES else []
         wide = self.grid.ids.shape[1]
         banded = found and all(place[1] == 0 and place[3] == wide for _, place in found)
-        beside = [((p[0], p[2]), (f"instruction {n}",)) for n, p in found] if banded and all(p[2] > p[0] for _, p in found) else []
+        beside = (
+            [((p[0], p[2]), (f"instruction {n}",)) for n, p in found]
+            if banded and all(p[2] > p[0] for _, p in found)
+            else []
+        )
         here = np.where(np.isin(self.grid.elements, followed) & (self.grid.ids >= 0), 1, -1)
         return Panel(
-            title, self.grid.columns_are, *self.grid.ids.shape, boxes,
+            title, self.grid.columns_are, len(self.grid.ids), wide, boxes,
             frames=[place for _, place in found], followed=[place for _, place in rectangles(here)],
             row_labels=self.grid.row_names, column_labels=starting(self.grid.column_names, boxes), beside=beside,
         )  # fmt: skip
 
 
 def starting(names: dict[int, str], boxes: Sequence[Box]) -> dict[int, str]:
-    """Of the names of columns those at which boxes begin."""
+    """Of the names of columns those at which boxes begin, where these are several."""
     begins = {box.place[1] for box in boxes}
-    return {column: name for column, name in names.items() if column in begins}
+    return {column: name for column, name in names.items() if column in begins or len(begins) < 4}
 
 
 def shades(touched: Touched) -> tuple[dict[int, int], dict[int, str]]:
@@ -116,7 +120,11 @@ def side_of(movement: Movement, name: str, touched: Touched, fills: dict[int, in
             labels[number] = f"t{number >> 12} r{number & 4095}" + ("" if more < 2 else f" +{more - 1}")
             tips[number] = f"thread {number >> 12}, register {number & 4095}"
         return Drawn(name, touched, {n: (n & 4095) % 4 for n in labels}, grid, labels, tips, {})
-    grid = by_coordinate(movement, name, touched) if region.buffer.space == "global" else by_address(movement, name, touched, line)
+    grid = (
+        by_coordinate(movement, name, touched)
+        if region.buffer.space == "global"
+        else by_address(movement, name, touched, line)
+    )
     labels, tips, of_step = {}, {}, {}
     places = list(zip(touched.offset.tolist(), touched.size.tolist(), strict=True))
     sharers: dict[tuple[int, int], set[int]] = {}
@@ -143,7 +151,10 @@ def draw_moves(movement: Movement, part: Part, width: float) -> tuple[str, Page]
     Raises:
         RequestError: the part is none of it, or it does not fit.
     """
-    sides = {name: attrs.evolve(t, step=ranked(t.step)) for name, t in (("source", movement.source), ("destination", movement.destination))}
+    sides = {
+        name: attrs.evolve(t, step=ranked(t.step))
+        for name, t in (("source", movement.source), ("destination", movement.destination))
+    }
     chosen = {name: _within(movement, name, part.of(touched), part) for name, touched in sides.items()}
     request = movement.request
     title = f"Who moves each element: {request.op} {_what(movement)}, {request.dst.buffer.dtype}, {request.scope.threads} threads, {movement.variant}"
@@ -151,7 +162,10 @@ def draw_moves(movement: Movement, part: Part, width: float) -> tuple[str, Page]
     page.heading(title, _subtitle(movement))
     if max(map(len, chosen.values())) > MOST_BOXES or not _whole(page, movement, chosen, part):
         page = Page(width)
-        page.heading(title, f"{_subtitle(movement)} Too many boxes for one page: 1 the whole box, 2 one instruction, 3 one phase of it.")
+        page.heading(
+            title,
+            f"{_subtitle(movement)} Too many boxes for one page: 1 the whole box, 2 one instruction, 3 one phase of it.",
+        )
         _zooms(page, movement, sides, chosen, part)
     page.notes(notes_of(movement))
     return title, page
@@ -172,7 +186,9 @@ def _within(movement: Movement, name: str, touched: Touched, part: Part) -> Touc
 def _too_large(movement: Movement, touched: Touched) -> tc.RequestError:
     rows, columns = table_shape(movement.request.dst.extents)
     parts = f"part='instruction 0, warp 0' (of {touched.step.max() + 1} and {touched.thread.max() // 32 + 1})"
-    return too_large(f"{len(touched)} vectors", f"{parts} or part='rows 0:{min(16, rows)}, columns 0:{min(64, columns)}'")
+    return too_large(
+        f"{len(touched)} vectors", f"{parts} or part='rows 0:{min(16, rows)}, columns 0:{min(64, columns)}'"
+    )
 
 
 def _what(movement: Movement) -> str:
@@ -188,9 +204,14 @@ def _subtitle(movement: Movement) -> str:
     size = movement.request.dst.buffer.dtype.bits // 8
     several = " or ".join(str(each) for each in sizes)
     count = sizes[0] // size
-    box = f"One box = one vector of {several} bytes" + (f" = {count} element{'s' if count > 1 else ''}" if len(sizes) == 1 else "")
+    box = f"One box = one vector of {several} bytes" + (
+        f" = {count} element{'s' if count > 1 else ''}" if len(sizes) == 1 else ""
+    )
     local = " In registers: one 32-bit register of one thread, t5 r0." if "local" in movement.request.spaces else ""
-    shared = any(len(set(zip(t.step.tolist(), t.offset.tolist(), strict=True))) < len(t) for t in (movement.source, movement.destination))
+    shared = any(
+        len(set(zip(t.step.tolist(), t.offset.tolist(), strict=True))) < len(t)
+        for t in (movement.source, movement.destination)
+    )
     more = "; t0 +1: one thread more does the same" if shared else ""
     return f"{box}, moved by one thread in one instruction. Label: thread{more}.{local}"
 
@@ -227,7 +248,9 @@ def followed_elements(movement: Movement, chosen: dict[str, Touched]) -> tuple[A
 def _titles(movement: Movement) -> dict[str, str]:
     found = {}
     for name, region in (("source", movement.request.src), ("destination", movement.request.dst)):
-        how = {"global": "by coordinate", "local": "registers, by coordinate"}.get(region.buffer.space, "by byte address")
+        how = {"global": "by coordinate", "local": "registers, by coordinate"}.get(
+            region.buffer.space, "by byte address"
+        )
         found[name] = f"{name.capitalize()}: {region.buffer.space} {region.buffer.name}, {how}"
     return found
 
@@ -246,7 +269,11 @@ def _whole(page: Page, movement: Movement, chosen: dict[str, Touched], part: Par
                 drawn = attrs.evolve(drawn, grid=drawn.grid.window(*part.window(drawn.grid.ids.shape)))
             panels.append(drawn.panel(titles[name], followed))
             if movement.side(name)[0].buffer.space == "local":
-                legend = {fill: f"register {fill}, {fill + 4}, ..." for fill in range(4) if any(b.fill == fill for b in panels[-1].boxes)} | legend
+                legend = {
+                    fill: f"register {fill}, {fill + 4}, ..."
+                    for fill in range(4)
+                    if any(b.fill == fill for b in panels[-1].boxes)
+                } | legend
         if any(panel.rows > MOST_ROWS for panel in panels):
             continue
         if page.panels(*([panel] for panel in panels)):
@@ -263,7 +290,14 @@ def _explain(page: Page, movement: Movement, panels: Sequence[Panel], legend: di
         signs["followed"] = "one vector, followed"
     if any(panel.gaps for panel in panels):
         signs["absent"] = "not touched"
-    page.legend({fill: text for fill, text in legend.items() if any(box.fill == fill for panel in panels for box in panel.boxes)}, signs)
+    page.legend(
+        {
+            fill: text
+            for fill, text in legend.items()
+            if any(box.fill == fill for panel in panels for box in panel.boxes)
+        },
+        signs,
+    )
     page.notes([f"Instructions: {instructions_text(movement)}.", *([told] if told else [])])
 
 
@@ -279,15 +313,22 @@ def notes_of(movement: Movement) -> list[str]:
     """What was counted and verified."""
     found = []
     by_engine = movement.by_engine
-    for region, touched, verb in ((movement.request.src, movement.source, "read"), (movement.request.dst, movement.destination, "written")):
+    for region, touched, verb in (
+        (movement.request.src, movement.source, "read"),
+        (movement.request.dst, movement.destination, "written"),
+    ):
         if not len(touched) or by_engine:
             continue
         if region.buffer.space == "global":
             requests, sectors, least = sectors_of(touched)
-            found.append(f"{region.buffer.name}: {requests} requests, {sectors} sectors of 32 bytes {verb} ({least} is the least).")
+            found.append(
+                f"{region.buffer.name}: {requests} requests, {sectors} sectors of 32 bytes {verb} ({least} is the least)."
+            )
         if region.buffer.space == "shared":
             requests, wavefronts, least = wavefronts_of(touched)
-            found.append(f"{region.buffer.name}: {requests} requests, {wavefronts} wavefronts {verb} ({least} is the least).")
+            found.append(
+                f"{region.buffer.name}: {requests} requests, {wavefronts} wavefronts {verb} ({least} is the least)."
+            )
     run = "Run on the emulator with marks in the source: every byte arrived where the copy says"
     if movement.values:
         run += "; " + ", ".join(f"{name} = {value}" for name, value in movement.values.items())
@@ -306,10 +347,15 @@ def _zooms(page: Page, movement: Movement, sides: dict[str, Touched], chosen: di
     lowest = int(chosen[name].thread.min(initial=0)) // 32
     few = chosen[name].only(chosen[name].step == first)
     few = few.only(few.thread < 32 * (lowest + 4)) if len(few) > 128 else few
-    fills, legend = shades(touched)
+    _, legend = shades(touched)
     by_warp = len(np.unique(warps)) > 1
     boxes = [
-        Box(place, f"warp {number % 64}", (number % 64 if by_warp else number // 64) % 4, f"instruction {number // 64}, warp {number % 64}")
+        Box(
+            place,
+            f"warp {number % 64}",
+            (number % 64 if by_warp else number // 64) % 4,
+            f"instruction {number // 64}, warp {number % 64}",
+        )
         for number, place in sorted(rectangles(bands), key=lambda each: each[1])
     ]
     if len(boxes) > 4 * MOST_BOXES or whole.ids.shape[0] > 16 * MOST_ROWS:
@@ -323,7 +369,7 @@ def _zooms(page: Page, movement: Movement, sides: dict[str, Touched], chosen: di
     bands_of = bands_of if 1 < len(bands_of) <= MOST_FRAMES else []
     shown = np.isin(whole.ids, np.flatnonzero((touched.step == first) & np.isin(touched.thread, few.thread)))
     left = Panel(
-        f"1 {name}, the whole box: who, by warp", f"{whole.ids.shape[0]} rows, {whole.ids.shape[1]} columns", *whole.ids.shape, boxes,
+        f"1 {name}, the whole box: who, by warp", f"{whole.ids.shape[0]} rows, {whole.ids.shape[1]} columns", len(whole.ids), whole.ids.shape[1], boxes,
         frames=bands_of, followed=[place for _, place in rectangles(np.where(shown, 1, -1))][:MOST_FRAMES],
         row_labels=whole.row_names, column_labels=whole.column_names, cell=(0, 340 / whole.ids.shape[1], height),
     )  # fmt: skip
@@ -332,11 +378,15 @@ def _zooms(page: Page, movement: Movement, sides: dict[str, Touched], chosen: di
     one = chosen[inner].only(chosen[inner].step == step)
     one = one.only(np.isin(one.thread, few.thread))
     for line in (LINE, LINE // 2, LINE // 4):
-        drawn = side_of(movement, inner, one, shades(one)[0] if by_warp else dict.fromkeys(range(len(one)), step % 4), line)
+        drawn = side_of(
+            movement, inner, one, shades(one)[0] if by_warp else dict.fromkeys(range(len(one)), step % 4), line
+        )
         region = movement.side(inner)[0]
         phase = _phase(movement, inner, one) if region.buffer.space == "shared" else None
         outlined = np.zeros(0, int) if phase is None else phase[1]
-        right = drawn.panel(f"2 instruction {step} by thread: {region.buffer.space} {region.buffer.name}", outlined, frames=False)
+        right = drawn.panel(
+            f"2 instruction {step} by thread: {region.buffer.space} {region.buffer.name}", outlined, frames=False
+        )
         if right.rows <= MOST_ROWS and right.width((page.width - 76) / 2):
             break
     else:
@@ -363,9 +413,21 @@ def _phase(movement: Movement, name: str, touched: Touched) -> tuple[Panel, Any]
         covered = np.flatnonzero((elements >= offset) & (elements < offset + size))
         first = coordinate(movement, name, int(covered[0])) if len(covered) else ()
         within += covered.tolist()
-        texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{touched.thread[row]}", ",".join(map(str, first)))
+        texts = (
+            f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]),
+            f"t{touched.thread[row]}",
+            ",".join(map(str, first)),
+        )
         boxes += [Box((line, column, line + 1, column + 1), text) for line, text in enumerate(texts)]
     turns = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
     title = f"3 one phase (t{phase.threads[0]} to t{phase.threads[-1]}): {turns}"
     labels = {0: "bank", 1: "thread", 2: "element"}
-    return Panel(title, "element: the first of the vector", 3, len(rows), boxes, row_labels=labels, followed=[(0, 0, 3, len(rows))]), within
+    return Panel(
+        title,
+        "element: the first of the vector",
+        3,
+        len(rows),
+        boxes,
+        row_labels=labels,
+        followed=[(0, 0, 3, len(rows))],
+    ), within

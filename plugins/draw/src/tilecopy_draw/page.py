@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -121,8 +122,9 @@ class Panel:
 
     def labels(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
         """The row and the column labels that have room at this width of a column: each of them, or every second, fourth .."""
-        rows = _thinned(self.row_labels, self.cell[2], {name: 12.0 for name in self.row_labels.values()})
-        return rows, _thinned(self.column_labels, width, {name: text_width(name, SMALLEST) + 6 for name in self.column_labels.values()})
+        high = dict.fromkeys(self.row_labels.values(), 12.0)
+        wide = {name: text_width(name, SMALLEST) + 6 for name in self.column_labels.values()}
+        return _thinned(self.row_labels, self.cell[2], high), _thinned(self.column_labels, width, wide)
 
     def width(self, room: float) -> float:
         """Pixels in all, or 0 where it does not fit into so many."""
@@ -133,7 +135,7 @@ class Panel:
 def _thinned(names: dict[int, str], pixels: float, needs: dict[str, float]) -> dict[int, str]:
     """Every first, second, fourth .. of the names, so that the next begins where one ends."""
     kept = sorted(names)
-    while any((b - a) * pixels < needs[names[a]] for a, b in zip(kept, kept[1:], strict=False)):
+    while any((b - a) * pixels < needs[names[a]] for a, b in pairwise(kept)):
         kept = kept[::2]
     return {at: names[at] for at in kept}
 
@@ -195,7 +197,7 @@ class Page:
     def _panel(self, panel: Panel, x: float, room: float) -> None:
         width, height = panel.column_width(room), panel.cell[2]
         left, wide = x + panel.left, panel.column_width(room) * panel.columns
-        for line in wrapped(panel.title, room - panel.left, 12, bold=True) if panel.title else ():
+        for line in wrapped(panel.title, room - panel.left, 12, bold=True) if panel.title else []:
             self.y += 15
             self.text(left, self.y, line, 12, bold=True)
         for line in wrapped(panel.subtitle, room - panel.left, SMALLEST):
@@ -220,14 +222,19 @@ class Page:
         whole = (0, 0, panel.rows, panel.columns)
         if panel.blank:
             lines = [f"M{_px(left)} {_px(top + row * height)}h{_px(wide)}" for row in range(panel.rows)]
-            lines += [f"M{_px(left + column * width)} {_px(top)}v{_px(panel.rows * height)}" for column in range(panel.columns)]
+            lines += [
+                f"M{_px(left + column * width)} {_px(top)}v{_px(panel.rows * height)}"
+                for column in range(panel.columns)
+            ]
             self.parts.append(f'<path d="{"".join(lines)}" stroke="#d8d8d8" stroke-width="0.6"/>')
         elif panel.gaps:
             self.parts.append(f'<rect {at(whole)} fill="url(#absent)" stroke="none"/>')
         strong = set(panel.followed)
         for box in panel.boxes:
             tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
-            self.parts.append(f'<rect {at(box.place)} fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8">{tip}</rect>')
+            self.parts.append(
+                f'<rect {at(box.place)} fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8">{tip}</rect>'
+            )
             r0, c0, r1, c1 = box.place
             if box.label and (r1 - r0) * height >= 12:
                 wide_enough = text_width(box.label, TEXT) + panel.padding <= width * (c1 - c0)
@@ -257,7 +264,9 @@ class Page:
 
     def legend(self, fills: dict[int, str], signs: dict[str, str]) -> None:
         """What fills and outlines mean; ``signs`` by ``frame``, ``followed``, ``absent``."""
-        entries = [(f'fill="{FILLS[fill]}" stroke="{INK}" stroke-width="0.8"', text) for fill, text in sorted(fills.items())]
+        entries = [
+            (f'fill="{FILLS[fill]}" stroke="{INK}" stroke-width="0.8"', text) for fill, text in sorted(fills.items())
+        ]
         drawn = {
             "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
             "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
@@ -305,7 +314,7 @@ def rectangles(ids: Any) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
         runs: set[tuple[int, int, int]] = set()
         if row < len(ids):
             edges = [0, *(np.flatnonzero(np.diff(ids[row])) + 1).tolist(), len(ids[row])]
-            runs = {(a, b, int(ids[row][a])) for a, b in zip(edges, edges[1:], strict=False) if ids[row][a] >= 0}
+            runs = {(a, b, int(ids[row][a])) for a, b in pairwise(edges) if ids[row][a] >= 0}
         for key in sorted(set(open_) - runs):
             yield key[2], (open_.pop(key), key[0], row, key[1])
         for key in runs - set(open_):

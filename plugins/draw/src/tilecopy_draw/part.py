@@ -63,7 +63,9 @@ class Part:
             if wanted is None or not len(touched):
                 continue
             if not (values == wanted).any():
-                raise tc.RequestError(f"draw: there is no {name} {wanted}: they go from {values.min()} to {values.max()}")
+                raise tc.RequestError(
+                    f"draw: there is no {name} {wanted}: they go from {values.min()} to {values.max()}"
+                )
             chosen &= values == wanted
         if len(touched) and not chosen.any():
             raise tc.RequestError("draw: the parts that part= names have no access in common")

@@ -106,7 +106,7 @@ class Movement:
         return self.request.dst, self.destination, self.element_destination
 
 
-def places(layout: Any, shape: Sequence[int], coordinates: Sequence[Any], values: dict[Symbol, int]) -> dict[str, Any]:
+def places(layout: Any, shape: Sequence[int], coordinates: Sequence[Any], values: dict[Any, int]) -> dict[str, Any]:
     """Where coordinates (arrays, one a dimension) lie, in elements along each axis; of replica 0.
 
     Args:
@@ -134,7 +134,7 @@ def grid_of(starts: Sequence[int], extents: Sequence[int]) -> list[Any]:
     return [start + each.ravel() for start, each in zip(starts, np.indices(tuple(extents)), strict=True)]
 
 
-def elements_of(region: tc.Region, values: dict[Symbol, int]) -> Any:
+def elements_of(region: tc.Region, values: dict[Any, int]) -> Any:
     """First byte of each element of a region in its memory, -1 outside the array; in tensor memory ``2048 * lane + 4 * column``."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     shape = [int(evaluate(extent, values)) for extent in buffer.shape]
@@ -177,11 +177,15 @@ class _Kernel:
         self.far = "remote_cta_id" in names
         if self.options.get("cta_group", 1) != 1 or not isinstance(self.mask, (int, type(None))):
             raise tc.RequestError("draw: a pair of CTAs (cta_group=2) and a mask known at run time only are not run")
-        self.ctas = 2 if self.far else 1 if self.mask is None else max(2, 1 << (self.mask.bit_length() - 1).bit_length())
-        self.threads = max([128 if "tmem" in spaces else 32 if self.record.threads == "one" else 1, *self._thread_counts()])
+        self.ctas = (
+            2 if self.far else 1 if self.mask is None else max(2, 1 << (self.mask.bit_length() - 1).bit_length())
+        )
+        self.threads = max(
+            [128 if "tmem" in spaces else 32 if self.record.threads == "one" else 1, *self._thread_counts()]
+        )
         self.k = k = tc.KernelBuilder("draw", threads=self.threads)
-        self.values: dict[Symbol, int] = {}
-        self.swap: dict[Symbol, Any] = {}
+        self.values: dict[Any, int] = {}
+        self.swap: dict[Any, Any] = {}
         self.numbers: list[int] = []
         self._declare()
         self.rank: Any = k.cluster_rank() if self.ctas > 1 else 0
@@ -193,9 +197,9 @@ class _Kernel:
         yield self.request.scope.threads
         yield from (1 + (each.upper or 0) for each in self._symbols() if each.register == "%tid.x")
 
-    def _symbols(self) -> list[Symbol]:
+    def _symbols(self) -> list[Any]:
         """The integers that are known at run time, in order of first appearance."""
-        found: dict[Symbol, None] = {}
+        found: dict[Any, None] = {}
         for region in (self.request.dst, self.request.src):
             for value in (*region.starts, *region.buffer.shape, *region.buffer.placed_by()):
                 found.update(dict.fromkeys(sorted(symbols_of(value), key=str)))
@@ -208,13 +212,15 @@ class _Kernel:
             self.values[each] = -(-low // step) * step
             if not each.register:
                 upper = 2**31 - 1 if each.upper is None else each.upper
-                dtype = "int32" if -(2**31) <= low and upper < 2**31 else "int64"
+                dtype = "int32" if low >= -(2**31) and upper < 2**31 else "int64"
                 self.swap[each] = self.k.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)
         for region in (self.request.dst, self.request.src):
             for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
                 for each in symbols_of(size):
                     while evaluate(size, self.values) < evaluate(start, self.values) + extent:
-                        self.values[each] += max(each.multiple_of, self.values[each] // each.multiple_of * each.multiple_of)
+                        self.values[each] += max(
+                            each.multiple_of, self.values[each] // each.multiple_of * each.multiple_of
+                        )
         self.numbers = [self.values[each] for each in self.swap]
 
     def _now(self, value: Any) -> Any:
@@ -231,6 +237,7 @@ class _Kernel:
         k, old, size = self.k, region.buffer, region.buffer.dtype.bits // 8
         word, words = (f"uint{8 * size}", 1) if size <= 8 else ("uint64", size // 8)
         if old.space == "tmem":
+            assert isinstance(old.layout, tc.TileLayout)
             columns = -(-old.layout.span(tc.TCol) * size // 4)
             made = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
             box = tc.Region(made, region.starts, region.extents)
@@ -317,7 +324,9 @@ class _Kernel:
         k, how, receivers = self.k, self.record.completion, [r for r in range(16) if (self.mask or 0) >> r & 1]
         known = ("barrier", "cp_async_group", "mbarrier", "bulk_group", "tcgen05_commit")
         if how not in known:
-            raise tc.RequestError(f"draw: {self.variant} completes by {how!r}; copies are run that complete by {', '.join(known)}")
+            raise tc.RequestError(
+                f"draw: {self.variant} completes by {how!r}; copies are run that complete by {', '.join(known)}"
+            )
         if how in ("mbarrier", "bulk_group", "tcgen05_commit"):
             k.fence_proxy_async()
         self._synchronize()
@@ -327,9 +336,13 @@ class _Kernel:
                 self.mbarrier.arrive_expect_tx(self.request.dst.nbytes)
             self._synchronize()
         by_one = self.record.threads == "one"
-        with self._if(k.thread_id() == 0 if by_one or self._alone() else None), self._if(self.rank == 0 if receivers else None):
+        with (
+            self._if(k.thread_id() == 0 if by_one or self._alone() else None),
+            self._if(self.rank == 0 if receivers else None),
+        ):
             self._issue()
             if how == "tcgen05_commit":
+                assert self.mbarrier is not None
                 k.tcgen05_commit(self.mbarrier)
             if how == "bulk_group":
                 k.bulk_commit()
@@ -530,7 +543,9 @@ def _check(movement: Movement) -> Movement:
     size = request.dst.buffer.dtype.bits // 8
     number = np.flatnonzero((movement.element_source >= 0) & (movement.element_destination >= 0))
     places = movement.element_destination[number][:, None] + np.arange(size)
-    _, same = np.unique(movement.element_source, return_inverse=True)  # elements on one address have the mark of the last
+    _, same = np.unique(
+        movement.element_source, return_inverse=True
+    )  # elements on one address have the mark of the last
     last = np.zeros(same.max() + 1, np.int64)
     last[same] = np.arange(len(same))
     wrong = (movement.arrived[places] != last[same[number]][:, None] * size + np.arange(size)).any(axis=1)
