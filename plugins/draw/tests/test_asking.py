@@ -35,7 +35,7 @@ def test_parts():
     assert (
         ">t9 r0<" not in draw(memory("local", (16, 16), "float16", "A", layout=cases.FRAGMENT_A), part="rows 0:2").svg
     )
-    assert draw(cases.tcgen05_cp(), part="instruction 2").svg.count(">c2") == 4
+    assert draw(cases.tcgen05_cp(), part="instruction 2").svg.count(">c2<") == 4
 
 
 @pytest.mark.parametrize("part", ["", "instruction", "warp -1", "warp x", "lane 3", "rows 3", "rows 4:4", "warp 0, warp 1", 3, "rows 0:4;warp 1"])  # fmt: skip
@@ -53,9 +53,9 @@ def test_parts_that_are_not_there():
 
 
 def test_what_is_too_large_says_which_part_to_draw():
-    tile = memory("shared", (1024, 64), "float32", "tile", layout=TileLayout(S[(1024, 64) : (1, 1024)]))
-    plan = tc.plan(tile[:, :], memory("global", (1024, 64), "float32", "A")[:, :], scope=tc.cta(64), target="sm_90a")
-    refused(r"65536 vectors, too many to be read on one page; draw a part of it: part='instruction 0, warp 0'", plan)
+    tile = memory("shared", (256, 64), "float32", "tile", layout=TileLayout(S[(256, 64) : (1, 256)]))
+    plan = tc.plan(tile[:, :], memory("global", (256, 64), "float32", "A")[:, :], scope=tc.cta(64), target="sm_90a")
+    refused(r"16384 vectors, too many to be read on one page; draw a part of it: part='instruction 0, warp 0'", plan)
     assert draw(plan, part="instruction 0, warp 0").kind == "moves"
     assert draw(plan, part="rows 0:16, columns 0:16").kind == "moves"
     refused(r"256 rows of 256 elements, too many .* part='rows 0:32, columns 0:64'", TileLayout(S[256, 256]))
@@ -71,7 +71,7 @@ def test_kinds_that_do_not_go():
     refused("before is of kind 'banks', not of 'moves'", cases.gmem_smem(), before=TileLayout(S[16, 64]))
     refused("before is a layout, not 3", cases.gmem_smem(), "banks", before=3)
     refused("kind 'moves' is of a plan", TileLayout(S[8, 8]), "moves")
-    refused("names no threads, so it is no fragment", TileLayout(S[8, 8]), "fragment")
+    refused("names no threads; kind 'banks' draws it as memory", TileLayout(S[8, 8]), "fragment")
     refused("is not of memory, so it has no banks", TileLayout(S[(32, 8) : (1 @ laneid, 1)]), "banks")
     refused("a fragment is held by the threads of one CTA", TileLayout(S[(8, 8) : (1 @ tc.bx, 1)]))
     for x in (3, None, "copy", tc.symbol("n")):

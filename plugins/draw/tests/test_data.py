@@ -10,6 +10,8 @@ from tilecopy import S, TileLayout, laneid
 from tilecopy_draw import draw
 from tilecopy_emulator import EmulatorExecutor
 
+from tilecopy_core.plugin import evaluate, symbols_of
+
 sys.path.insert(0, str(Path(__file__).parent))
 import cases
 from cases import CASES, memory, swizzled
@@ -23,31 +25,20 @@ def accesses(data, side):
 def test_who_moves_what_is_what_the_partition_says(name):
     """The picture is of the run, the partition of the variant: both say the same, vector by vector."""
     plan = getattr(cases, name)()
-    data, partition = draw(plan).data, plan.partition
+    data, partition = draw(plan, "banks" if name == "transposed" else None).data, plan.partition
     size = plan.request.dst.buffer.dtype.bits // 8
-    swap = {
-        each: data["values"][str(each)] for side in ("src", "dst") for each in _symbols(getattr(plan.request, side))
-    }
+    regions = {"source": plan.request.src, "destination": plan.request.dst}
+    symbols = {each for region in regions.values() for start in region.starts for each in symbols_of(start)}
+    swap = {each: data["values"][str(each)] for each in symbols}
     for side, sided in (("source", partition.src), ("destination", partition.dst)):
-        found = accesses(data, side)
-        rounds = np.unique(found["instruction"], return_inverse=True)[1]
+        found, swizzle = accesses(data, side), regions[side].buffer.layout.swizzle
         assert len(found["thread"]) == partition.outer * partition.threads
         assert (found["bytes"] == partition.vec * size).all()
-        for turn, thread, byte in zip(rounds.tolist(), found["thread"].tolist(), found["byte"].tolist(), strict=True):
-            offset = sided.offset(turn, thread, partition.shape)
-            assert byte == size * int(tc.Expr and _number(offset, swap)), (side, turn, thread)
-
-
-def _symbols(region):
-    from tilecopy_core.plugin import symbols_of
-
-    return {each for start in region.starts for each in symbols_of(start)}
-
-
-def _number(value, swap):
-    from tilecopy_core.plugin import evaluate
-
-    return evaluate(value, swap)
+        for turn, thread, byte in zip(
+            *(found[name].tolist() for name in ("instruction", "thread", "byte")), strict=True
+        ):
+            place = int(evaluate(sided.offset(turn, thread, partition.shape), swap))
+            assert byte == size * (swizzle.apply(place) if swizzle else place), (side, turn, thread)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +102,8 @@ def test_banks_of_a_layout_before_and_after():
     before, after = np.array(picture.data["before"]), np.array(picture.data["after"])
     assert (before == 2 * np.arange(1024).reshape(16, 64)).all()
     assert after[1, 0] == 128 + 16 and after[1, 8] == 128 and sorted(after.ravel()) == sorted(before.ravel())
-    assert "8 threads that read 16 bytes of the first column at once: 8 wavefronts" in picture.svg
-    assert "8 threads that read 16 bytes of the first column at once: 1 wavefront<" in picture.svg
+    assert "down a column, 8 threads of 16 bytes: 8 wavefronts" in picture.svg
+    assert "down a column, 8 threads of 16 bytes: 1 wavefront<" in picture.svg
     region = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))[1:9, 8:16]
     assert np.array_equal(draw(region).data["after"], after[1:9, 8:16])
 
@@ -152,12 +143,11 @@ def test_a_multicast_is_one_instruction_for_several_ctas():
 
 
 def test_a_loop_executes_an_instruction_many_times():
-    tile = memory("shared", (1024, 64), "uint8", "tile", layout=TileLayout(S[(1024, 64) : (1, 1024)]))
-    plan = tc.plan(tile[:, :], memory("global", (1024, 64), "uint8", "A")[:, :], scope=tc.cta(64), target="sm_90a")
-    data = draw(plan, part="instruction 3, warp 1").data
-    lines = {each["line"] for each in data["instructions"]}
-    assert len(data["instructions"]) > len(lines)
-    assert sorted(accesses(data, "destination")["byte"].tolist()) == list(range(65536))
+    tile = memory("shared", (256, 32), "uint8", "tile", layout=TileLayout(S[(256, 32) : (1, 256)]))
+    plan = tc.plan(tile[:, :], memory("global", (256, 32), "uint8", "A")[:, :], scope=tc.warp(), target="sm_90a")
+    data = draw(plan, part="instruction 3, warp 0").data
+    assert len(data["instructions"]) > len({each["line"] for each in data["instructions"]})
+    assert sorted(accesses(data, "destination")["byte"].tolist()) == list(range(8192))
 
 
 def test_a_copy_of_one_warp_of_several():

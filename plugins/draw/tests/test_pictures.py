@@ -4,7 +4,7 @@ import re
 import sys
 from itertools import combinations
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 import tilecopy as tc
@@ -52,7 +52,7 @@ def boxes(root):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_text_can_be_read(name, pictures):
-    root = ElementTree.fromstring(pictures(name).svg)
+    root = ET.fromstring(pictures(name).svg)
     width, height = float(root.get("width")), float(root.get("height"))
     assert width == 960 and height < 1600
     found, there = texts(root), boxes(root)
@@ -71,7 +71,7 @@ def test_every_text_can_be_read(name, pictures):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_fill_is_in_the_legend(name, pictures):
-    root = ElementTree.fromstring(pictures(name).svg)
+    root = ET.fromstring(pictures(name).svg)
     found = boxes(root)
     legend = {fill for (x0, y0, x1, y1), fill in found if (round(x1 - x0, 2), round(y1 - y0, 2)) == (24, 13)}
     assert {fill for _, fill in found} <= legend | {"none"}
@@ -94,19 +94,19 @@ def test_a_wider_page_holds_more():
     narrow = draw(gmem_smem(), width=640)  # the sides one below the other
     tops = [
         y0
-        for text, _, (_, y0, _, _), _ in texts(ElementTree.fromstring(narrow.svg))
+        for text, _, (_, y0, _, _), _ in texts(ET.fromstring(narrow.svg))
         if text in ("Source: global A, by coordinate", "Destination: shared tile, by byte address")
     ]
     assert len(tops) == 2 and tops[1] - tops[0] > 200
 
 
 def test_names_are_escaped():
-    from tilecopy_draw.page import Box, Page, Panel
+    from tilecopy_draw.page import Box, Grid, Page, Panel
 
     page = Page(600)
     page.heading("<b> & 'c'", "a > b")
-    assert page.panels([Panel("<x>", "&", 1, 1, [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])])
-    root = ElementTree.fromstring(page.svg("</svg>"))
+    assert page.panels([Panel("<x>", Grid.empty({0: ""}, {}, 1, "&"), [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])])
+    root = ET.fromstring(page.svg("</svg>"))
     assert {text for text, *_ in texts(root)} == {"<b> & 'c'", "a > b", "<x>", "&", "<&>"}
 
 

@@ -12,26 +12,25 @@ import tilecopy as tc
 
 from .counts import BANKS, WORD, Phase, phases_of
 from .grids import LINE, table_shape
-from .moves import instructions_text, ranked, region_text, starting
-from .page import Box, Page, Panel, rectangles
+from .moves import instructions_text
+from .page import MOST_BOXES, Box, Grid, Page, Panel, rectangles
 from .part import Part, too_large
-from .running import Movement, grid_of, places, run_copy
+from .running import CopySide, Movement, grid_of, places, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
 """Bytes of a box of a layout's picture at most."""
 
 
-def shared_side(movement: Movement) -> str:
+def shared_side(movement: Movement) -> CopySide:
     """The side in shared memory whose accesses are of threads.
 
     Raises:
         RequestError: there is none.
     """
-    for name in ("source", "destination"):
-        region, touched, _ = movement.side(name)
-        if region.buffer.space == "shared" and len(touched) and not movement.by_engine:
-            return name
+    for side in (movement.source, movement.destination):
+        if side.space == "shared" and len(side.touched) and not movement.by_engine:
+            return side
     raise tc.RequestError(
         f"draw: {movement.variant} has no thread that loads or stores shared memory, so there are no banks to draw (what an engine "
         "does there no document says)"
@@ -40,18 +39,16 @@ def shared_side(movement: Movement) -> str:
 
 def before_of(movement: Movement, before: tc.TileLayout | None) -> Movement | None:
     """The same copy with another layout of the shared buffer, by default the one without its swizzle; None where that is the same."""
-    request = movement.request
-    name = shared_side(movement)
-    region = movement.side(name)[0]
-    layout = region.buffer.layout.unswizzled if before is None else before
-    if layout == region.buffer.layout:
+    request, side = movement.request, shared_side(movement)
+    old = side.region.buffer
+    layout = old.layout.unswizzled if before is None else before
+    if layout == old.layout:
         return None
-    old = region.buffer
     buffer = tc.Buffer(
         old.shape, old.dtype, space="shared", layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
     )  # fmt: skip
-    other = tc.Region(buffer, region.starts, region.extents)
-    dst, src = (request.dst, other) if name == "source" else (other, request.src)
+    other = tc.Region(buffer, side.region.starts, side.region.extents)
+    dst, src = (request.dst, other) if side is movement.source else (other, request.src)
     found = tc.plan(
         dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=movement.variant,
         **dict(request.options),
@@ -62,55 +59,39 @@ def before_of(movement: Movement, before: tc.TileLayout | None) -> Movement | No
 def draw_banks(
     movement: Movement, before: Movement | None, part: Part, width: float
 ) -> tuple[str, Page, list[dict[str, Any]]]:
-    """The picture, and its phases as data."""
-    name = shared_side(movement)
-    region, touched, _ = movement.side(name)
-    verb = "read" if name == "source" else "written"
-    title = f"Which bank: {region_text(region, movement.start_source if name == 'source' else movement.start_destination)} {verb}, {region.buffer.dtype}, {movement.variant}"
-    subtitle = (
-        "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
-        "another, a wavefront each. A row is a thread, a column one of the 32 banks of 4 bytes."
-    )
+    """The picture, and its phases as data.
+
+    Raises:
+        RequestError: the part is none of it, or it does not fit.
+    """
+    side = shared_side(movement)
+    verb = "read" if side is movement.source else "written"
+    title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {movement.variant}"
     page = Page(width)
-    page.heading(title, subtitle)
-    columns, data = [], []
-    states = (
-        [("Before: " + _layout_text(before), before), ("After: " + _layout_text(movement), movement)]
-        if before
-        else [(_layout_text(movement), movement)]
-    )
-    for heading, state in states:
-        side = state.side(name)[1]
-        phases = phases_of(part.of(attrs.evolve(side, step=ranked(side.step))))
-        columns.append(_panels(heading, phases))
-        data.append({"title": heading, "phases": [_phase_data(phase) for phase in phases]})
-    for row in range(max(map(len, columns))):
-        shown = [column[row] for column in columns if row < len(column)]
-        if len(columns) == 2 and len(shown) == 1:
-            shown = [columns[0][row], _empty()] if row < len(columns[0]) else [_empty(), columns[1][row]]
-        if not page.panels(*([panel] for panel in shown)):
-            raise too_large(f"{len(touched)} accesses", "part='instruction 0, warp 0'")
-    conflict = any(box.fill == 3 for column in columns for panel in column for box in panel.boxes)
-    page.legend(
-        {2: "words of one thread, in banks of their own"}
-        | ({3: "a bank that several threads want at different addresses: its turn"} if conflict else {}),
-        {},
-    )
-    page.notes(
-        [
-            f"Instructions: {instructions_text(movement)}.",
-            "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator.",
-        ]
-    )
+    page.heading(
+        title, "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
+        "another, a wavefront each. A row is a thread, a column one of the 32 banks of 4 bytes.",
+    )  # fmt: skip
+    stacks, data = [], []
+    for heading, state in [("Before: ", before), ("After: ", movement)] if before is not None else [("", movement)]:
+        assert state is not None
+        each = shared_side(state)
+        words, phases = heading + _in_words(each.region.buffer.layout, state.size), phases_of(part.of(each.touched))
+        stacks.append(_panels(words, phases))
+        data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
+    if not page.panels(*stacks):
+        raise too_large(f"{len(side.touched)} accesses", "part='instruction 0, warp 0'")
+    used = {box.fill for stack in stacks for panel in stack for box in panel.boxes}
+    told = {
+        2: "words of one thread, in banks of their own",
+        3: "a bank that several threads want at different addresses: its turn",
+    }
+    page.legend({fill: text for fill, text in told.items() if fill in used}, {})
+    page.notes([
+        f"Instructions: {instructions_text(movement)}.",
+        "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator.",
+    ])  # fmt: skip
     return title, page, data
-
-
-def _empty() -> Panel:
-    return Panel("", "", 1, 1, (), cell=(0, 0.01, 0.01))
-
-
-def _layout_text(movement: Movement) -> str:
-    return _in_words(movement.side(shared_side(movement))[0].buffer.layout, movement.request.dst.buffer.dtype.bits // 8)
 
 
 def _in_words(layout: Any, size: int) -> str:
@@ -133,23 +114,23 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
     times = "the least" if total == least else f"{total / least:.3g} times the least"
     found = []
+    hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
+    rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
     for number, group in enumerate(alike[:MOST_PATTERNS]):
-        phase, more = group[0], len(group) - 1
-        said = f"{phase.wavefronts} wavefront{'s' if phase.wavefronts > 1 else ''}"
-        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}" + (
-            f"; {len(group)} alike" if more else ""
+        phase = group[0]
+        said = f"{phase.wavefronts} wavefront{'s' * (phase.wavefronts > 1)}" + f"; {len(group)} alike" * (
+            len(group) > 1
         )
+        what = f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}"
+        threads = {row: f"t{thread}" for row, thread in enumerate(phase.threads.tolist())}
+        grid = Grid.empty(threads, {bank: str(bank) for bank in range(0, BANKS, 4)}, BANKS, what)
         last = number == min(len(alike), MOST_PATTERNS) - 1
-        hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
-        rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
+        below = f"in all {total} wavefronts for {least} phases ({times}){rest}" if last else ""
         found.append(
             Panel(
-                heading if number == 0 else "", what, len(phase.threads), BANKS, _boxes(phase),
-                row_labels={row: f"t{thread}" for row, thread in enumerate(phase.threads.tolist())},
-                column_labels={bank: str(bank) for bank in range(0, BANKS, 4)}, cell=(12.9, 13.3, 13), padding=0,
-                below=f"in all {total} wavefronts for {least} phases ({times}){rest}" if last else "", blank=True,
+                heading * (number == 0), grid, _boxes(phase), cell=(12.9, 13.3, 13), padding=0, below=below, blank=True
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -206,36 +187,29 @@ def draw_layout(tile: Tile, before: tc.TileLayout | None, part: Part, width: flo
     Raises:
         RequestError: the part is none of it, or it does not fit.
     """
-    layout, size = tile.layout, tile.size
-    table = table_shape(tile.extents)
+    layout, size, table = tile.layout, tile.size, table_shape(tile.extents)
     rows, columns = part.window(table)
     title = f"Which bank: {tile.name}, elements of {size} bytes"
     page = Page(width)
+    page.heading(
+        title, "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); "
+        "shade: the eighth of the line of 128 bytes.",
+    )  # fmt: skip
     other = before if before is not None else layout.unswizzled if layout.swizzle is not None else None
-    states = [("Before", other), ("After", layout)] if other is not None else [("", layout)]
     panels, data = [], {}
-    for heading, each in states:
+    for name, each in [("before", other), ("after", layout)] if other is not None else [("layout", layout)]:
         at = places(each, tile.shape, grid_of(tile.starts, tile.extents), {})["m"]
         offsets = (at * size).reshape(table)[slice(*rows), slice(*columns)]
-        panels.append(
-            _layout_panel(f"{heading}: {_in_words(each, size)}".removeprefix(": "), offsets, size, rows[0], columns[0])
-        )
-        data[heading.lower() or "layout"] = offsets.tolist()
-    page.heading(
-        title,
-        "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); shade: the eighth of the line of 128 bytes.",
-    )
-    if any(len(panel.boxes) > 1024 or panel.rows > 64 for panel in panels) or not page.panels(
-        *([panel] for panel in panels)
-    ):
-        raise too_large(
-            f"{table[0]} rows of {table[1]} elements",
-            f"part='rows 0:{min(32, table[0])}, columns 0:{min(64, table[1])}'",
-        )
-    used = {box.fill for panel in panels for box in panel.boxes}
+        heading = f"{name.capitalize()}: " * (other is not None) + _in_words(each, size)
+        panels.append(_layout_panel(heading, offsets, size, rows[0], columns[0]))
+        data[name] = offsets.tolist()
+    large = any(len(panel.boxes) > 2 * MOST_BOXES or panel.rows > 64 for panel in panels)
+    if large or not page.panels(*([panel] for panel in panels)):
+        parts = f"part='rows 0:{min(32, table[0])}, columns 0:{min(64 // len(panels), table[1])}'"
+        raise too_large(f"{table[0]} rows of {table[1]} elements", parts)
+    used = sorted({box.fill for panel in panels for box in panel.boxes})
     page.legend(
-        {fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in sorted(used)},
-        {},
+        {fill: f"banks {4 * fill} to {4 * fill + 3} and {4 * fill + 16} to {4 * fill + 19}" for fill in used}, {}
     )
     return title, page, data
 
@@ -258,15 +232,15 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
                 f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}",
             )
         )
-    names = {c: str(c + column) for c in range(offsets.shape[1])}
+    rows, columns = (
+        {at: str(at + first) for at in range(extent)}
+        for extent, first in zip(offsets.shape, (row, column), strict=True)
+    )
     wide = (boxes[0].place[3] - boxes[0].place[1]) * size
     while wide > size and (offsets[:, 0] % wide).any():
         wide //= 2
     down = offsets[: max(1, LINE // max(wide, WORD)), 0]
     words = np.unique((down[:, None] // WORD + np.arange(max(1, wide // WORD))).ravel())
     turns = int(np.bincount(words % BANKS).max())
-    return Panel(
-        title, "column", len(offsets), offsets.shape[1], boxes, row_labels={r: str(r + row) for r in range(len(offsets))},
-        column_labels=starting(names, boxes),
-        below=f"{len(down)} threads that read {wide} bytes of the first column at once: {turns} wavefront{'s' if turns > 1 else ''}",
-    )  # fmt: skip
+    below = f"down a column, {len(down)} threads of {wide} bytes: {turns} wavefront{'s' * (turns > 1)}"
+    return Panel(title, Grid(ids, ids, rows, columns, "column"), boxes, below=below)

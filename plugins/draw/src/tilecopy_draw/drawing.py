@@ -92,7 +92,8 @@ def _of_layout(x: Any, kind: str | None, part: Part, before: tc.TileLayout | Non
     kind = kind or ("fragment" if owned else "banks")
     if kind == "fragment":
         dtype = region.buffer.dtype if region is not None else "float32"
-        plan = load_of(layout, shape, dtype, region.buffer.name if region is not None else "fragment")
+        name = region.buffer.name if region is not None else "fragment"
+        plan = load_of(tc.Buffer(shape, dtype, space="local", layout=layout, name=name))
         return _of_plan(plan, kind, part, before, width)
     if kind != "banks":
         raise tc.RequestError(
@@ -124,26 +125,23 @@ def data_of(movement: Movement) -> dict[str, Any]:
         "instructions": [{"line": step.line, "opcode": step.opcode} for step in movement.steps],
         "ptx": movement.ptx,
     }
-    for name in ("source", "destination"):
-        region, touched, elements = movement.side(name)
-        found[name] = {
-            "space": region.buffer.space,
-            "name": region.buffer.name,
+    for side in (movement.source, movement.destination):
+        touched = side.touched
+        found[side.name] = {
+            "space": side.space,
+            "name": side.label,
             "accesses": {
-                "instruction": touched.step.tolist(), "thread": touched.thread.tolist(), "cta": touched.cta.tolist(),
-                "byte": touched.offset.tolist(), "bytes": touched.size.tolist(), "read": touched.read.tolist(),
+                "instruction": touched.step.tolist(), "line": touched.line.tolist(), "thread": touched.thread.tolist(),
+                "cta": touched.cta.tolist(), "byte": touched.offset.tolist(), "bytes": touched.size.tolist(), "read": touched.read.tolist(),
             },
-            "element_bytes": elements.tolist(),
+            "element_bytes": side.elements.tolist(),
         }  # fmt: skip
-        if len(touched) and not movement.by_engine and region.buffer.space in ("global", "shared"):
-            count, names = (sectors_of, "sectors") if region.buffer.space == "global" else (wavefronts_of, "wavefronts")
-            found[name] |= dict(zip(("requests", names, "least"), count(touched), strict=True))
+        if len(touched) and not movement.by_engine and side.space in ("global", "shared"):
+            count, names = (sectors_of, "sectors") if side.space == "global" else (wavefronts_of, "wavefronts")
+            found[side.name] |= dict(zip(("requests", names, "least"), count(touched), strict=True))
     if "local" in request.spaces:
         threads, registers, _ = registers_of(movement)
-        found["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
-    else:
-        there = movement.element_destination
-        size = request.dst.buffer.dtype.bits // 8
-        came = np.where(there >= 0, movement.arrived[np.maximum(there, 0)], -1)
-        found["came_from"] = np.where(came >= 0, came // size, -1).tolist()
-    return found
+        return found | {"registers": {"thread": threads.tolist(), "register": registers.tolist()}}
+    there = movement.destination.elements
+    came = np.where(there >= 0, movement.arrived[np.maximum(there, 0)], -1)
+    return found | {"came_from": np.where(came >= 0, came // movement.size, -1).tolist()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape
@@ -18,6 +18,13 @@ FONT = "font-family=\"'DejaVu Sans',Verdana,sans-serif\""
 MARGIN, GAP, TEXT = 24, 28, 11
 SMALLEST = 10
 """No text is smaller, in pixels."""
+MOST_BOXES, MOST_ROWS = 512, 48
+"""Of one picture whose boxes have labels, and rows of one panel."""
+LOOKS = {
+    "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
+    "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
+    "absent": 'fill="url(#absent)" stroke="none"',
+}
 _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 
@@ -60,38 +67,87 @@ class Box:
     tip: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class Grid:
+    """A grid of numbers, -1 where nothing is.
+
+    Attributes:
+        ids: the number of each cell, ``(rows, columns)``.
+        elements: the element of the box that each cell belongs to, likewise; -1 where it is none.
+        row_names, column_names: of the rows and columns.
+        columns_are: what a column is.
+    """
+
+    ids: Any
+    elements: Any
+    row_names: dict[int, str]
+    column_names: dict[int, str]
+    columns_are: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.ids), self.ids.shape[1]
+
+    def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
+        """Some rows and columns, by their numbers from 0."""
+        (r0, r1), (c0, c1) = rows, columns
+        row_names = {row - r0: name for row, name in self.row_names.items() if r0 <= row < r1}
+        column_names = {column - c0: name for column, name in self.column_names.items() if c0 <= column < c1}
+        ids, elements = self.ids[r0:r1, c0:c1], self.elements[r0:r1, c0:c1]
+        return Grid(ids, elements, row_names, column_names, self.columns_are)
+
+    def cropped(self) -> Grid:
+        """The rows and columns in which something is."""
+        rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
+        return self.window((int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1))
+
+    @classmethod
+    def empty(cls, rows: dict[int, str], columns: dict[int, str], wide: int, columns_are: str) -> Grid:
+        """One for boxes that have no numbers; ``wide`` columns."""
+        nothing = np.full((len(rows), wide), -1)
+        return cls(nothing, nothing, rows, columns, columns_are)
+
+
+@attrs.frozen(eq=False)
 class Panel:
     """A grid with boxes; where no box lies it is hatched.
 
     Attributes:
-        title, subtitle: what it shows, and what its columns are.
-        rows, columns: its extents.
+        title: what it shows.
+        grid: its rows and columns, and what these are.
         boxes: on it.
-        frames: places with a heavy outline: one instruction, one CTA.
+        frames: places with a heavy outline: one instruction, the lanes of a warp.
         followed: places with the outline of what is followed from panel to panel.
-        row_labels, column_labels: at some rows and columns.
-        beside: rows and the lines of text at the right of them.
+        beside: rows and the line of text at the right of them.
         cell: least and greatest width of a column, and height of a row, in pixels.
         padding: pixels beside a label in its box.
         below: a line under it.
         blank: where no box lies it is white with thin lines, not hatched.
+        optional: labels are left out where one of them does not fit.
     """
 
     title: str
-    subtitle: str
-    rows: int
-    columns: int
+    grid: Grid
     boxes: Sequence[Box]
     frames: Sequence[tuple[int, int, int, int]] = ()
     followed: Sequence[tuple[int, int, int, int]] = ()
-    row_labels: dict[int, str] = attrs.Factory(dict)
-    column_labels: dict[int, str] = attrs.Factory(dict)
-    beside: Sequence[tuple[tuple[int, int], tuple[str, ...]]] = ()
+    beside: Sequence[tuple[tuple[int, int], str]] = ()
     cell: tuple[float, float, float] = (0, 64, 18)
     padding: float = 4
     below: str = ""
     blank: bool = False
+    optional: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of the grid."""
+        return self.grid.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """Of the grid."""
+        return self.grid.shape[1]
 
     @property
     def gaps(self) -> bool:
@@ -101,41 +157,42 @@ class Panel:
     @property
     def left(self) -> float:
         """Width of the row labels."""
-        return max((text_width(t, SMALLEST) for t in self.row_labels.values()), default=0) + 8
+        return max((text_width(t, SMALLEST) for t in self.grid.row_names.values()), default=0) + 8
 
     @property
     def right(self) -> float:
         """Width of what stands beside."""
-        return max((text_width(t, SMALLEST) + 10 for _, lines in self.beside for t in lines), default=0)
+        return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
 
     def column_width(self, room: float) -> float:
         """Pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
-        needed = max((self._needs(box) for box in self.boxes if box.label), default=0)
-        wanted = max(needed, self.cell[0])
+        labels = [] if self.optional else [box for box in self.boxes if box.label]
+        wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
         room = (room - self.left - self.right) / self.columns
-        if wanted > room:
-            return 0
-        return max(wanted, min(self.cell[1], room))
+        return max(wanted, min(self.cell[1], room)) if wanted <= room else 0
+
+    def labelled(self, width: float) -> bool:
+        """Whether every label fits its box at this width of a column."""
+        high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
+        return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
 
     def _needs(self, box: Box) -> float:
-        return (text_width(box.label, SMALLEST) + self.padding) / (box.place[3] - box.place[1])
+        return text_width(box.label, SMALLEST) + self.padding
 
-    def labels(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """The row and the column labels that have room at this width of a column: each of them, or every second, fourth .."""
-        high = dict.fromkeys(self.row_labels.values(), 12.0)
-        wide = {name: text_width(name, SMALLEST) + 6 for name in self.column_labels.values()}
-        return _thinned(self.row_labels, self.cell[2], high), _thinned(self.column_labels, width, wide)
-
-    def width(self, room: float) -> float:
-        """Pixels in all, or 0 where it does not fit into so many."""
-        column = self.column_width(room)
-        return self.left + column * self.columns + self.right if column else 0
+    def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
+        """The row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
+        begins = {box.place[1] for box in self.boxes}
+        columns = {
+            at: name for at, name in self.grid.column_names.items() if at in begins or len(begins) < 4 or self.blank
+        }
+        high, wide = (lambda name: 12.0), (lambda name: text_width(name, SMALLEST) + 6)
+        return _thinned(self.grid.row_names, self.cell[2], high), _thinned(columns, width, wide)
 
 
-def _thinned(names: dict[int, str], pixels: float, needs: dict[str, float]) -> dict[int, str]:
+def _thinned(names: dict[int, str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
     """Every first, second, fourth .. of the names, so that the next begins where one ends."""
-    kept = sorted(names)
-    while any((b - a) * pixels < needs[names[a]] for a, b in pairwise(kept)):
+    kept = sorted(at for at, name in names.items() if name)
+    while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
         kept = kept[::2]
     return {at: names[at] for at in kept}
 
@@ -158,107 +215,97 @@ class Page:
             f'<text x="{_px(x)}" y="{_px(y)}" font-size="{_px(size)}" fill="{ink}"{weight}{place}>{escape(text)}</text>'
         )
 
+    def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
+        """A text in as many lines as it needs, ``step`` pixels from one to the next."""
+        for line in wrapped(text, room, size, bold=look.get("bold", False)) if text else []:
+            self.y += step
+            self.text(x, self.y, line, size, **look)
+
     def heading(self, title: str, subtitle: str) -> None:
         """The question, and what a box is."""
-        for line in wrapped(title, self.width - 2 * MARGIN, 15, bold=True):
-            self.y += 20
-            self.text(MARGIN, self.y, line, 15, bold=True)
-        for line in wrapped(subtitle, self.width - 2 * MARGIN):
-            self.y += 17
-            self.text(MARGIN, self.y, line)
+        self.lines(title, MARGIN, self.width - 2 * MARGIN, 15, 20, bold=True)
+        self.lines(subtitle, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
         self.y += 18
 
     def notes(self, notes: Sequence[str]) -> None:
         """What was verified and counted, below."""
         for note in notes:
-            for line in wrapped(note, self.width - 2 * MARGIN):
-                self.y += 17
-                self.text(MARGIN, self.y, line)
+            self.lines(note, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
 
     # ------------------------------------------------------------------------------------------- panels
 
-    def panels(self, *stacks: Sequence[Panel]) -> bool:
-        """Stacks beside each other where all fit, else one below the other; False, and nothing is drawn, where one does not fit."""
+    def panels(self, *stacks: Sequence[Panel], beside: bool = False) -> bool:
+        """Draw stacks of panels beside each other where all fit, else (unless ``beside``) one below the other.
+
+        Returns:
+            False, and nothing is drawn, where one does not fit.
+        """
         room = self.width - 2 * MARGIN
         share = (room - GAP * (len(stacks) - 1)) / len(stacks)
-        beside = all(panel.width(share) for stack in stacks for panel in stack)
-        if not beside and not all(panel.width(room) for stack in stacks for panel in stack):
+        side_by_side = all(panel.column_width(share) for stack in stacks for panel in stack)
+        if not side_by_side and (beside or not all(panel.column_width(room) for stack in stacks for panel in stack)):
             return False
         top = lowest = self.y
         for number, stack in enumerate(stacks):
-            if beside:
+            if side_by_side:
                 self.y = top
             for panel in stack:
-                self._panel(panel, MARGIN + number * (share + GAP) * beside, share if beside else room)
+                left = MARGIN + number * (share + GAP) * side_by_side
+                self._panel(panel, left, share if side_by_side else room)
             lowest = max(lowest, self.y)
         self.y = lowest
         return True
 
     def _panel(self, panel: Panel, x: float, room: float) -> None:
         width, height = panel.column_width(room), panel.cell[2]
-        left, wide = x + panel.left, panel.column_width(room) * panel.columns
-        for line in wrapped(panel.title, room - panel.left, 12, bold=True) if panel.title else []:
-            self.y += 15
-            self.text(left, self.y, line, 12, bold=True)
-        for line in wrapped(panel.subtitle, room - panel.left, SMALLEST):
-            self.y += 14
-            self.text(left, self.y, line, SMALLEST, ink=FAINT)
-        self.y += 6
-        row_labels, column_labels = panel.labels(width)
-        if column_labels:
-            self.y += 12
-            for column, label in column_labels.items():
-                self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
-            self.y += 4
-        top = self.y
+        left, wide = x + panel.left, width * panel.columns
+        self.lines(panel.title, left, room - panel.left, 12, 15, bold=True)
+        self.lines(panel.grid.columns_are, left, room - panel.left, SMALLEST, 14, ink=FAINT)
+        row_names, column_names = panel.names(width)
+        self.y += 18 if column_names else 6
+        for column, label in column_names.items():
+            self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
+        top = self.y = self.y + 4
 
-        def at(place: tuple[int, int, int, int], grow: float = 0) -> str:
+        def outlined(place: tuple[int, int, int, int], look: str, inside: str = "") -> None:
             r0, c0, r1, c1 = place
-            return (
-                f'x="{_px(left + c0 * width - grow)}" y="{_px(top + r0 * height - grow)}" '
-                f'width="{_px((c1 - c0) * width + 2 * grow)}" height="{_px((r1 - r0) * height + 2 * grow)}"'
-            )
+            at = f'x="{_px(left + c0 * width)}" y="{_px(top + r0 * height)}"'
+            size = f'width="{_px((c1 - c0) * width)}" height="{_px((r1 - r0) * height)}"'
+            self.parts.append(f"<rect {at} {size} {look}{f'>{inside}</rect>' if inside else '/>'}")
 
         whole = (0, 0, panel.rows, panel.columns)
         if panel.blank:
             lines = [f"M{_px(left)} {_px(top + row * height)}h{_px(wide)}" for row in range(panel.rows)]
-            lines += [
-                f"M{_px(left + column * width)} {_px(top)}v{_px(panel.rows * height)}"
-                for column in range(panel.columns)
-            ]
+            lines += [f"M{_px(left + c * width)} {_px(top)}v{_px(panel.rows * height)}" for c in range(panel.columns)]
             self.parts.append(f'<path d="{"".join(lines)}" stroke="#d8d8d8" stroke-width="0.6"/>')
         elif panel.gaps:
-            self.parts.append(f'<rect {at(whole)} fill="url(#absent)" stroke="none"/>')
-        strong = set(panel.followed)
+            outlined(whole, LOOKS["absent"])
+        labelled = panel.labelled(width)
         for box in panel.boxes:
             tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
-            self.parts.append(
-                f'<rect {at(box.place)} fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8">{tip}</rect>'
-            )
-            r0, c0, r1, c1 = box.place
-            if box.label and (r1 - r0) * height >= 12:
-                wide_enough = text_width(box.label, TEXT) + panel.padding <= width * (c1 - c0)
-                size = TEXT if wide_enough and (r1 - r0) * height >= 14 else SMALLEST
-                bold = box.place in strong and text_width(box.label, size, bold=True) + 2 <= (c1 - c0) * width
-                middle = left + (c0 + c1) / 2 * width, top + (r0 + r1) / 2 * height + size * 0.36
-                self.text(*middle, box.label, size, anchor="middle", bold=bold)
-        self.parts.append(f'<rect {at(whole)} fill="none" stroke="{INK}" stroke-width="1.2"/>')
+            outlined(box.place, f'fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8"', tip)
+            if box.label and labelled:
+                self._label(panel, box, left, top, width)
+        outlined(whole, f'fill="none" stroke="{INK}" stroke-width="1.2"')
         for place in panel.frames:
-            self.parts.append(f'<rect {at(place)} fill="none" stroke="{INK}" stroke-width="2.4"/>')
+            outlined(place, LOOKS["frame"])
         for place in panel.followed:
-            self.parts.append(f'<rect {at(place)} fill="none" stroke="{FOLLOWED}" stroke-width="2.6"/>')
-        for row, label in row_labels.items():
+            outlined(place, LOOKS["followed"])
+        for row, label in row_names.items():
             self.text(left - 5, top + (row + 0.5) * height + 3.6, label, SMALLEST, ink=FAINT, anchor="end")
-        for (first, last), lines in panel.beside:
-            y = top + (first + last) / 2 * height - 13 * len(lines) / 2 + 10
-            for number, line in enumerate(lines):
-                self.text(left + wide + 8, y + 13 * number, line, SMALLEST, ink=INK if number == 0 else FAINT)
+        for (first, last), line in panel.beside:
+            self.text(left + wide + 8, top + (first + last) / 2 * height + 3.6, line, SMALLEST)
         self.y = top + panel.rows * height + 8
-        if panel.below:
-            for line in wrapped(panel.below, room - panel.left, bold=True):
-                self.y += 15
-                self.text(left, self.y, line, bold=True)
+        self.lines(panel.below, left, room - panel.left, TEXT, 15, bold=True)
         self.y += 14
+
+    def _label(self, panel: Panel, box: Box, left: float, top: float, width: float) -> None:
+        r0, c0, r1, c1 = box.place
+        room, height = width * (c1 - c0), panel.cell[2] * (r1 - r0)
+        size = TEXT if text_width(box.label) + panel.padding <= room and height >= 14 else SMALLEST
+        bold = box.place in panel.followed and text_width(box.label, size, bold=True) + 2 <= room
+        x, y = left + (c0 + c1) / 2 * width, top + r0 * panel.cell[2] + height / 2 + size * 0.36
+        self.text(x, y, box.label, size, anchor="middle", bold=bold)
 
     # ------------------------------------------------------------------------------------------- legend
 
@@ -267,12 +314,7 @@ class Page:
         entries = [
             (f'fill="{FILLS[fill]}" stroke="{INK}" stroke-width="0.8"', text) for fill, text in sorted(fills.items())
         ]
-        drawn = {
-            "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
-            "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
-            "absent": 'fill="url(#absent)" stroke="none"',
-        }
-        entries += [(drawn[name], text) for name, text in signs.items()]
+        entries += [(LOOKS[name], text) for name, text in signs.items()]
         x, top = float(MARGIN), self.y + 4
         for look, text in entries:
             lines = wrapped(text, self.width - 2 * MARGIN - 40)

@@ -32,6 +32,11 @@ class Part:
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
 
+    @property
+    def given(self) -> bool:
+        """Whether it is not the whole."""
+        return self != Part()
+
     @classmethod
     def read(cls, text: Any) -> Part:
         """From its words.

@@ -32,7 +32,8 @@ class Touched:
     """What the copy's instructions did to one memory, a row each time that a thread (or an engine for it) touched bytes.
 
     Attributes:
-        step: number of the instruction among those of the copy, an instruction that is executed twice counts twice.
+        step: number of the instruction among those of the copy that touch this memory; one that is executed twice counts twice.
+        line: of the PTX text.
         thread: in the CTA.
         cta: whose memory it is.
         offset: first byte, from the start of the buffer's memory.
@@ -41,6 +42,7 @@ class Touched:
     """
 
     step: Any
+    line: Any
     thread: Any
     cta: Any
     offset: Any
@@ -64,21 +66,61 @@ class Step:
 
 
 @attrs.frozen(eq=False)
+class CopySide:
+    """One side of a copy that was run.
+
+    Attributes:
+        name: ``source`` or ``destination``.
+        region: of the request.
+        start: where its box begins, with the values of the run.
+        elements: first byte of each element of the box in its memory, row-major; -1 outside the array.
+        touched: what the copy did to it; nothing of registers.
+    """
+
+    name: str
+    region: tc.Region
+    start: tuple[int, ...]
+    elements: Any
+    touched: Touched
+
+    @property
+    def space(self) -> str:
+        """Of its memory."""
+        return self.region.buffer.space
+
+    @property
+    def label(self) -> str:
+        """The buffer's name."""
+        return self.region.buffer.name
+
+    def __str__(self) -> str:
+        parts = [f"{s}:{s + e}" if e > 1 else str(s) for s, e in zip(self.start, self.region.extents, strict=True)]
+        return f"{self.label}[{', '.join(parts)}]"
+
+    def coordinate(self, element: int) -> tuple[int, ...]:
+        """The coordinate of an element of the box in its buffer."""
+        index = np.unravel_index(element, self.region.extents)
+        return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
+
+    def elements_in(self, offset: int, size: int) -> Any:
+        """The elements of the box that begin in some bytes."""
+        return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
+
+
+@attrs.frozen(eq=False)
 class Movement:
     """What a copy did.
 
     Attributes:
-        request: the copy; starts and sizes that are known at run time are those of ``values``.
+        request: the copy.
         variant: who lowered it.
         partition: the variant's, for what a caption tells.
-        values: of each symbol, by its name.
+        values: of each integer that is known at run time only, by its name.
         ptx: the kernel's text; steps name its lines.
         steps: the copy's instructions in the order of their execution.
-        source, destination: what was touched; empty of registers.
-        element_source, element_destination: first byte of each element of the box in its memory, row-major; -1 outside the array.
-        start_source, start_destination: where the boxes begin, with those values.
-        arrived: for each byte of the destination (of the first CTA that receives) the byte of the source's box that lies there, or -1; of registers
-            the bytes follow each other by thread and register, and from registers it is the byte counted so.
+        source, destination: its sides.
+        arrived: for each byte of the destination (of the first CTA that receives) the byte of the source's box that lies there, or -1; of
+            registers the bytes follow each other by thread and register, and from registers it is the byte counted so.
         threads: of the CTA.
         by_engine: one thread issues the copy, and an engine moves the bytes.
     """
@@ -87,23 +129,21 @@ class Movement:
     variant: str
     partition: Any
     values: dict[str, int]
-    start_source: tuple[int, ...]
-    start_destination: tuple[int, ...]
     ptx: str
     steps: tuple[Step, ...]
-    source: Touched
-    destination: Touched
-    element_source: Any
-    element_destination: Any
+    source: CopySide
+    destination: CopySide
     arrived: Any
     threads: int
     by_engine: bool
 
-    def side(self, name: str) -> tuple[tc.Region, Touched, Any]:
-        """Region, touched bytes and bytes of the elements of ``source`` or ``destination``."""
-        if name == "source":
-            return self.request.src, self.source, self.element_source
-        return self.request.dst, self.destination, self.element_destination
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.request.dst.buffer.dtype.bits // 8
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.source.space}) to {self.destination} ({self.destination.space}), {self.request.dst.buffer.dtype}"
 
 
 def places(layout: Any, shape: Sequence[int], coordinates: Sequence[Any], values: dict[Any, int]) -> dict[str, Any]:
@@ -420,27 +460,21 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
         whole = np.full((128, LANE_BYTES), NO_PLACE)
         whole[:, : COLUMN_BYTES * around.dst.words] = arrived.reshape(128, -1)
         arrived = whole.ravel()
-    steps, source_side, destination_side = _touched(told, kernel, around)
+    steps, touched = _touched(told, kernel, around)
     if request.dst.buffer.space == "shared":
-        arrived = arrived.reshape(around.ctas, -1)[int(destination_side.cta.min(initial=around.ctas - 1))]
+        arrived = arrived.reshape(around.ctas, -1)[int(touched[1].cta.min(initial=around.ctas - 1))]
+    sides = []
+    for name, region, each in zip(("source", "destination"), (request.src, request.dst), touched, strict=True):
+        start = tuple(int(evaluate(start, around.values)) for start in region.starts)
+        ranked = attrs.evolve(each, step=np.unique(each.step, return_inverse=True)[1])
+        sides.append(CopySide(name, region, start, elements_of(region, around.values), ranked))
+    values = {str(each): value for each, value in around.values.items()}
+    by_engine = around.record.threads == "one"
     found = Movement(
-        request=request,
-        variant=variant,
-        partition=partition,
-        values={str(each): value for each, value in around.values.items()},
-        start_source=tuple(int(evaluate(start, around.values)) for start in request.src.starts),
-        start_destination=tuple(int(evaluate(start, around.values)) for start in request.dst.starts),
-        ptx=kernel.ptx,
-        steps=steps,
-        source=source_side,
-        destination=destination_side,
-        element_source=elements_of(request.src, around.values),
-        element_destination=elements_of(request.dst, around.values),
-        arrived=arrived,
-        threads=around.threads,
-        by_engine=around.record.threads == "one",
+        request, variant, partition, values, kernel.ptx, steps, sides[0], sides[1], arrived, around.threads, by_engine
     )
-    return _check(found)
+    _check(found)
+    return found
 
 
 def _array(given: tc.Buffer) -> Any:
@@ -463,8 +497,8 @@ def _marks(around: _Kernel) -> Any:
     total = int(np.prod(given.shape)) * given.dtype.bits // 8
     if request.src.buffer.space == "local":
         return np.arange(1, total + 1)
-    rows = np.zeros((around.ctas if request.src.buffer.space == "shared" else 1, 0), np.int64)
-    marks = np.zeros((len(rows), total // len(rows)), np.int64)
+    ctas = around.ctas if request.src.buffer.space == "shared" else 1
+    marks = np.zeros((ctas, total // ctas), np.int64)
     first = elements_of(request.src, around.values)
     inside = first >= 0
     numbers = np.arange(1, len(first) * size + 1).reshape(-1, size)
@@ -472,7 +506,7 @@ def _marks(around: _Kernel) -> Any:
     return marks.ravel()
 
 
-def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: _Kernel) -> tuple[tuple[Step, ...], Touched, Touched]:
+def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: _Kernel) -> tuple[tuple[Step, ...], list[Touched]]:
     """The copy's own accesses and transfers of CTA 0, and of one instance of its scope."""
     request, threads = around.request, around.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
@@ -507,10 +541,10 @@ def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: _Kernel) -> tu
         for which, side in parts:
             offsets = side.offsets[chosen] - (COLUMN_BYTES * column if side.space == "tensor" else 0)
             size = np.full(len(mine), each.bytes)
-            rows[which].append((number, mine, side.ctas[chosen], offsets, size, read))
-    none = [np.zeros(0, np.int64)] * 6
+            rows[which].append((number, np.full(len(mine), each.line), mine, side.ctas[chosen], offsets, size, read))
+    none = [np.zeros(0, np.int64)] * 7
     columns = [[np.concatenate(part) for part in zip(*side, strict=True)] if side else none for side in rows]
-    return tuple(opcodes), Touched(*columns[0]), Touched(*columns[1])
+    return tuple(opcodes), [Touched(*each) for each in columns]
 
 
 def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
@@ -531,27 +565,20 @@ def _same_instruction(before: Any, each: Any) -> bool:
     )
 
 
-def _check(movement: Movement) -> Movement:
-    """Each element that has a place on both sides arrived, and nothing else in its place.
-
-    Raises:
-        TilecopyError: one did not: the variant, or what it emits, is wrong.
-    """
-    request = movement.request
-    if "local" in request.spaces:  # which register holds which element is what the picture asks
-        return movement
-    size = request.dst.buffer.dtype.bits // 8
-    number = np.flatnonzero((movement.element_source >= 0) & (movement.element_destination >= 0))
-    places = movement.element_destination[number][:, None] + np.arange(size)
-    _, same = np.unique(
-        movement.element_source, return_inverse=True
-    )  # elements on one address have the mark of the last
-    last = np.zeros(same.max() + 1, np.int64)
-    last[same] = np.arange(len(same))
-    wrong = (movement.arrived[places] != last[same[number]][:, None] * size + np.arange(size)).any(axis=1)
+def _check(movement: Movement) -> None:
+    """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
+    if "local" in movement.request.spaces:  # which register holds which element is what the picture asks
+        return
+    source, destination, size = movement.source.elements, movement.destination.elements, movement.size
+    number = np.flatnonzero((source >= 0) & (destination >= 0))
+    last = {
+        place: element for element, place in enumerate(source.tolist())
+    }  # its mark is what elements on one address have
+    first = size * np.array([last[place] for place in source[number].tolist()], np.int64)
+    bytes_ = np.arange(size)
+    wrong = (movement.arrived[destination[number][:, None] + bytes_] != first[:, None] + bytes_).any(axis=1)
     if wrong.any():
         raise tc.TilecopyError(
-            f"draw: {movement.variant} moves {int(wrong.sum())} of {len(number)} elements elsewhere than {request} says; the first is "
-            f"element {int(number[np.argmax(wrong)])} of the box"
+            f"draw: {movement.variant} moves {int(wrong.sum())} of {len(number)} elements elsewhere than {movement.request} says; the "
+            f"first is element {int(number[np.argmax(wrong)])} of the box"
         )
-    return movement
