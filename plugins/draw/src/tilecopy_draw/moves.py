@@ -73,7 +73,13 @@ def _subtitle(movement: Movement) -> str:
     shared = any(len(np.unique(np.stack([t.step, t.offset]), axis=1).T) < len(t) for t in sides)
     more = "; t0 +1: one thread more does the same" if shared else ""
     local = " In registers: one 32-bit register of one thread, t5 r0." if "local" in movement.request.spaces else ""
-    return f"{box}, moved by one thread in one instruction. Label: thread{more}.{local}"
+    matrices = any("matrix" in step.opcode for step in movement.steps)
+    who = (
+        "a row of a matrix. Label: the thread that gives its address"
+        if matrices
+        else "moved by one thread in one instruction. Label: thread"
+    )
+    return f"{box}, {who}{more}.{local}"
 
 
 def instructions_text(movement: Movement) -> str:
@@ -94,7 +100,10 @@ def notes_of(movement: Movement) -> list[str]:
             requests, number, least = count(side.touched)
             found.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
     values = "".join(f"; {name} = {value}" for name, value in movement.values.items())
-    return [*found, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]
+    checked = (
+        "what arrived was read back" if "local" in movement.request.spaces else "every byte arrived where the copy says"
+    )
+    return [*found, f"Run on the emulator with marks in the source: {checked}{values}."]
 
 
 # ------------------------------------------------------------------------------------------------ the whole
