@@ -46,7 +46,7 @@ def transposed(pitch=33):
 def edge():
     tile = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))
     A = memory("global", (60, 64), "float16", "A")
-    return tc.plan(tile[:, :], A[48:64, :], outside=-1.5, scope=tc.cta(64), target="sm_90a")
+    return tc.plan(tile[:, :], A[48:64, :], outside=-1.501953125, scope=tc.cta(64), target="sm_90a")
 
 
 def symbolic():

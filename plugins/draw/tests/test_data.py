@@ -59,19 +59,18 @@ def test_what_lies_outside_comes_from_nowhere(name):
     assert read == 12 * 64 * 2
 
 
-@pytest.mark.parametrize("layout", [TileLayout(S[32, 32]), TileLayout(S[(32, 32) : (33, 1)]), TileLayout(S[(32, 32) : (1, 32)]), swizzled("128B", "float32", 32, 32)])  # fmt: skip
-def test_sectors_and_wavefronts_are_the_profile_s(layout):
-    data = draw(tc.plan(
-        memory("shared", (32, 32), "float32", "tile", layout=layout)[:, :], memory("global", (32, 32), "float32", "A")[:, :],
-        scope=tc.cta(64), target="sm_90a",
-    )).data if layout.strides != (1, 32) else None  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("pitches", [(32, 1), (33, 1), (1, 32), (1, 33), None])
+def test_sectors_and_wavefronts_are_the_profile_s(pitches, dtype):
+    """Of elements of two bytes two threads may want the same word."""
+    layout = swizzled("64B", dtype, 32, 32) if pitches is None else TileLayout(S[(32, 32) : pitches])
     k = tc.KernelBuilder("alone", threads=64)
-    A = k.param("A", (32, 32), "float32")
-    tile = k.shared((32, 32), "float32", layout=layout, name="tile")
+    A = k.param("A", (32, 32), dtype)
+    tile = k.shared((32, 32), dtype, layout=layout, name="tile")
     k.cta.copy(tile[:, :], A[:, :])
-    report = EmulatorExecutor(profile=True).launch(k.build(target="sm_90a", grid=1), (np.zeros((32, 32), np.float32),))
-    if data is None:
-        data = draw(k.build(target="sm_90a", grid=1).plans[0], "banks").data
+    kernel = k.build(target="sm_90a", grid=1)
+    report = EmulatorExecutor(profile=True).launch(kernel, (np.zeros((32, 32), dtype),))
+    data = draw(kernel.plans[0], "banks").data
     assert report.counters == {
         "global_requests": data["source"]["requests"],
         "global_sectors": data["source"]["sectors"],

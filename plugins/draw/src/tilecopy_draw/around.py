@@ -55,6 +55,10 @@ class Around:
         self.options = dict(request.options)
         if request.src.buffer.space == "tmem" or request.src.buffer.dtype.bits % 8:
             raise tc.RequestError(f"draw: {request}: copies out of tensor memory and elements of 4 bits are not run")
+        if request.spaces == ("local", "local"):
+            raise tc.RequestError(
+                f"draw: {request}: both sides are registers; draw each side's layout, kind 'fragment'"
+            )
         self.mask = self.options.get("multicast")
         names = {option.name for option in self.record.options}
         self.far = "remote_cta_id" in names

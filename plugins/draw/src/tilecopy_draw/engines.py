@@ -56,7 +56,7 @@ def draw_boxes(movement: Movement, part: Part, width: float) -> tuple[str, Page]
     tensor = movement.destination.space == "tmem"
     right = _tensor_panel(destination) if tensor else _panel(movement, movement.destination, destination, source)
     boxes, rows = max(len(left.boxes), len(right.boxes)), max(left.rows, right.rows)
-    if boxes > MOST_BOXES or rows > 2 * MOST_ROWS or not page.panels([left], [right]):
+    if boxes > MOST_BOXES or rows > 16 * MOST_ROWS or not page.panels([left], [right]):
         raise too_large(
             f"{len(source)} pieces",
             f"part='instruction 0' (there are {int(movement.source.touched.step.max()) + 1} of them)",
@@ -96,12 +96,13 @@ def _panel(movement: Movement, side: CopySide, touched: Touched, source: Touched
             label = f"c{step} " * several + first + f" ({size} bytes)" * (size > LINE)
             boxes.append(Box(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}"))
     how = "by coordinate" if side.space == "global" else "by byte address"
-    high = 18 if grid.shape[0] <= MOST_ROWS else 12
+    high = max(1.0, min(18.0, 860 / grid.shape[0]))
     return Panel(
         f"{side.name.capitalize()}: {side.space} {side.label}, {how}",
         grid,
         sorted(boxes, key=lambda b: b.place),
         cell=(0, 64, high),
+        optional=high < 12,
     )
 
 

@@ -78,13 +78,19 @@ def draw_fragment(movement: Movement, part: Part, width: float) -> tuple[str, Pa
         raise tc.RequestError("draw: no side of this copy is in registers, so there is no fragment to draw")
     side = movement.source if movement.source.space == "local" else movement.destination
     grid, held = owners_of(movement)
-    dtype, per_box = side.region.buffer.dtype, max(1, 4 // movement.size)
+    dtype, per_box = side.region.buffer.dtype, 4 // movement.size
+    box = f"one 32-bit register of one thread = {per_box} element{'s' * (per_box > 1)}"
+    box = (
+        box
+        if per_box
+        else f"{movement.size // 4} 32-bit registers of one thread, from the one that is named = 1 element"
+    )
     extents = " x ".join(map(str, side.region.extents))
     title = f"Who owns each element: {side.label}, {dtype} {extents}, {movement.threads} threads"
     several = f" Each element is held by {held} threads; the first is named." if held > 1 else ""
     page = Page(width)
     page.heading(
-        title, f"One box = one 32-bit register of one thread = {per_box} element{'s' * (per_box > 1)}. Label: thread and register. "
+        title, f"One box = {box}. Label: thread and register. "
         f"Shade: register.{several}",
     )  # fmt: skip
     window = grid.window(*part.window(grid.shape))

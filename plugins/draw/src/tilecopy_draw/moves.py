@@ -36,7 +36,7 @@ def draw_moves(movement: Movement, part: Part, width: float) -> tuple[str, Page]
         page = Page(width)
         page.heading(
             title,
-            f"{_subtitle(movement)} Too many boxes for one page: 1 the whole box, 2 one instruction, 3 one phase.",
+            f"{_subtitle(movement)} Too many boxes for one page: each zoom outlines what the next one shows.",
         )
         if part.given or not _zooms(page, movement):
             raise _too_large(movement, max((side.touched for side in chosen), key=len))
@@ -125,29 +125,22 @@ def _whole(page: Page, movement: Movement, chosen: Sequence[CopySide], part: Par
     """Both sides with every box labelled; False where they do not fit."""
     followed, told = _followed(movement, chosen)
     for line in (LINE, LINE // 2, LINE // 4):
-        panels, legend = list[Panel](), dict[int, str]()
+        panels, fills = list[Panel](), list[dict[int, str]]()
         for side in chosen:
             if side.space == "local":
                 grid = owners_of(movement)[0]
                 grid = grid.window(*part.window(grid.shape))
-                panels.append(
-                    register_panel(
-                        grid,
-                        f"{side.name.capitalize()}: registers of {side.label}, by coordinate",
-                        np.isin(grid.elements, followed),
-                    )
-                )
-                legend = register_legend(grid.ids) | legend
+                title = f"{side.name.capitalize()}: registers of {side.label}, by coordinate"
+                panels.append(register_panel(grid, title, np.isin(grid.elements, followed)))
+                fills.append(register_legend(grid.ids))
                 continue
             if len(side.touched) > MOST_BOXES:
                 return False
             panels.append(_panel(movement, side, followed, line, part))
-            legend |= shades(side.touched)[1]
+            fills.append(shades(side.touched)[1])
         if all(panel.rows <= MOST_ROWS for panel in panels) and page.panels(*([panel] for panel in panels)):
-            used = {box.fill for panel in panels for box in panel.boxes}
-            page.legend(
-                {fill: text for fill, text in legend.items() if fill in used}, _signs(panels, "one vector, followed")
-            )
+            legend = {fill: "; ".join(dict.fromkeys(each[fill] for each in fills if fill in each)) for fill in range(4)}
+            page.legend({fill: text for fill, text in legend.items() if text}, _signs(panels, "one vector, followed"))
             page.notes([told] if told else [])
             return True
     return False
