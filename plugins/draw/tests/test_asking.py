@@ -72,7 +72,7 @@ def test_kinds_that_do_not_go():
     refused("before is a layout, not 3", cases.gmem_smem(), "banks", before=3)
     refused("kind 'moves' is of a plan", TileLayout(S[8, 8]), "moves")
     refused("names no threads; kind 'banks' draws it as memory", TileLayout(S[8, 8]), "fragment")
-    refused("is not of memory, so it has no banks", TileLayout(S[(32, 8) : (1 @ laneid, 1)]), "banks")
+    refused("x is not of memory, so it has no banks", TileLayout(S[(32, 8) : (1 @ laneid, 1)]), "banks")
     refused("a fragment is held by the threads of one CTA", TileLayout(S[(8, 8) : (1 @ tc.bx, 1)]))
     for x in (3, None, "copy", tc.symbol("n")):
         refused("x is a plan, a region, a buffer or a layout", x)
@@ -90,7 +90,7 @@ def test_what_cannot_be_run_is_refused():
     plan = tc.plan(
         memory("shared", (16, 64), "float16", "tile")[:, :], huge[0:16, 0:64], scope=tc.warp(), target="sm_90a"
     )
-    refused("at most 268435456 are run. Draw the copy with a smaller array", plan)
+    refused("at most 67108864 are run. Draw the copy with a smaller array", plan)
 
 
 def command(*words):

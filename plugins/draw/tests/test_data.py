@@ -1,5 +1,6 @@
 """What pictures say, held against partitions, layouts and the emulator's own counts."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -131,6 +132,11 @@ def test_an_engine_s_pieces():
     assert np.array_equal(np.unique(lanes), np.arange(128)) and np.array_equal(np.unique(columns), [0, 4, 8, 12])
     data = draw(cases.dsmem()).data
     assert set(accesses(data, "destination")["cta"]) == {1} and set(accesses(data, "source")["cta"]) == {0}
+
+
+def test_a_swizzle_takes_a_box_apart_into_units():
+    picture = draw(cases.tma())
+    assert len(set(re.findall(r">(\d+,\d+)<", picture.svg))) == 12 * 8 and picture.svg.count(">fill<") == 32
 
 
 def test_a_multicast_is_one_instruction_for_several_ctas():

@@ -13,7 +13,7 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import Iter, evaluate, shown, substitute, symbols_of
 
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 26
 """Of a memory that is run."""
 KNOWN = ("barrier", "cp_async_group", "mbarrier", "bulk_group", "tcgen05_commit")
 """What completes the copies that are run."""

@@ -22,6 +22,8 @@ from .running import Movement, run_copy
 
 KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
+MOST_ELEMENTS = 1 << 20
+"""Of a layout that is drawn by itself."""
 
 
 def draw(
@@ -87,6 +89,11 @@ def _of_layout(x: Any, kind: str | None, part: Part, before: tc.TileLayout | Non
     layout = region.buffer.layout if region is not None else x
     if not isinstance(layout, tc.TileLayout):
         raise tc.RequestError(f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {shown(x)}")
+    size = region.size if region is not None else layout.size
+    if size > MOST_ELEMENTS:
+        raise tc.RequestError(
+            f"draw: x has {size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"
+        )
     shape = region.buffer.shape if region is not None else tuple(it.extent for it in layout.shard)
     owned = any(axis.name not in ("m", "TLane", "TCol") for axis in layout.axes)
     kind = kind or ("fragment" if owned else "banks")
@@ -100,7 +107,7 @@ def _of_layout(x: Any, kind: str | None, part: Part, before: tc.TileLayout | Non
             f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it"
         )
     if owned or "TLane" in {axis.name for axis in layout.axes}:
-        raise tc.RequestError(f"draw: {layout} is not of memory, so it has no banks")
+        raise tc.RequestError(f"draw: x is not of memory, so it has no banks: {shown(x)}")
     if region is None:
         size = 16 >> layout.swizzle.per_element if layout.swizzle is not None and layout.swizzle.per_element <= 4 else 4
         tile = Tile("layout", layout, shape, (0,) * len(shape), shape, size)
