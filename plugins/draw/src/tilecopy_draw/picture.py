@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import one_of, shown
 
 SUFFIXES = (".svg", ".png", ".html")
 
@@ -44,13 +44,12 @@ class Picture:
             RequestError: not ``.svg``, ``.png`` or ``.html``.
             PluginError: ``.png`` without resvg-py.
         """
+        one_of(*SUFFIXES).check(suffix, "Picture.bytes_as", "suffix")
         if suffix == ".svg":
             return self.svg.encode()
         if suffix == ".html":
             head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
             return f"{head}<body>\n{self.svg}</body>\n</html>\n".encode()
-        if suffix != ".png":
-            raise tc.RequestError(f"draw: a picture is written as {', '.join(SUFFIXES)}, not {shown(suffix)}")
         try:
             import resvg_py
         except ImportError:
@@ -70,9 +69,12 @@ class Picture:
         if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
             raise tc.RequestError(f"Picture.save: path is a path, not {shown(path)}")
         target = Path(path)
+        if target.suffix.lower() not in SUFFIXES:
+            raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {shown(path)}")
         content = self.bytes_as(target.suffix.lower())
         try:
             target.write_bytes(content)
-        except OSError as error:
-            raise tc.RequestError(f"{shown(str(path))}: the picture cannot be written: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise tc.RequestError(f"Picture.save: path {shown(path)}: the picture cannot be written: {why}") from None
         return target
