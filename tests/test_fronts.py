@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+import tilecopy_draw
 import tilecopy_emulator
 import tilecopy_gmem_smem
 import tilecopy_relayout
@@ -202,6 +203,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         dynamic_shared_bytes=0,
         profile=False,
         allow=("same-value",),
+        observer=None,
     ),
     "run_ptx, each argument": lambda: call(
         lambda a, n, f, s: tilecopy_emulator.run_ptx(PTX, [a, n, f, s], grid=1, block=1), *run_arguments()
@@ -222,8 +224,9 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         origin_of=None,
         value_checks=(),
         allow=("same-value",),
+        observer=None,
     ),
-    "EmulatorExecutor": lambda: call(tilecopy_emulator.EmulatorExecutor, profile=True, progress=None),
+    "EmulatorExecutor": lambda: call(tilecopy_emulator.EmulatorExecutor, profile=True, progress=None, observer=None),
     "EmulatorExecutor.extensions": lambda: call(tilecopy_emulator.executor().extensions),
     "EmulatorExecutor.why_unavailable": lambda: call(tilecopy_emulator.executor().why_unavailable, kernel()),
     "EmulatorExecutor.launch": lambda: call(
@@ -429,7 +432,20 @@ class Watches:
     """A plugin that wraps nothing."""
 
 
-GOOD = RELAYOUT | EMULATOR | TESTKIT
+DRAW: dict[str, Callable[[], Bound]] = {
+    "draw": lambda: call(
+        tilecopy_draw.draw,
+        tc.TileLayout(tc.S[8, 8]),
+        "banks",
+        part=None,
+        before=tc.TileLayout(tc.S[8, 8]),
+        width=960,
+    ),
+    "Picture.save": lambda: call(tilecopy_draw.draw(tc.TileLayout(tc.S[8, 8])).save, "picture.svg"),
+    "Picture.bytes_as": lambda: call(tilecopy_draw.draw(tc.TileLayout(tc.S[8, 8])).bytes_as, ".svg"),
+}
+
+GOOD = RELAYOUT | EMULATOR | DRAW | TESTKIT
 """A call of every public callable, with an argument for every parameter."""
 
 ALSO_CALLED = {
@@ -442,7 +458,7 @@ ALSO_CALLED = {
     "p": "size p",
 }
 """What messages call a parameter where they do not use its name."""
-CALLBACKS = {"write", "build", "run_all", "say", "progress", "origin_of", "rule", "draws", "own", "moves"}
+CALLBACKS = {"write", "build", "run_all", "say", "progress", "observer", "origin_of", "rule", "draws", "own", "moves"}
 """Functions of the caller's: what they raise is theirs."""
 
 
@@ -540,7 +556,9 @@ NOT_CALLED = {
     "Pair": "made by parse",
     "Program": "made by parse",
     "run_cuda": "a compiler for each odd value takes a minute: plugins/emulator/tests/test_cuda_sources.py",
+    "Picture": "what draw gives",
     "Report": "what a run gives",
+    "Side": "what an observer is told",
     "TensorAddress": "made by parse",
     "TensorMap.fill_bytes": "called in a step",
     "UndefinedResultError": "raised in a computation, for the machine",
@@ -549,6 +567,7 @@ NOT_CALLED = {
     "check_global": "called in a step: see the test of steps",
     "start_copy": "called in a step: see the test of steps",
     "Tally": "what a chunk gives",
+    "Transfer": "what an observer is told",
     "here": "what `run` calls",
     "judge": "what a chunk calls",
     "kinds_of": "what a chunk calls",
@@ -559,7 +578,7 @@ def public_callables() -> set[str]:
     """Every function, class and method that the packages name."""
     found: set[str] = set()
     things: dict[str, Any] = {}
-    for module in (tilecopy_relayout, tilecopy_emulator, extending, tilecopy_testkit):
+    for module in (tilecopy_relayout, tilecopy_emulator, tilecopy_draw, extending, tilecopy_testkit):
         things |= {name: getattr(module, name) for name in module.__all__}
     for module in (campaign, scaffold):
         things |= {

@@ -101,6 +101,7 @@ GRAPH = {
     "tilecopy_cli": ("tilecopy_core", "tilecopy", "tilecopy_cuda"),
     "tilecopy_export": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_emulator": ("tilecopy_core", "tilecopy", COMMANDS),
+    "tilecopy_draw": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
     "tilecopy_relayout": ("tilecopy_core", "tilecopy", "tilecopy_cuda", COMMANDS),
     "tilecopy_testkit": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
 }

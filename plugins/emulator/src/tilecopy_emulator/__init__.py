@@ -12,16 +12,20 @@ import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork 
 from .api import run_ptx
 from .cuda import run_cuda
 from .executor import EmulatorExecutor, executor
+from .memory.observed import Access, Side, Transfer
 from .memory.tensor_maps import TensorMap, tensor_map
 from .program import Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report, run_grid
 
 __all__ = [
+    "Access",
     "EmulatorExecutor",
     "Program",
     "Report",
+    "Side",
     "TensorMap",
+    "Transfer",
     "UnsupportedPtxError",
     "executor",
     "parse",

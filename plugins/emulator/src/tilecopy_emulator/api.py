@@ -16,6 +16,7 @@ import numpy as np
 from tilecopy_core import LaunchError
 
 from .demands import demand, is_flag, is_whole, items_of, shown
+from .memory.observed import Observer
 from .memory.tensor_maps import MAP_BYTES, TensorMap
 from .program import Parameter, Program
 from .reading.parser import parse
@@ -42,6 +43,7 @@ def run_ptx(
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
     allow: Sequence[str] = (),
+    observer: Observer | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -60,6 +62,7 @@ def run_ptx(
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
+        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
 
     Returns:
         What the run did.
@@ -98,6 +101,8 @@ def run_program(
 ) -> Report:
     """As :func:`run_ptx`, of a text that has been parsed."""
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
+    fits = observer is None or callable(observer)
+    demand("run_ptx", "observer", observer, fits, "a function of an Access or a Transfer, or None")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
@@ -122,6 +127,7 @@ def run_program(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=tuple(names or ()),
+        observer=observer,
     )
 
 

@@ -10,6 +10,7 @@ from tilecopy import BuiltKernel, HazardError, LaunchError
 from tilecopy.executors import HostArguments, ValueCheck
 
 from .demands import demand, is_flag, items_of
+from .memory.observed import Observer
 from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
 from .program import Program, UnsupportedPtxError
@@ -24,15 +25,24 @@ class EmulatorExecutor:
     Args:
         profile: count memory sectors and bank conflicts too (slower).
         progress: called with CTAs done and CTAs in all.
+        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
     """
 
     name = "emulator"
 
-    def __init__(self, *, profile: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        profile: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        observer: Observer | None = None,
+    ) -> None:
         demand("EmulatorExecutor", "profile", profile, is_flag(profile), "True or False")
         fits = progress is None or callable(progress)
         demand("EmulatorExecutor", "progress", progress, fits, "a function of two numbers, or None")
-        self._profile, self._progress = profile, progress
+        fits = observer is None or callable(observer)
+        demand("EmulatorExecutor", "observer", observer, fits, "a function of an Access or a Transfer, or None")
+        self._profile, self._progress, self._observer = profile, progress, observer
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
@@ -110,6 +120,7 @@ class EmulatorExecutor:
             progress=self._progress,
             origin_of=kernel.origin_of,
             value_checks=checks,
+            observer=self._observer,
         )
 
 

@@ -18,6 +18,7 @@ from .alu import is_approximate
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import pieces, sections, shared_side_not_counted
 from .machine.machine import Machine
+from .memory.observed import Observer
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
 from .order.clocks import TENSOR
@@ -156,6 +157,7 @@ def run_grid(
     origin_of: Callable[[int], str] | None = None,
     value_checks: Sequence[ValueCheck] = (),
     allow: Sequence[str] = (),
+    observer: Observer | None = None,
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -173,6 +175,7 @@ def run_grid(
         origin_of: from a PTX line to the statement that it comes from.
         value_checks: registers whose values must lie within bounds, by the line that defines them.
         allow: names of what is no hazard here, of :data:`ALLOWABLE`.
+        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -181,7 +184,7 @@ def run_grid(
     """
     _demand_launch(program, grid, block, cluster, parameters, memory, dynamic_shared_bytes)
     demand("run_grid", "profile", profile, is_flag(profile), "True or False")
-    for name, function in (("progress", progress), ("origin_of", origin_of)):
+    for name, function in (("progress", progress), ("origin_of", origin_of), ("observer", observer)):
         demand("run_grid", name, function, function is None or callable(function), "a function, or None")
     fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
     demand("run_grid", "value_checks", value_checks, fits, "the checks of a kernel's values")
@@ -225,6 +228,7 @@ def run_grid(
             sections(program),
             local_owner,
             profile,
+            observer if sought is None else None,
             origin_of or (lambda line: ""),
             base,
         )

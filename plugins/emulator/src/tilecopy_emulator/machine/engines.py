@@ -14,15 +14,13 @@ import attrs
 import numpy as np
 
 from ..memory.memories import Memories
+from ..order.access import TENSOR_CELLS
 from ..order.clocks import ASYNC_SHARED, Clock, join
 from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
 from ..threads.operations import Operation, lands_later
 from ..threads.threads import Lanes
 from .mbarrier import Mbarrier, Mbarriers
-
-TENSOR_CELLS = 128 * 512
-"""Words of tensor memory of a CTA."""
 
 
 @attrs.define(eq=False)

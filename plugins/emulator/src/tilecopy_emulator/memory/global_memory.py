@@ -11,7 +11,7 @@ from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stam
 from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
-from . import profile
+from . import observed, profile
 from .judgement import judge_global
 from .shadowed import ShadowedMemory
 
@@ -293,6 +293,8 @@ class GlobalAccesses(ShadowedMemory):
                 machine.yields(machine.index(lanes))
             older = machine.flags.delay(lanes, addresses[:, 0], raw)
             machine.flags.acquire(lanes, access, addresses, older=older)
+        if machine.launch.observer is not None:
+            observed.tell_access(machine, "load", lanes, ("global", addresses), raw)
         return raw
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
@@ -326,6 +328,8 @@ class GlobalAccesses(ShadowedMemory):
             machine.launch.version += 1
         if access.strength:
             machine.flags.release(lanes, access, addresses, new=raw)
+        if machine.launch.observer is not None:
+            observed.tell_access(machine, "store", lanes, ("global", addresses), raw)
 
     def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
         """See :meth:`Machine.atomic`."""
@@ -364,6 +368,8 @@ class GlobalAccesses(ShadowedMemory):
             old[rows, columns] = before
             if changed:
                 machine.launch.version += 1
+        if machine.launch.observer is not None:
+            observed.tell_access(machine, "atomic", lanes, ("global", addresses), old[..., None].view(np.uint8))
         return old
 
     def _scanned(

@@ -11,7 +11,7 @@ from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
 from ..threads.threads import Lanes
-from . import profile
+from . import observed, profile
 from .judgement import judge_shared
 from .shadowed import ShadowedMemory
 
@@ -196,6 +196,8 @@ class SharedMemory(ShadowedMemory):
             raw = raw.copy()
             older = self.machine.flags.delay(lanes, places, raw, shared=True)
             self.machine.flags.acquire(lanes, access, places, shared=True, older=older)
+        if self.machine.launch.observer is not None:
+            observed.tell_access(self.machine, "load", lanes, ("shared", places), raw)
         return raw
 
     def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
@@ -235,6 +237,8 @@ class SharedMemory(ShadowedMemory):
             self.blank[places[:, None] + np.arange(access.bytes)] = origins
         if access.strength:
             self.machine.flags.release(lanes, access, places, shared=True, new=raw)
+        if self.machine.launch.observer is not None:
+            observed.tell_access(self.machine, "store", lanes, ("shared", places), raw)
 
     def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
         """See :meth:`Machine.atomic`."""
@@ -263,6 +267,8 @@ class SharedMemory(ShadowedMemory):
             if machine.launch.in_loop[machine.at]:
                 same = (new == was).all(axis=1)
                 machine.yields(index[part][same])
+        if machine.launch.observer is not None:
+            observed.tell_access(machine, "atomic", lanes, ("shared", places), old[..., None].view(np.uint8))
         return old
 
     def _scanned(self, lanes: Lanes, access: Access, scan: Scan, places: Any, update: Any) -> Any:

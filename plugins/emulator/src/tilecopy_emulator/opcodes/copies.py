@@ -12,7 +12,7 @@ import numpy as np
 from ..alu.atomic import atomic_operation
 from ..effects import is_hint
 from ..machine.machine import Machine
-from ..memory import profile
+from ..memory import observed, profile
 from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
@@ -75,6 +75,8 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         if machine.launch.profile:
             profile.count_global(machine, lanes, addresses, size if keep is None else keep)
             profile.count_shared(machine, lanes, places, size)
+        if machine.launch.observer is not None:
+            observed.tell_transfer(machine, lanes, ("global", addresses), ("shared", places), size, keep)
 
     return step
 
@@ -283,15 +285,18 @@ def issue_copy(
         barrier = mbarrier_of(machine, one, at_rank(phase, rank))
     if source[0] != "global":
         place = shared.place(one, source[1], size, aligned=16)
+        place_from = "shared", place
         reads = check_sent(machine, one, place, size)
         data["place_from"] = place + steps
         ctas.append(int(place[0]) // shared.size)
     else:
         array, offsets = global_bytes(machine, one, source[1], size)
+        place_from = "global", source[1]
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
         data["array_from"], data["offsets_from"], flying = array, offsets + steps[:, None], (array, offsets, size)
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
+        place_to = "global", to[1]
         pieces = [Piece.of(machine, offsets, size)]
         if kept is not None:
             chosen = [byte for byte in range(16) if kept >> byte & 1]
@@ -301,7 +306,7 @@ def issue_copy(
         data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
         place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
-        there = int(place[0]) // shared.size
+        place_to, there = ("shared", place), int(place[0]) // shared.size
         if source[0] != "global" and there == lane // machine.threads:
             machine.hazard(
                 "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
@@ -315,6 +320,8 @@ def issue_copy(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
         array_write=array_write, flying=flying, data=data,
     )  # fmt: skip
+    if machine.launch.observer is not None:
+        observed.tell_transfer(machine, one, place_from, place_to, size)
 
 
 def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
@@ -590,6 +597,8 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             )  # fmt: skip
             machine.engines.begin(operation)
             machine.engines.pending.append(operation)
+        if machine.launch.observer is not None:
+            observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), found)
 
     return step
 

@@ -184,7 +184,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
     direct = all(program.register_bits.get(name) == 8 * parts.element for name in flat)
 
     def load(machine: Machine, lanes: Lanes) -> None:
-        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+        if machine.launch.single or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
             both.one_by_one(machine, lanes)
             return
         many, addresses = both.addresses(machine, lanes)
@@ -199,7 +199,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             machine.poison_loaded(flat, parts.element, machine.size(lanes))
 
     def store(machine: Machine, lanes: Lanes) -> None:
-        if machine.launch.profile or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
+        if machine.launch.single or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
             both.one_by_one(machine, lanes)
             return
         elements = machine.read_many(flat, lanes) if direct else None

@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..machine.engines import TENSOR_CELLS
 from ..machine.machine import Machine
+from ..memory import observed
 from ..memory.judgement import blame_flight
-from ..order.access import at_rank
+from ..order.access import TENSOR_CELLS, at_rank
 from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
 from ..program import Instruction, Program, Vector
@@ -444,6 +444,10 @@ def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: 
     machine.engines.begin(operation)
     memory.shadow.begin(operation.actor, None, np.unique(spots.ravel()))
     memory.copies.setdefault((lane, group), []).append(operation)
+    if machine.launch.observer is not None:  # each unit of 16 bytes goes to four words of each of its lanes
+        lands = spots.reshape(len(spots), -1, 4)[:, :, 0]
+        pieces = np.tile(places, len(lands))
+        observed.tell_transfer(machine, np.full(len(pieces), lane), ("shared", pieces), ("tensor", lands.ravel()), 16)
 
 
 def _commit(instruction: Instruction, program: Program) -> Step:
@@ -618,6 +622,12 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
                     if halves:
                         memory.words[spots[:, number] + 1] = found >> 16
                 memory.stores.append(_Transfer(lanes_here, cells, [], None, machine.at, first))
+            if machine.launch.observer is not None:
+                words = np.ascontiguousarray(memory.words[spots.ravel()])[..., None].view(np.uint8)
+                who = np.repeat(lanes_here, spots.shape[1])
+                observed.tell_access(
+                    machine, "load" if kind == "ld" else "store", who, ("tensor", spots.ravel()), words
+                )
         machine.launch.version += 1
 
     return step

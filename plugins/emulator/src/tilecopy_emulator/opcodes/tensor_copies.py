@@ -18,7 +18,7 @@ import numpy as np
 from ..alu.atomic import atomic_operation
 from ..effects import written_by
 from ..machine.machine import Machine
-from ..memory import profile
+from ..memory import observed, profile
 from ..memory.tensor_maps import ELEMENTS, TensorMap, swizzled
 from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
@@ -114,6 +114,11 @@ class _Box:
     offsets: Any
     kept: Any
     linear: Any
+
+    @property
+    def where(self) -> tuple[str, Any]:
+        """The address of each unit, for who observes; of one that lies outside the array's first."""
+        return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
         """The bytes inside the tensor, by how many of a unit there are."""
@@ -213,6 +218,10 @@ def _load(instruction: Instruction, program: Program) -> Step:
                     machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
                     barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
                 )  # fmt: skip
+                if machine.launch.observer is not None:
+                    observed.tell_transfer(
+                        machine, np.repeat(one, len(places)), box.where, ("shared", places), UNIT, box.kept
+                    )
             if machine.launch.profile:
                 profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
@@ -260,6 +269,8 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
         ctas=(int(places[0]) // machine.shared.size,),
         array_write=copies.check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
+    if machine.launch.observer is not None:
+        observed.tell_transfer(machine, np.repeat(one, len(places)), ("shared", places), box.where, UNIT, box.kept)
 
 
 def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:

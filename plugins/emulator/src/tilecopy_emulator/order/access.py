@@ -18,6 +18,8 @@ from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
 WINDOW_BITS = 44
 RANK_BITS = 24
 RANK_MASK = (1 << RANK_BITS) - 1
+TENSOR_CELLS = 128 * 512
+"""Words of tensor memory of a CTA."""
 SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}

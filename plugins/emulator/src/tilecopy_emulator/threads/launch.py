@@ -122,6 +122,8 @@ class Launch:
         sections: proxies whose fences order something here.
         local_owner: for each byte of a thread's local memory, which variable it is of, or -1.
         profile: count memory transactions.
+        observer: is told of every access and transfer, or None.
+        single: instructions are done one by one, since somebody looks at each.
         origin_of: PTX line -> the statement of the builder, or "".
         version: goes up with every change that another thread could see.
         operations: asynchronous operations begun.
@@ -151,6 +153,7 @@ class Launch:
     sections: tuple[str, ...]
     local_owner: Any = None
     profile: bool = False
+    observer: Any = None
     origin_of: Callable[[int], str] = lambda line: ""
     shared_base: int = 0
     time: Time = attrs.Factory(Time)
@@ -172,8 +175,10 @@ class Launch:
     sought: Sought | None = None
     seen: int = -1
     raced: Sought | None = None
+    single: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.single = self.profile or self.observer is not None
         labels = self.program.labels
         self.targets = [labels[str(i.operands[0])] if i.opcode[0] == "bra" else -1 for i in self.program.instructions]
         self.in_loop = np.zeros(len(self.targets) + 1, bool)

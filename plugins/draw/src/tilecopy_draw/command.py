@@ -1,0 +1,49 @@
+"""The command ``tilecopy draw``: one copy as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import tilecopy as tc
+from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, copy_in_words, output_file, shown
+
+from .drawing import KINDS, draw
+from .picture import SUFFIXES
+
+
+@click.command("draw", cls=AnswerCommand, short_help="Draw one copy: who moves what, which bank, who owns what.")
+@click.option(
+    "-o", "--output", type=FilePath(), help=f"Write the picture here ({', '.join(SUFFIXES)}); else its SVG is printed."
+)
+@click.option("--kind", type=Name("kind", KINDS), help="What to draw; by default what fits the copy.")
+@click.option("--part", help="Draw a part: 'instruction 2', 'warp 1', 'rows 0:32', with commas between.")
+@click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")
+@copy_in_words
+def draw_command(output: Path | None, kind: str | None, part: str | None, width: int, **copy: Any) -> Answer:
+    """Draw one copy from what its emitted PTX does on the emulator.
+
+    The words are those of `tilecopy plan`, SOURCE first; `--json` prints what the picture was made from:
+
+    \b
+      tilecopy draw "global float16 [64, 64] [0:16, :]" "shared float16 [16, 64]" --scope cta:64 -o copy.svg
+    """
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise click.UsageError(f"--output {shown(output)}: a picture is written as {', '.join(SUFFIXES)}")
+    if _completes_on_an_mbarrier(copy["variant"]):
+        copy["mbar"] = tc.Buffer(1, "uint64", space="shared", name="mbar")[0]
+    plan = tc.plan(**copy)
+    if output is None:
+        picture = draw(plan, kind, part=part, width=width)
+        return Answer(picture.data, lambda: picture.svg)
+    with output_file(output) as write:
+        picture = draw(plan, kind, part=part, width=width)
+        write((picture.bytes_as(output.suffix.lower()),))
+    return Answer({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")
+
+
+def _completes_on_an_mbarrier(variant: str | None) -> bool:
+    """Whether a variant that was asked for needs an mbarrier to be told of."""
+    records = [plugin.variant for plugin in tc.default_registry().plugins() if plugin.name == variant]
+    return any(option.name == "mbar" for record in records if record is not None for option in record.options)

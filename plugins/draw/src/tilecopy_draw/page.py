@@ -1,0 +1,363 @@
+"""A page of plain SVG text: headings, panels of boxes, a legend, notes. Every text has a width that is estimated, and fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+from xml.sax.saxutils import escape
+
+import attrs
+import numpy as np
+
+FILLS = ("#ffffff", "#f0d890", "#8fc3e3", "#a98ba6")
+"""Told apart by their lightness alone; black text stands out from each."""
+INK, FAINT, FOLLOWED = "#1a1a1a", "#595959", "#a63603"
+FONT = "font-family=\"'DejaVu Sans',Verdana,sans-serif\""
+MARGIN, GAP, TEXT = 24, 28, 11
+SMALLEST = 10
+"""No text is smaller, in pixels."""
+MOST_BOXES, MOST_ROWS = 512, 48
+"""Of one picture whose boxes have labels, and rows of one panel."""
+LOOKS = {
+    "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
+    "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
+    "absent": 'fill="url(#absent)" stroke="none"',
+}
+_NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
+
+
+def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
+    """An upper estimate of a text's width in pixels, in a font as wide as DejaVu Sans."""
+    ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.637 for c in text)
+    return ems * size * (1.1 if bold else 1.0)
+
+
+def wrapped(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
+    """Lines of a text, each at most so wide; a word that is wider is cut."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if text_width(longer, size, bold=bold) <= width:
+            lines[-1] = longer
+            continue
+        lines += [word] if lines[-1] else []
+        lines[-1] = word
+        while text_width(lines[-1], size, bold=bold) > width:
+            fits = max(1, int(len(lines[-1]) * width / text_width(lines[-1], size, bold=bold)) - 1)
+            lines[-1:] = [lines[-1][:fits], lines[-1][fits:]]
+    return lines
+
+
+@attrs.frozen
+class Box:
+    """A rectangle of a panel, in its rows and columns, the ends not included.
+
+    Attributes:
+        place: row, column, row after the last, column after the last.
+        label: what stands in it; left out where it does not fit, and the panel says so.
+        fill: number in :data:`FILLS`.
+        tip: what a reader is shown who points at it.
+    """
+
+    place: tuple[int, int, int, int]
+    label: str = ""
+    fill: int = 0
+    tip: str = ""
+
+
+@attrs.frozen(eq=False)
+class Grid:
+    """A grid of numbers, -1 where nothing is.
+
+    Attributes:
+        ids: the number of each cell, ``(rows, columns)``.
+        elements: the element of the box that each cell belongs to, likewise; -1 where it is none.
+        row_names, column_names: of the rows and columns.
+        columns_are: what a column is.
+    """
+
+    ids: Any
+    elements: Any
+    row_names: dict[int, str]
+    column_names: dict[int, str]
+    columns_are: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.ids), self.ids.shape[1]
+
+    def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
+        """Some rows and columns, by their numbers from 0."""
+        (r0, r1), (c0, c1) = rows, columns
+        row_names = {row - r0: name for row, name in self.row_names.items() if r0 <= row < r1}
+        column_names = {column - c0: name for column, name in self.column_names.items() if c0 <= column < c1}
+        ids, elements = self.ids[r0:r1, c0:c1], self.elements[r0:r1, c0:c1]
+        return Grid(ids, elements, row_names, column_names, self.columns_are)
+
+    def cropped(self) -> Grid:
+        """The rows and columns in which something is."""
+        rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
+        return self.window((int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1))
+
+    @classmethod
+    def empty(cls, rows: dict[int, str], columns: dict[int, str], wide: int, columns_are: str) -> Grid:
+        """One for boxes that have no numbers; ``wide`` columns."""
+        nothing = np.full((len(rows), wide), -1)
+        return cls(nothing, nothing, rows, columns, columns_are)
+
+
+@attrs.frozen(eq=False)
+class Panel:
+    """A grid with boxes; where no box lies it is hatched.
+
+    Attributes:
+        title: what it shows.
+        grid: its rows and columns, and what these are.
+        boxes: on it.
+        frames: places with a heavy outline: one instruction, the lanes of a warp.
+        followed: places with the outline of what is followed from panel to panel.
+        beside: rows and the line of text at the right of them.
+        cell: least and greatest width of a column, and height of a row, in pixels.
+        padding: pixels beside a label in its box.
+        below: a line under it.
+        blank: where no box lies it is white with thin lines, not hatched.
+        optional: labels are left out where one of them does not fit.
+    """
+
+    title: str
+    grid: Grid
+    boxes: Sequence[Box]
+    frames: Sequence[tuple[int, int, int, int]] = ()
+    followed: Sequence[tuple[int, int, int, int]] = ()
+    beside: Sequence[tuple[tuple[int, int], str]] = ()
+    cell: tuple[float, float, float] = (0, 64, 18)
+    padding: float = 4
+    below: str = ""
+    blank: bool = False
+    optional: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of the grid."""
+        return self.grid.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """Of the grid."""
+        return self.grid.shape[1]
+
+    @property
+    def gaps(self) -> bool:
+        """Whether some of the grid has no box."""
+        return sum((b.place[2] - b.place[0]) * (b.place[3] - b.place[1]) for b in self.boxes) < self.rows * self.columns
+
+    @property
+    def left(self) -> float:
+        """Width of the row labels."""
+        return max((text_width(t, SMALLEST) for t in self.grid.row_names.values()), default=0) + 8
+
+    @property
+    def right(self) -> float:
+        """Width of what stands beside."""
+        return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
+
+    def column_width(self, room: float) -> float:
+        """Pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
+        labels = [] if self.optional else [box for box in self.boxes if box.label]
+        wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
+        room = (room - self.left - self.right) / self.columns
+        return max(wanted, min(self.cell[1], room)) if wanted <= room else 0
+
+    def labelled(self, width: float) -> bool:
+        """Whether every label fits its box at this width of a column."""
+        high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
+        return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
+
+    def _needs(self, box: Box) -> float:
+        return text_width(box.label, SMALLEST) + self.padding
+
+    def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
+        """The row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
+        begins = {box.place[1] for box in self.boxes}
+        columns = {
+            at: name for at, name in self.grid.column_names.items() if at in begins or len(begins) < 4 or self.blank
+        }
+        high, wide = (lambda name: 12.0), (lambda name: text_width(name, SMALLEST) + 6)
+        return _thinned(self.grid.row_names, self.cell[2], high), _thinned(columns, width, wide)
+
+
+def _thinned(names: dict[int, str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
+    """Every first, second, fourth .. of the names, so that the next begins where one ends."""
+    kept = sorted(at for at, name in names.items() if name)
+    while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
+        kept = kept[::2]
+    return {at: names[at] for at in kept}
+
+
+@attrs.define
+class Page:
+    """What has been drawn so far, from the top."""
+
+    width: float
+    y: float = 16
+    parts: list[str] = attrs.Factory(list)
+
+    # ------------------------------------------------------------------------------------------- texts
+
+    def text(self, x: float, y: float, text: str, size: float = TEXT, *, bold: bool = False, ink: str = INK, anchor: str = "start") -> None:  # fmt: skip
+        """One line, its baseline at ``y``."""
+        weight = ' font-weight="bold"' if bold else ""
+        place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        self.parts.append(
+            f'<text x="{_px(x)}" y="{_px(y)}" font-size="{_px(size)}" fill="{ink}"{weight}{place}>{escape(text)}</text>'
+        )
+
+    def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
+        """A text in as many lines as it needs, ``step`` pixels from one to the next."""
+        for line in wrapped(text, room, size, bold=look.get("bold", False)) if text else []:
+            self.y += step
+            self.text(x, self.y, line, size, **look)
+
+    def heading(self, title: str, subtitle: str) -> None:
+        """The question, and what a box is."""
+        self.lines(title, MARGIN, self.width - 2 * MARGIN, 15, 20, bold=True)
+        self.lines(subtitle, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
+        self.y += 18
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """What was verified and counted, below."""
+        for note in notes:
+            self.lines(note, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
+
+    # ------------------------------------------------------------------------------------------- panels
+
+    def panels(self, *stacks: Sequence[Panel], beside: bool = False) -> bool:
+        """Draw stacks of panels beside each other where all fit, else (unless ``beside``) one below the other.
+
+        Returns:
+            False, and nothing is drawn, where one does not fit.
+        """
+        room = self.width - 2 * MARGIN
+        share = (room - GAP * (len(stacks) - 1)) / len(stacks)
+        side_by_side = all(panel.column_width(share) for stack in stacks for panel in stack)
+        if not side_by_side and (beside or not all(panel.column_width(room) for stack in stacks for panel in stack)):
+            return False
+        top = lowest = self.y
+        for number, stack in enumerate(stacks):
+            if side_by_side:
+                self.y = top
+            for panel in stack:
+                left = MARGIN + number * (share + GAP) * side_by_side
+                self._panel(panel, left, share if side_by_side else room)
+            lowest = max(lowest, self.y)
+        self.y = lowest
+        return True
+
+    def _panel(self, panel: Panel, x: float, room: float) -> None:
+        width, height = panel.column_width(room), panel.cell[2]
+        left, wide = x + panel.left, width * panel.columns
+        self.lines(panel.title, left, room - panel.left, 12, 15, bold=True)
+        self.lines(panel.grid.columns_are, left, room - panel.left, SMALLEST, 14, ink=FAINT)
+        row_names, column_names = panel.names(width)
+        self.y += 18 if column_names else 6
+        for column, label in column_names.items():
+            self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
+        top = self.y = self.y + 4
+
+        def outlined(place: tuple[int, int, int, int], look: str, inside: str = "") -> None:
+            r0, c0, r1, c1 = place
+            at = f'x="{_px(left + c0 * width)}" y="{_px(top + r0 * height)}"'
+            size = f'width="{_px((c1 - c0) * width)}" height="{_px((r1 - r0) * height)}"'
+            self.parts.append(f"<rect {at} {size} {look}{f'>{inside}</rect>' if inside else '/>'}")
+
+        whole = (0, 0, panel.rows, panel.columns)
+        if panel.blank:
+            lines = [f"M{_px(left)} {_px(top + row * height)}h{_px(wide)}" for row in range(panel.rows)]
+            lines += [f"M{_px(left + c * width)} {_px(top)}v{_px(panel.rows * height)}" for c in range(panel.columns)]
+            self.parts.append(f'<path d="{"".join(lines)}" stroke="#d8d8d8" stroke-width="0.6"/>')
+        elif panel.gaps:
+            outlined(whole, LOOKS["absent"])
+        labelled = panel.labelled(width)
+        for box in panel.boxes:
+            tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
+            outlined(box.place, f'fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8"', tip)
+            if box.label and labelled:
+                self._label(panel, box, left, top, width)
+        outlined(whole, f'fill="none" stroke="{INK}" stroke-width="1.2"')
+        for place in panel.frames:
+            outlined(place, LOOKS["frame"])
+        for place in panel.followed:
+            outlined(place, LOOKS["followed"])
+        for row, label in row_names.items():
+            self.text(left - 5, top + (row + 0.5) * height + 3.6, label, SMALLEST, ink=FAINT, anchor="end")
+        for (first, last), line in panel.beside:
+            self.text(left + wide + 8, top + (first + last) / 2 * height + 3.6, line, SMALLEST)
+        self.y = top + panel.rows * height + 8
+        self.lines(panel.below, left, room - panel.left, TEXT, 15, bold=True)
+        self.y += 14
+
+    def _label(self, panel: Panel, box: Box, left: float, top: float, width: float) -> None:
+        r0, c0, r1, c1 = box.place
+        room, height = width * (c1 - c0), panel.cell[2] * (r1 - r0)
+        size = TEXT if text_width(box.label) + panel.padding <= room and height >= 14 else SMALLEST
+        bold = box.place in panel.followed and text_width(box.label, size, bold=True) + 2 <= room
+        x, y = left + (c0 + c1) / 2 * width, top + r0 * panel.cell[2] + height / 2 + size * 0.36
+        self.text(x, y, box.label, size, anchor="middle", bold=bold)
+
+    # ------------------------------------------------------------------------------------------- legend
+
+    def legend(self, fills: dict[int, str], signs: dict[str, str]) -> None:
+        """What fills and outlines mean; ``signs`` by ``frame``, ``followed``, ``absent``."""
+        entries = [
+            (f'fill="{FILLS[fill]}" stroke="{INK}" stroke-width="0.8"', text) for fill, text in sorted(fills.items())
+        ]
+        entries += [(LOOKS[name], text) for name, text in signs.items()]
+        x, top = float(MARGIN), self.y + 4
+        for look, text in entries:
+            lines = wrapped(text, self.width - 2 * MARGIN - 40)
+            taken = 32 + max(text_width(line) for line in lines) + 20
+            if x > MARGIN and x + taken > self.width - MARGIN:
+                x, top = float(MARGIN), self.y + 8
+            self.parts.append(f'<rect x="{_px(x)}" y="{_px(top)}" width="24" height="13" {look}/>')
+            for number, line in enumerate(lines):
+                self.text(x + 32, top + 11 + 15 * number, line)
+            self.y = max(self.y, top + 15 * len(lines))
+            x += taken
+        self.y += 6
+
+    def svg(self, title: str) -> str:
+        """The whole picture."""
+        height = math.ceil(self.y + MARGIN)
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{_px(self.width)}" height="{height}" '
+                f'viewBox="0 0 {_px(self.width)} {height}" {FONT} role="img">',
+                f"<title>{escape(title)}</title>",
+                '<defs><pattern id="absent" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+                '<rect width="6" height="6" fill="#ffffff"/><path d="M0 0V6" stroke="#9a9a9a" stroke-width="1.4"/></pattern></defs>',
+                '<rect width="100%" height="100%" fill="#ffffff"/>',
+                *self.parts,
+                "</svg>\n",
+            ]
+        )
+
+
+def _px(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def rectangles(ids: Any) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+    """Cover a grid of numbers with rectangles of one number each, row by row; negative ones are left out."""
+    open_: dict[tuple[int, int, int], int] = {}
+    for row in range(len(ids) + 1):
+        runs: set[tuple[int, int, int]] = set()
+        if row < len(ids):
+            edges = [0, *(np.flatnonzero(np.diff(ids[row])) + 1).tolist(), len(ids[row])]
+            runs = {(a, b, int(ids[row][a])) for a, b in pairwise(edges) if ids[row][a] >= 0}
+        for key in sorted(set(open_) - runs):
+            yield key[2], (open_.pop(key), key[0], row, key[1])
+        for key in runs - set(open_):
+            open_[key] = row

@@ -1,0 +1,93 @@
+"""Parts of a picture by name: ``"instruction 2, warp 1"``, ``"rows 0:32"``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+import numpy as np
+import tilecopy as tc
+
+from tilecopy_core.plugin import shown
+
+from .running import Touched
+
+_WORD = re.compile(r"(instruction|warp|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
+RULE = "words such as 'instruction 2', 'warp 1', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between"
+
+
+@attrs.frozen
+class Part:
+    """What is drawn of a picture.
+
+    Attributes:
+        instruction, warp, thread: only these accesses.
+        rows, columns: only these of the grid by coordinate, numbered from 0.
+    """
+
+    instruction: int | None = None
+    warp: int | None = None
+    thread: int | None = None
+    rows: tuple[int, int] | None = None
+    columns: tuple[int, int] | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether it is not the whole."""
+        return self != Part()
+
+    @classmethod
+    def read(cls, text: Any) -> Part:
+        """From its words.
+
+        Raises:
+            RequestError: other words, or a range without end.
+        """
+        if text is None:
+            return cls()
+        found: dict[str, Any] = {}
+        for word in text.split(",") if isinstance(text, str) else [""]:
+            match = _WORD.match(" ".join(word.split()))
+            name = (match[1] or match[3]) if match else ""
+            fits = match is not None and name not in found and (match[3] is None or int(match[4]) < int(match[5]))
+            if match is None or not fits:
+                raise tc.RequestError(f"draw: part is {RULE}; not {shown(text)}")
+            found[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
+        return cls(**found)
+
+    def of(self, touched: Touched) -> Touched:
+        """The accesses that are meant.
+
+        Raises:
+            RequestError: there are accesses, and none of them is.
+        """
+        chosen = np.ones(len(touched), bool)
+        for name, values in (("instruction", touched.step), ("warp", touched.thread // 32), ("thread", touched.thread)):
+            wanted = getattr(self, name)
+            if wanted is None or not len(touched):
+                continue
+            if not (values == wanted).any():
+                raise tc.RequestError(
+                    f"draw: there is no {name} {wanted}: they go from {values.min()} to {values.max()}"
+                )
+            chosen &= values == wanted
+        if len(touched) and not chosen.any():
+            raise tc.RequestError("draw: the parts that part= names have no access in common")
+        return touched.only(chosen)
+
+    def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows and columns of a grid.
+
+        Raises:
+            RequestError: there are not as many.
+        """
+        for name, wanted, there in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
+            if wanted is not None and wanted[1] > there:
+                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture that has {there} {name}")
+        return self.rows or (0, shape[0]), self.columns or (0, shape[1])
+
+
+def too_large(what: str, parts: str) -> tc.RequestError:
+    """The error of a picture that no page holds, with the parts that would do."""
+    return tc.RequestError(f"draw: {what}, too many to be read on one page; draw a part of it: {parts}")

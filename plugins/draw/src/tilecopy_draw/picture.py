@@ -1,0 +1,80 @@
+"""What :func:`draw` gives: SVG text, the data that it was made from, files."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import attrs
+import tilecopy as tc
+
+from tilecopy_core.plugin import one_of, shown
+
+SUFFIXES = (".svg", ".png", ".html")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Picture:
+    """A picture.
+
+    Attributes:
+        title: the question that it answers.
+        kind: ``moves``, ``banks``, ``fragment`` or ``boxes``.
+        svg: its text; the same copy gives the same text.
+        data: what it was made from, of plain lists, numbers and texts.
+    """
+
+    title: str
+    kind: str
+    svg: str
+    data: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Picture({self.kind}: {self.title})"
+
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.svg
+
+    def bytes_as(self, suffix: str) -> bytes:
+        """The bytes of a file of a kind.
+
+        Raises:
+            RequestError: not ``.svg``, ``.png`` or ``.html``.
+            PluginError: ``.png`` without resvg-py.
+        """
+        one_of(*SUFFIXES).check(suffix, "Picture.bytes_as", "suffix")
+        if suffix == ".svg":
+            return self.svg.encode()
+        if suffix == ".html":
+            head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
+            return f"{head}<body>\n{self.svg}</body>\n</html>\n".encode()
+        try:
+            import resvg_py
+        except ImportError:
+            raise tc.PluginError("draw: .png needs resvg-py; install tilecopy-draw[png]") from None
+        return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture as its suffix says.
+
+        Args:
+            path: ``.svg``, ``.png`` (with the extra ``[png]``) or ``.html``.
+
+        Raises:
+            RequestError: another suffix, or the file cannot be written.
+            PluginError: ``.png`` without resvg-py.
+        """
+        if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+            raise tc.RequestError(f"Picture.save: path is a path, not {shown(path)}")
+        target = Path(path)
+        if target.suffix.lower() not in SUFFIXES:
+            raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {shown(path)}")
+        content = self.bytes_as(target.suffix.lower())
+        try:
+            target.write_bytes(content)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise tc.RequestError(f"Picture.save: path {shown(path)}: the picture cannot be written: {why}") from None
+        return target

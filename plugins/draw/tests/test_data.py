@@ -1,0 +1,194 @@
+"""What pictures say, held against partitions, layouts and the emulator's own counts."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
+from tilecopy_draw import draw
+from tilecopy_emulator import EmulatorExecutor
+
+from tilecopy_core.plugin import evaluate, symbols_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+import cases
+from cases import CASES, memory, swizzled
+
+
+def accesses(data, side):
+    return {name: np.array(values) for name, values in data[side]["accesses"].items()}
+
+
+@pytest.mark.parametrize("name", ["gmem_smem", "ldgsts", "stored", "transposed", "symbolic"])
+def test_who_moves_what_is_what_the_partition_says(name):
+    """The picture is of the run, the partition of the variant: both say the same, vector by vector."""
+    plan = getattr(cases, name)()
+    data, partition = draw(plan, "banks" if name == "transposed" else None).data, plan.partition
+    size = plan.request.dst.buffer.dtype.bits // 8
+    regions = {"source": plan.request.src, "destination": plan.request.dst}
+    symbols = {each for region in regions.values() for start in region.starts for each in symbols_of(start)}
+    swap = {each: data["values"][str(each)] for each in symbols}
+    for side, sided in (("source", partition.src), ("destination", partition.dst)):
+        found, swizzle = accesses(data, side), regions[side].buffer.layout.swizzle
+        assert len(found["thread"]) == partition.outer * partition.threads
+        assert (found["bytes"] == partition.vec * size).all()
+        for turn, thread, byte in zip(
+            *(found[name].tolist() for name in ("instruction", "thread", "byte")), strict=True
+        ):
+            place = int(evaluate(sided.offset(turn, thread, partition.shape), swap))
+            assert byte == size * (swizzle.apply(place) if swizzle else place), (side, turn, thread)
+
+
+@pytest.mark.parametrize(
+    "name", ["gmem_smem", "ldgsts", "stored", "transposed", "symbolic", "dsmem", "bulk", "tcgen05_cp"]
+)
+def test_every_element_comes_from_its_own(name):
+    data = draw(getattr(cases, name)(), "banks" if name == "transposed" else None).data
+    assert data["came_from"] == list(range(len(data["came_from"])))
+
+
+@pytest.mark.parametrize("name", ["edge", "tma"])
+def test_what_lies_outside_comes_from_nowhere(name):
+    data = draw(getattr(cases, name)()).data
+    assert data["came_from"] == [*range(12 * 64), *[-1] * (4 * 64)]
+    assert data["source"]["element_bytes"][12 * 64 :] == [-1] * 256
+    assert data["source"]["element_bytes"][0] == 48 * 128
+    read = accesses(data, "source")["read"].sum()
+    assert read == 12 * 64 * 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("pitches", [(32, 1), (33, 1), (1, 32), (1, 33), None])
+def test_sectors_and_wavefronts_are_the_profile_s(pitches, dtype):
+    """Of elements of two bytes two threads may want the same word."""
+    layout = swizzled("64B", dtype, 32, 32) if pitches is None else TileLayout(S[(32, 32) : pitches])
+    k = tc.KernelBuilder("alone", threads=64)
+    A = k.param("A", (32, 32), dtype)
+    tile = k.shared((32, 32), dtype, layout=layout, name="tile")
+    k.cta.copy(tile[:, :], A[:, :])
+    kernel = k.build(target="sm_90a", grid=1)
+    report = EmulatorExecutor(profile=True).launch(kernel, (np.zeros((32, 32), dtype),))
+    data = draw(kernel.plans[0], "banks").data
+    assert report.counters == {
+        "global_requests": data["source"]["requests"],
+        "global_sectors": data["source"]["sectors"],
+        "shared_requests": data["destination"]["requests"],
+        "shared_wavefronts": data["destination"]["wavefronts"],
+    }
+
+
+def test_banks_before_and_after_the_swizzle():
+    before, after = draw(cases.column(), "banks").data["phases"]
+    assert before["title"].startswith("Before: no swizzle") and after["title"] == "After: 128-byte swizzle of S[32, 64]"
+    assert [phase["wavefronts"] for phase in before["phases"]] == [8] * 4
+    assert [phase["wavefronts"] for phase in after["phases"]] == [1] * 4
+    assert before["phases"][1]["threads"] == list(range(8, 16)) and before["phases"][0]["banks"] == [[4, 5, 6, 7]] * 8
+    assert before["phases"][0]["turns"] == [[turn] * 4 for turn in range(1, 9)]
+
+
+def test_banks_beside_another_layout():
+    (only,) = draw(cases.transposed(33), "banks").data["phases"]
+    before, after = draw(cases.transposed(33), "banks", before=TileLayout(S[(32, 32) : (1, 32)])).data["phases"]
+    assert only["phases"] == after["phases"]
+    assert sum(phase["wavefronts"] for phase in before["phases"]) == 1024
+    assert sum(phase["wavefronts"] for phase in after["phases"]) == 32
+
+
+def test_banks_of_a_layout_before_and_after():
+    picture = draw(swizzled("128B", "float16", 16, 64))
+    before, after = np.array(picture.data["before"]), np.array(picture.data["after"])
+    assert (before == 2 * np.arange(1024).reshape(16, 64)).all()
+    assert after[1, 0] == 128 + 16 and after[1, 8] == 128 and sorted(after.ravel()) == sorted(before.ravel())
+    assert "down a column, 8 threads of 16 bytes: 8 wavefronts" in picture.svg
+    assert "down a column, 8 threads of 16 bytes: 1 wavefront<" in picture.svg
+    region = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))[1:9, 8:16]
+    assert np.array_equal(draw(region).data["after"], after[1:9, 8:16])
+
+
+@pytest.mark.parametrize("layout", [cases.FRAGMENT_A, TileLayout(S[(8, 2, 4, 4) : (4 @ laneid, 4, 1 @ laneid, 1)]), TileLayout(S[(4, 8, 8) : (1 @ tc.warpid, 1 @ laneid, 1)])])  # fmt: skip
+def test_owners_are_those_of_the_layout(layout):
+    """Of the run: register contents. Of the layout: its axes."""
+    shape = (16, layout.size // 16)
+    data = draw(memory("local", shape, "float16", "frag", layout=layout)).data["registers"]
+    for element, (thread, register) in enumerate(zip(data["thread"], data["register"], strict=True)):
+        place = layout.apply(element)
+        assert thread == place.get("laneid", 0) + 32 * place.get("warpid", 0)
+        assert register == place.get("m", 0) // 2
+
+
+def test_owners_of_a_store_are_those_of_a_load():
+    stored, loaded = (draw(cases.registers(store=store), "fragment").data["registers"] for store in (True, False))
+    assert stored == loaded
+
+
+def test_an_engine_s_pieces():
+    data = draw(cases.tcgen05_cp()).data
+    source, destination = accesses(data, "source"), accesses(data, "destination")
+    assert len(data["instructions"]) == 4 and (source["bytes"] == 16).all() and len(source["byte"]) == 4 * 32 * 4
+    lanes, columns = destination["byte"] // 2048, destination["byte"] % 2048 // 4
+    assert np.array_equal(np.unique(lanes), np.arange(128)) and np.array_equal(np.unique(columns), [0, 4, 8, 12])
+    data = draw(cases.dsmem()).data
+    assert set(accesses(data, "destination")["cta"]) == {1} and set(accesses(data, "source")["cta"]) == {0}
+
+
+def test_a_swizzle_takes_a_box_apart_into_units():
+    picture = draw(cases.tma())
+    assert len(set(re.findall(r">(\d+,\d+)<", picture.svg))) == 12 * 8 and picture.svg.count(">fill<") == 32
+
+
+def test_a_multicast_is_one_instruction_for_several_ctas():
+    plan = cases.tma()
+    words = dict(plan.request.options) | {"multicast": 0b11}
+    found = tc.plan(plan.request.dst, plan.request.src, op="copy_async", variant="tma", scope=tc.thread(), target="sm_90a", outside="zero", **words)  # fmt: skip
+    data = draw(found).data
+    assert len(data["instructions"]) == 1 and set(accesses(data, "destination")["cta"]) == {0, 1}
+
+
+def test_a_loop_executes_an_instruction_many_times():
+    tile = memory("shared", (256, 32), "uint8", "tile", layout=TileLayout(S[(256, 32) : (1, 256)]))
+    plan = tc.plan(tile[:, :], memory("global", (256, 32), "uint8", "A")[:, :], scope=tc.warp(), target="sm_90a")
+    data = draw(plan, part="instruction 3, warp 0").data
+    assert len(data["instructions"]) > len({each["line"] for each in data["instructions"]})
+    assert sorted(accesses(data, "destination")["byte"].tolist()) == list(range(8192))
+
+
+def test_a_copy_of_one_warp_of_several():
+    k = tc.KernelBuilder("warps", threads=128)
+    A = k.param("A", (4, 32), "float32")
+    tile = k.shared((4, 32), "float32", name="tile")
+    row = k.warp_id()
+    k.warp.copy(tile[row, :], A[row, :])
+    data = draw(k.build(target="sm_90a", grid=1).plans[0]).data
+    assert accesses(data, "source")["thread"].max() < 32 and data["came_from"] == list(range(32))
+
+
+def test_sizes_known_at_launch():
+    k = tc.KernelBuilder("sized", threads=64)
+    M = k.size("M", multiple_of=8)
+    A = k.param("A", (M, 64), "float16")
+    tile = k.shared((16, 64), "float16", name="tile")
+    first = k.block_id() * 16
+    k.cta.copy(tile[:, :], A[first : first + 16, :], outside="zero")
+    data = draw(k.build(target="sm_90a", grid=((M + 15) // 16,)).plans[0]).data
+    assert data["values"]["M"] == 16 and data["came_from"] == list(range(1024))
+
+
+def test_a_wrong_copy_is_no_picture(monkeypatch):
+    from tilecopy_draw import running
+
+    right = running.elements_of
+    monkeypatch.setattr(running, "elements_of", lambda region, values: np.roll(right(region, values), 1) if region.buffer.space == "shared" else right(region, values))  # fmt: skip
+    with pytest.raises(tc.TilecopyError, match="gmem_smem moves 1024 of 1024 elements elsewhere than"):
+        draw(cases.gmem_smem())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_data_is_plain(name):
+    import json
+
+    make, kind = CASES[name]
+    data = draw(make(), kind).data
+    assert json.loads(json.dumps(data)) == data and data["kind"] in ("moves", "banks", "fragment", "boxes")

@@ -1,0 +1,164 @@
+"""What an observer of a run is told: every access of threads to memory, and every transfer that an engine is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ..order.access import TENSOR_CELLS, WINDOW_BITS
+from ..threads.registers import Registers
+from ..threads.threads import Lanes
+
+
+@attrs.frozen(eq=False)
+class Access:
+    """What one instruction does to one array of global memory, one variable of shared memory, or tensor memory.
+
+    A thread's number counts over the grid: that of its CTA (whole clusters in order of rank) times the threads of a CTA, and its own.
+
+    Attributes:
+        line: of the PTX text, from 1.
+        opcode: with its modifiers.
+        kind: ``load``, ``store`` or ``atomic``.
+        space: ``global``, ``const``, ``param``, ``shared`` or ``tensor``.
+        array: name of the array or variable; of tensor memory "".
+        threads: who, shape (n,); of ``ldmatrix`` and ``stmatrix`` the thread that gives the address.
+        ctas: the CTA whose shared or tensor memory it is, shape (n,); elsewhere the thread's own.
+        offsets: the first byte of each in the array or variable, shape (n,); of tensor memory ``2048 * lane + 4 * column``.
+        bytes: of each.
+        raw: what was read or written, of an atomic what was there before; uint8, shape (n, bytes).
+    """
+
+    line: int
+    opcode: str
+    kind: str
+    space: str
+    array: str
+    threads: Any
+    ctas: Any
+    offsets: Any
+    bytes: int
+    raw: Any
+
+
+@attrs.frozen(eq=False)
+class Side:
+    """Where the pieces of a transfer lie.
+
+    Attributes:
+        space, array, ctas, offsets: as in :class:`Access`, one piece each.
+    """
+
+    space: str
+    array: str
+    ctas: Any
+    offsets: Any
+
+
+@attrs.frozen(eq=False)
+class Transfer:
+    """What one instruction gives an engine (``cp.async``, bulk and tensor copies, ``tcgen05.cp``), told when it is issued.
+
+    Attributes:
+        line: of the PTX text, from 1.
+        opcode: with its modifiers.
+        threads: who issues each piece, shape (n,); numbered as in :class:`Access`.
+        source: where each piece comes from.
+        destination: where it goes; a piece that goes to several places is there once for each.
+        bytes: of a piece at its destination.
+        read: bytes of each piece that are read, shape (n,); what is missing arrives as the fill, or is not written.
+    """
+
+    line: int
+    opcode: str
+    threads: Any
+    source: Side
+    destination: Side
+    bytes: int
+    read: Any
+
+
+Observer = Callable[[Access | Transfer], None]
+
+
+@attrs.frozen(eq=False)
+class _Located:
+    """Flat pieces: for each the number of its array, its CTA and its offset."""
+
+    space: str
+    names: list[str]
+    keys: Any
+    ctas: Any
+    offsets: Any
+
+    def side(self, chosen: Any) -> Side:
+        """Those of one array."""
+        return Side(
+            self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
+        )
+
+
+Where = tuple[str, Any]
+"""``global`` and addresses of shape ``(n or 1, copies or 1)``; ``shared`` and places, ``tensor`` and cells, each of shape ``(n,)``."""
+
+
+def _locate(machine: Any, where: Where, threads: Any) -> _Located:
+    space, values = where
+    size = len(threads) // machine.copies
+    if space == "global":
+        addresses = np.broadcast_to(np.asarray(values).astype(np.uint64), (size, machine.copies)).ravel()
+        arrays = machine.launch.memory.arrays
+        keys = np.minimum((addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1, len(arrays))
+        keys[keys == len(arrays)] = -1  # nothing is read there
+        bases, names = [array.base for array in arrays], [array.name for array in arrays]
+        offsets = addresses.view(np.int64) - np.array([*bases, 0])[keys]
+        found = arrays[int(keys[0])].space if len(keys) else space
+        return _Located(found, [*names, ""], keys, threads // machine.threads, offsets)
+    shared = machine.shared
+    each = shared.size if space == "shared" else TENSOR_CELLS
+    ctas = (machine.grid_thread[values // each * machine.threads] // machine.threads).ravel()
+    offsets = np.repeat(values % each, machine.copies)
+    if space == "tensor":
+        return _Located(space, [""], np.zeros(len(offsets), np.int64), ctas, 4 * offsets)
+    keys = shared.owner[offsets].astype(np.int64)
+    starts = np.array([variable.offset for variable in shared.variables], np.int64)
+    return _Located(space, [variable.name for variable in shared.variables], keys, ctas, offsets - starts[keys])
+
+
+def _instruction(machine: Registers) -> tuple[int, str]:
+    instruction = machine.program.instructions[machine.at]
+    return instruction.line, ".".join(instruction.opcode)
+
+
+def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: Any) -> None:
+    """Tell of an access, one piece for each lane; ``raw`` has shape ``(n or 1, copies or 1, bytes)``."""
+    index, size = machine.index(lanes), raw.shape[2]
+    threads = machine.grid_thread[index].ravel()
+    found = _locate(machine, where, threads)
+    flat = np.broadcast_to(raw, (len(index), machine.copies, size)).reshape(-1, size)
+    for key in np.unique(found.keys).tolist():
+        chosen = found.keys == key
+        side = found.side(chosen)
+        told = Access(
+            *_instruction(machine), kind, side.space, side.array, threads[chosen], side.ctas, side.offsets, size, flat[chosen].copy()
+        )  # fmt: skip
+        machine.launch.observer(told)
+
+
+def tell_transfer(
+    machine: Registers, lanes: Lanes, source: Where, destination: Where, size: int, read: Any = None
+) -> None:
+    """Tell of a transfer: ``lanes`` has the lane of each piece; ``read`` how many of its bytes are read, if not all."""
+    index = machine.index(lanes)
+    threads = machine.grid_thread[index].ravel()
+    there, here = _locate(machine, source, threads), _locate(machine, destination, threads)
+    read = np.broadcast_to(size if read is None else read, (len(index), machine.copies)).ravel().astype(np.int64)
+    for pair in np.unique(np.stack([there.keys, here.keys]), axis=1).T.tolist():
+        chosen = (there.keys == pair[0]) & (here.keys == pair[1])
+        told = Transfer(
+            *_instruction(machine), threads[chosen], there.side(chosen), here.side(chosen), size, read[chosen]
+        )
+        machine.launch.observer(told)
