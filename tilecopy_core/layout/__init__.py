@@ -22,6 +22,7 @@ from .axes import (
 )
 from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .dtypes import DTYPES, DType, dtype_of
+from .html import html_table
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -57,6 +58,7 @@ __all__ = [
     "dtype_of",
     "fuse",
     "fuse_pairs",
+    "html_table",
     "laneid",
     "leaving",
     "m",

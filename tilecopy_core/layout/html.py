@@ -1,0 +1,17 @@
+"""Tables for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def html_table(rows: Iterable[Sequence[object]], columns: Sequence[str] = ()) -> str:
+    """Rows of cells as an HTML table, with the names of the columns where they have some."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        written = "".join(f'<{tag} style="text-align: left">{escape(str(cell))}</{tag}>' for cell in cells)
+        return f"<tr>{written}</tr>"
+
+    head = [row(columns, "th")] if columns else []
+    return f"<table>{''.join([*head, *(row(cells, 'td') for cells in rows)])}</table>"
