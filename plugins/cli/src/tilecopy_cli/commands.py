@@ -10,17 +10,18 @@ import attrs
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tilecopy.costs import compare
 from tilecopy.kernel import KernelBuilder
 from tilecopy.known import KNOWN_VARIANTS
 
-from tilecopy_core.description import TARGETS, Scope
+from tilecopy_core.description import OPS, TARGETS, Scope
 from tilecopy_core.dispatch import plan
 from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
 
-from .copies import TARGET, check_names, copy_in_words, plan_data
+from .copies import TARGET, check_names, copy_in_words, plan_data, regions_in_words
 from .copying import copy_file
 from .doctor import findings
 from .group import Answer, TilecopyGroup
@@ -107,6 +108,27 @@ def plan_command(**copy: Any) -> Answer:
     """
     found = plan(**copy)
     return Answer(plan_data(found), lambda: f"{found.explain()}\n")
+
+
+@tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
+@regions_in_words(
+    click.option("--op", type=Name("op", OPS), help="Variants of this op alone; by default those of both."),
+    click.option(
+        "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
+    ),
+)
+def compare_command(**copy: Any) -> Answer:
+    """Put every variant that accepts one copy side by side, with what it costs, the cheapest first.
+
+    Arguments are those of `tilecopy plan`. Instructions are those of a thread and of all; sectors (global memory) and wavefronts
+    (shared memory) stand before those that would be ideal; cycles are what an SM of a busy H200 is expected to take.
+    """
+    found = compare(**copy)
+    rows = [{**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows]
+    declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
+    return Answer(
+        {"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns)
+    )
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")

@@ -167,12 +167,12 @@ class Walk:
         elif line.unless:
             guard = ~np.asarray(guard)
         mask = self._active & guard
-        issued = self._active if name == "bra" else mask
-        if not issued.any():
+        if not mask.any():
             return
-        self.tally.instructions += int(issued.sum())
-        self._executed += issued.reshape(-1, len(self._warps)).sum(axis=0)
-        turn, thread = np.nonzero(issued.reshape(-1, len(self._warps)))
+        self.tally.instructions += int(mask.sum())
+        by_turn = mask.reshape(-1, len(self._warps))
+        self._executed += by_turn.sum(axis=0)
+        turn, thread = np.nonzero(by_turn)
         self.tally.requests += len(np.unique((turn << 32) + self._warps[thread]))
         if name == "bra":
             self._branch(line, mask)

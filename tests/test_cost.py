@@ -1,0 +1,161 @@
+"""What a copy costs, counted from its text, held against what the emulator's profile counts as it runs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
+from tilecopy_emulator import EmulatorExecutor, run_ptx
+from tilecopy_testkit.programs import round_trip
+
+COUNTED = {"global_sectors": "sectors", "shared_wavefronts": "wavefronts"}
+
+
+def swizzled(mode: Any, dtype: str, shape: tuple[int, ...]) -> tc.Layout:
+    return tc.SwizzledLayout(tc.swizzle(mode, dtype), TileLayout(S[shape]))
+
+
+def fragments(dtype: str, layout: tc.Layout | None, rows: int = 4) -> tc.BuiltKernel:
+    """Rows of a tile through shared memory into a warp's registers and out, some of them to other registers first."""
+    k = tc.KernelBuilder("fragments", threads=32)
+    a, b = k.param("A", (rows * 32, 16), dtype), k.param("B", (rows * 32, 16), dtype)
+    at = slice(k.block_id() * 32, k.block_id() * 32 + 32)
+    tile = k.shared((32, 16), dtype, layout=layout, name="tile")
+    held = k.local((32, 16), dtype, layout=TileLayout(S[(32, 16) : (1 @ laneid, 1)]), name="held")
+    turned = k.local((32, 16), dtype, layout=TileLayout(S[(32, 4, 4) : (1 @ laneid, 1, 4)]), name="turned")
+    k.warp.copy(tile[:, :], a[at, :])
+    k.warp_sync()
+    k.warp.copy(held[:, :], tile[:, :])
+    k.warp.copy(turned[:, :], held[:, :])
+    k.warp.copy(b[at, :], turned[:, :])
+    return k.build(target="sm_90", grid=rows)
+
+
+def engines(load: str, store: str, layout: tc.Layout | None, dtype: str = "float16") -> tc.BuiltKernel:
+    """Tiles in and out by one thread and an engine."""
+    k = tc.KernelBuilder("engines", threads=64)
+    a, b = k.param("A", (256, 128), dtype), k.param("B", (256, 128), dtype)
+    tile = k.shared((64, 64), dtype, layout=layout, name="tile", align_bytes=1024)
+    full, block = k.mbarrier("full"), k.block_id("x")
+    box = slice(block // 2 * 64, block // 2 * 64 + 64), slice(block % 2 * 64, block % 2 * 64 + 64)
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(64 * 64 * tc.dtype_of(dtype).bytes)
+        k.thread.copy_async(tile[:, :], a[box], mbar=full[0], variant=load)
+        full.wait(0)
+        k.thread.copy_async(b[box], tile[:, :], variant=store)
+        k.bulk_commit()
+        k.bulk_wait(0)
+    return k.build(target="sm_90a", grid=8)
+
+
+def exchange() -> tc.BuiltKernel:
+    """Two CTAs send each other a tile."""
+    k = tc.KernelBuilder("exchange", threads=64)
+    a, b = k.param("A", (4 * 64, 32), "float32"), k.param("B", (4 * 64, 32), "float32")
+    rows = slice(k.block_id() * 64, k.block_id() * 64 + 64)
+    own, other = k.shared((64, 32), "float32", name="own"), k.shared((64, 32), "float32", name="other")
+    full = k.mbarrier("full")
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(64 * 32 * 4)
+    k.cta.copy(own[:, :], a[rows, :])
+    k.fence_proxy_async()
+    k.cluster_sync()
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(other[:, :], own[:, :], mbar=full, remote_cta_id=1 - k.cluster_rank())
+    full.wait(0)
+    k.cta.copy(b[rows, :], other[:, :])
+    k.cluster_sync()
+    return k.build(target="sm_90a", grid=4, cluster=2)
+
+
+def tiles(variant: str, tile: tuple[int, int], *, op: str = "copy", dtype: str = "float16", threads: int = 96, **how: Any) -> tc.BuiltKernel:
+    """Tiles of counts that need not divide, in by one variant and out by ragged."""
+    k = tc.KernelBuilder("tiles", threads=threads)
+    a, b = k.param("A", (4 * tile[0], 256), dtype), k.param("B", (4 * tile[0], 256), dtype)
+    staging = k.shared(tile, dtype, name="tile")
+    box = slice(k.block_id() * tile[0], k.block_id() * tile[0] + tile[0]), slice(0, tile[1])
+    getattr(k.cta, op)(staging[:, :], a[box], variant=variant, **how)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[box], staging[:, :], variant="ragged")
+    return k.build(target="sm_80", grid=4)
+
+
+KERNELS = {
+    "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
+    "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
+    "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),
+    "columns": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (1, 32)])),
+    "swizzled": lambda: round_trip((128, 256), (32, 64), "float16", layout=swizzled("128B", "float16", (32, 64))),
+    "rolled": lambda: round_trip((256, 128), (128, 128), "float32", threads=32, layout=TileLayout(S[(128, 128) : (129, 1)])),
+    "reg, regperm": lambda: fragments("float32", None),
+    "reg, padded": lambda: fragments("float16", TileLayout(S[(32, 16) : (24, 1)])),
+    "tma": lambda: engines("tma", "tma_store", swizzled("128B", "float16", (64, 64))),
+    "bulk": lambda: engines("bulk", "bulk_store", None),
+    "tma of words": lambda: engines("tma", "tma_store", None, "float32"),
+    "dsmem": exchange,
+    "ldgsts": lambda: tiles("ldgsts", (24, 64), op="copy_async"),
+    "ragged": lambda: tiles("ragged", (7, 51)),
+    "ragged_async": lambda: tiles("ragged_async", (9, 100), op="copy_async"),
+    "ragged bytes": lambda: tiles("ragged", (5, 37), dtype="uint8"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sectors_and_wavefronts_are_those_of_the_profile(name: str) -> None:
+    kernel = KERNELS[name]()
+    arrays = [np.ones(p.shape, p.dtype.numpy()) for p in kernel.arrays]
+    counters = EmulatorExecutor(profile=True).launch(kernel, arrays).counters
+    costs = [tc.cost(plan) for plan in kernel.plans]
+    ctas = prod(kernel.launch_grid(None))
+    for counter, field in COUNTED.items():
+        found = sum(getattr(cost, field) * ctas * cost.copies_per_cta for cost in costs)
+        assert found == counters.get(counter, 0), (counter, [str(cost) for cost in costs])
+    assert not any(cost.upper_bound or cost.not_counted for cost in costs)
+    for cost in costs:
+        assert cost.sectors >= cost.ideal_sectors and cost.nbytes > 0
+
+
+ALONE = {
+    "gmem_smem": (("global", "shared"), (32, 64), {}),
+    "rolled": (("global", "shared"), (64, 150), {"scope": tc.warp(), "dtype": "float32", "layout": TileLayout(S[(64, 150) : (151, 1)])}),
+    "swizzled": (("global", "shared"), (64, 64), {"layout": swizzled("128B", "float16", (64, 64))}),
+    "ldgsts": (("global", "shared"), (32, 64), {"op": "copy_async"}),
+    "ragged": (("global", "shared"), (5, 37), {}),
+    "reg": (("global", "local"), (32, 16), {"scope": tc.warp(), "layout": TileLayout(S[(32, 16) : (1 @ laneid, 1)])}),
+    "of some lanes": (("global", "local"), (16, 16), {"scope": tc.warp(), "layout": TileLayout(S[(16, 16) : (1 @ laneid, 1)])}),
+    "inside an edge": (("global", "shared"), (32, 64), {"outside": "zero"}),
+    "halo": (("global", "shared"), (34, 66), {"outside": "zero", "low": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_instructions_are_those_that_run(name: str) -> None:
+    """The text of a copy alone, by one CTA of the grid whose box lies inside."""
+    (space, other), shape, how = ALONE[name]
+    how = {"scope": tc.cta(128), "dtype": "float16", "layout": None, "low": 0} | how
+    low, dtype, layout = how.pop("low"), how.pop("dtype"), how.pop("layout")
+    block = tc.KernelBuilder("x", threads=32).block_id("x")
+    rows = 5 * shape[0] - (1 if "outside" in how else 0)
+    source = tc.Buffer((rows, shape[1] + 8), dtype, space=space, name="A")
+    tile = tc.Buffer(shape, dtype, space=other, layout=layout, name="tile")
+    start = block * (shape[0] - low) - low
+    plan = tc.plan(tile[:, :], source[start : start + shape[0], 0 : shape[1]], target="sm_90", **how)
+    waits = "\tcp.async.wait_all;\n" if plan.request.op == "copy_async" else ""
+    cost, text = tc.cost(plan), tc.ptx_text(plan).replace("\tret;", f"{waits}\tret;")
+    array = np.ones((rows, shape[1] + 8), tc.dtype_of(dtype).numpy())
+    grid = 1 if "outside" not in how else 2
+    report = run_ptx(text, [array], grid=grid, block=cost.threads)
+    first = run_ptx(text, [array], grid=1, block=cost.threads) if grid == 2 else None
+    found = sum(report.instructions.values()) - (sum(first.instructions.values()) if first else 0)
+    assert cost.instructions == found - cost.threads * (2 if waits else 1), (str(cost), report.instructions, text)
