@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
 from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_testkit.programs import round_trip
+
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+import bench_cost
 
 COUNTED = {"global_sectors": "sectors", "shared_wavefronts": "wavefronts"}
 
@@ -76,7 +81,9 @@ def exchange() -> tc.BuiltKernel:
     return k.build(target="sm_90a", grid=4, cluster=2)
 
 
-def tiles(variant: str, tile: tuple[int, int], *, op: str = "copy", dtype: str = "float16", threads: int = 96, **how: Any) -> tc.BuiltKernel:
+def tiles(
+    variant: str, tile: tuple[int, int], *, op: str = "copy", dtype: str = "float16", threads: int = 96, **how: Any
+) -> tc.BuiltKernel:
     """Tiles of counts that need not divide, in by one variant and out by ragged."""
     k = tc.KernelBuilder("tiles", threads=threads)
     a, b = k.param("A", (4 * tile[0], 256), dtype), k.param("B", (4 * tile[0], 256), dtype)
@@ -97,7 +104,9 @@ KERNELS = {
     "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),
     "columns": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (1, 32)])),
     "swizzled": lambda: round_trip((128, 256), (32, 64), "float16", layout=swizzled("128B", "float16", (32, 64))),
-    "rolled": lambda: round_trip((256, 128), (128, 128), "float32", threads=32, layout=TileLayout(S[(128, 128) : (129, 1)])),
+    "rolled": lambda: round_trip(
+        (256, 128), (128, 128), "float32", threads=32, layout=TileLayout(S[(128, 128) : (129, 1)])
+    ),
     "reg, regperm": lambda: fragments("float32", None),
     "reg, padded": lambda: fragments("float16", TileLayout(S[(32, 16) : (24, 1)])),
     "tma": lambda: engines("tma", "tma_store", swizzled("128B", "float16", (64, 64))),
@@ -128,12 +137,20 @@ def test_sectors_and_wavefronts_are_those_of_the_profile(name: str) -> None:
 
 ALONE = {
     "gmem_smem": (("global", "shared"), (32, 64), {}),
-    "rolled": (("global", "shared"), (64, 150), {"scope": tc.warp(), "dtype": "float32", "layout": TileLayout(S[(64, 150) : (151, 1)])}),
+    "rolled": (
+        ("global", "shared"),
+        (64, 150),
+        {"scope": tc.warp(), "dtype": "float32", "layout": TileLayout(S[(64, 150) : (151, 1)])},
+    ),
     "swizzled": (("global", "shared"), (64, 64), {"layout": swizzled("128B", "float16", (64, 64))}),
     "ldgsts": (("global", "shared"), (32, 64), {"op": "copy_async"}),
     "ragged": (("global", "shared"), (5, 37), {}),
     "reg": (("global", "local"), (32, 16), {"scope": tc.warp(), "layout": TileLayout(S[(32, 16) : (1 @ laneid, 1)])}),
-    "of some lanes": (("global", "local"), (16, 16), {"scope": tc.warp(), "layout": TileLayout(S[(16, 16) : (1 @ laneid, 1)])}),
+    "of some lanes": (
+        ("global", "local"),
+        (16, 16),
+        {"scope": tc.warp(), "layout": TileLayout(S[(16, 16) : (1 @ laneid, 1)])},
+    ),
     "inside an edge": (("global", "shared"), (32, 64), {"outside": "zero"}),
     "halo": (("global", "shared"), (34, 66), {"outside": "zero", "low": 1}),
 }
@@ -159,3 +176,54 @@ def test_instructions_are_those_that_run(name: str) -> None:
     first = run_ptx(text, [array], grid=1, block=cost.threads) if grid == 2 else None
     found = sum(report.instructions.values()) - (sum(first.instructions.values()) if first else 0)
     assert cost.instructions == found - cost.threads * (2 if waits else 1), (str(cost), report.instructions, text)
+
+
+@pytest.mark.parametrize("number", [3, 10, 30, 60, 80])
+def test_the_benchmark_copies_every_tile(number: int) -> None:
+    """Small, on the emulator: what a load brings is stored, so that it can be compared."""
+    case = bench_cost.drawn()[number]
+    found = bench_cost.ways(case, 1, whole=True)
+    assert len({tiling for tiling, *_ in found}) == bench_cost.TILINGS
+    rng = np.random.default_rng(number)
+    for tiling, variant, kernel, costs in found:
+        a, b = (np.zeros(prod(p.shape[:1]) * p.strides[0], p.dtype.numpy()) for p in kernel.arrays)
+        a[:] = rng.integers(1, 100, a.shape)
+        source, target = (
+            np.lib.stride_tricks.as_strided(x, p.shape, [s * x.itemsize for s in p.strides])
+            for x, p in zip((a, b), kernel.arrays)
+        )
+        kernel(source, target, executor="emulator")
+        covered = target[target != 0]
+        assert covered.nbytes == bench_cost.moved_bytes(case, tiling, kernel), (case.name, variant, tiling)
+        if case.direction == "store":
+            warps = source.shape[0] // tiling.rows
+            assert (
+                np.array_equal(np.sort(covered), np.sort(np.tile(source.reshape(-1), covered.size // source.size)))
+                and warps
+            )
+        else:
+            assert np.array_equal(covered, source[target != 0])
+        assert bench_cost.cycles_a_byte(costs) > 0
+
+
+def test_the_order_of_costs_is_held_against_times() -> None:
+    """Ranks of the benchmark: a model that is right has 1, one that is wrong way round -1."""
+    cost = tc.cost(KERNELS["gmem_smem"]().plans[0])
+    rows = [
+        {
+            "copy": n,
+            "seconds": scale * cost.cycles * (1 + t),
+            "bytes": cost.nbytes,
+            "costs": [
+                bench_cost.attrs.asdict(cost)
+                | {"sectors": cost.sectors, "distinct_bytes": int(cost.distinct_bytes * (1 + t))}
+            ],
+        }
+        for n, scale in enumerate((1.0, 2.0))
+        for t in (0.0, 1.0, 2.0, 4.0)
+    ]
+    found = bench_cost.summary(rows)
+    assert found["cheapest_within_3_percent"] == 1 and found["spearman_of_pairs"] > 0.99
+    for row in rows:
+        row["seconds"] = 1 / row["seconds"]
+    assert bench_cost.summary(rows)["spearman_of_pairs"] < -0.99

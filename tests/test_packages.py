@@ -112,6 +112,7 @@ PUBLIC = {
     for name in (
         "tilecopy",
         "tilecopy.assemblers",
+        "tilecopy.costs",
         "tilecopy.executors",
         "tilecopy_cli.command",
         "tilecopy_core",

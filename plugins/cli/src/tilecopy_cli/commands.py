@@ -124,11 +124,11 @@ def compare_command(**copy: Any) -> Answer:
     (shared memory) stand before those that would be ideal; cycles are what an SM of a busy H200 is expected to take.
     """
     found = compare(**copy)
-    rows = [{**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows]
+    rows = [
+        {**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
+    ]
     declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
-    return Answer(
-        {"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns)
-    )
+    return Answer({"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns))
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")

@@ -92,9 +92,7 @@ def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any
         click.argument("destination"),
         click.option("--src-layout", help="Layout of the source buffer; row-major by default."),
         click.option("--dst-layout", help="Layout of the destination buffer."),
-        click.option(
-            "--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."
-        ),
+        click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."),
         *more,
         click.option(
             "--outside",

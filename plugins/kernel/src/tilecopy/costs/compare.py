@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from tilecopy_core.description import OPS, ActiveThreads, CopyRequest, Scope, Target, check_request, target_of, thread
+from tilecopy_core.description import (
+    OPS,
+    ActiveThreads,
+    CopyRequest,
+    Scope,
+    Target,
+    Variant,
+    check_request,
+    target_of,
+    thread,
+)
 from tilecopy_core.dispatch import Plan, dispatch
-from tilecopy_core.errors import NoVariantError, RequestError, TilecopyError, did_you_mean, optional, one_of, shown
+from tilecopy_core.errors import (
+    NoVariantError,
+    PluginError,
+    PtxError,
+    RequestError,
+    did_you_mean,
+    instance_of,
+    one_of,
+    optional,
+    shown,
+)
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import Registry, default_registry
 
 from .cost import Cost, cost, stand_in
 
-_COLUMNS = ("variant", "op", "by", "target", "instructions", "in all", "bytes", "registers", "sectors", "wavefronts", "cycles")
+_COLUMNS = (
+    "variant",
+    "op",
+    "by",
+    "target",
+    "instructions",
+    "in all",
+    "bytes",
+    "registers",
+    "sectors",
+    "wavefronts",
+    "cycles",
+)
 
 
 @attrs.frozen
@@ -75,7 +107,9 @@ class Comparison:
     def __str__(self) -> str:
         cells = [_COLUMNS, *(row.cells for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+        lines = [
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -87,7 +121,7 @@ def compare(
     src: Region,
     *,
     scope: Scope,
-    targets: Sequence[Target | str] = ("sm_90a",),
+    targets: Sequence[Target | str] | Target | str = ("sm_90a",),
     op: str | None = None,
     registry: Registry | None = None,
     outside: Any = None,
@@ -113,13 +147,18 @@ def compare(
         NoVariantError: no variant accepts it on any of the targets.
     """
     optional(one_of(*OPS)).check(op, "compare", "op")
-    if isinstance(targets, (str, Target)) or not isinstance(targets, Iterable):
-        targets = (targets,)  # type: ignore[assignment]
+    instance_of("a Scope such as warp()", Scope).check(scope, "compare", "scope")
+    several = targets if isinstance(targets, (tuple, list)) else (targets,)
     registry = default_registry() if registry is None else registry
     if not isinstance(registry, Registry):
         raise RequestError(f"registry is a tilecopy_core.Registry, not {shown(registry)}")
-    ready = [plugin for plugin in registry.plugins() if plugin.variant is not None and op in (None, plugin.variant.op)]
-    taken = {option.name for plugin in ready for option in plugin.variant.options}
+    if not several:
+        raise RequestError(
+            f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {shown(targets)}"
+        )
+    ready = [(plugin, plugin.variant) for plugin in registry.plugins() if plugin.variant is not None]
+    ready = [(plugin, record) for plugin, record in ready if op in (None, record.op)]
+    taken = {option.name for _, record in ready for option in record.options}
     for name in options:
         if name not in taken:
             raise RequestError(
@@ -128,41 +167,45 @@ def compare(
             )
     found: list[Compared] = []
     declined: dict[tuple[str, str], str] = {}
-    first: TilecopyError | None = None
-    for target in dict.fromkeys(map(target_of, targets)):
+    for target in dict.fromkeys(map(target_of, several)):
         ways = []
-        for plugin in ready:
+        for plugin, record in ready:
             try:
-                ways.append(_way(plugin, dst, src, scope, target, registry, outside, options))
-            except NoVariantError as error:
-                declined[str(target), plugin.name] = error.declined.get(plugin.name, str(error))
-                first = first or error
-            except TilecopyError as error:
-                if isinstance(error, RequestError) and not isinstance(error, NoVariantError):
-                    raise
-                declined[str(target), plugin.name] = str(error)
+                ways.append(_way(plugin.name, record, dst, src, scope, target, registry, outside, options))
+            except (NoVariantError, PluginError, PtxError) as error:
+                reasons = getattr(error, "declined", {})
+                declined[str(target), plugin.name] = reasons.get(plugin.name, str(error))
         found += sorted(ways, key=lambda way: way.cost)
     if not found:
         told = "\n".join(f"  {name} on {target}: {why}" for (target, name), why in declined.items())
-        raise NoVariantError(f"no variant accepts the copy of {src} to {dst}\n{told}", {n: why for (_, n), why in declined.items()})
+        raise NoVariantError(
+            f"no variant accepts the copy of {src} to {dst}\n{told}", {n: why for (_, n), why in declined.items()}
+        )
     return Comparison(tuple(found), declined)
 
 
 def _way(
-    plugin: Any, dst: Region, src: Region, scope: Scope, target: Target, registry: Registry, outside: Any, options: Any
+    name: str,
+    record: Variant,
+    dst: Region,
+    src: Region,
+    scope: Scope,
+    target: Target,
+    registry: Registry,
+    outside: Any,
+    options: Any,
 ) -> Compared:
     """A copy by one variant."""
-    record = plugin.variant
     active = ActiveThreads(scope.threads if scope.kind == "cta" else None)
     if record.threads == "one" and scope.kind != "thread":
         active = ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
         scope = thread()
-    names = {option.name for option in record.options}
+    declared = {option.name for option in record.options}
     given = {option.name: stand_in(option) for option in record.options if option.required}
-    given |= {name: value for name, value in options.items() if name in names}
+    given |= {option: value for option, value in options.items() if option in declared}
     request = CopyRequest(
         op=record.op, dst=dst, src=src, scope=scope, target=target, active=active, options=given, outside=outside
     )
     check_request(request)
-    plan = dispatch(request, plugin.name, registry)
+    plan = dispatch(request, name, registry)
     return Compared(plan, cost(plan, registry))

@@ -279,7 +279,9 @@ class _Outside(KernelBindings):
         first -= first % scope.threads
         self.tids = np.arange(first, first + scope.threads)
         self.known: dict[str, Any] = {"%tid.x": self.tids, "%laneid": self.tids % 32, "%cluster_ctarank": 0}
-        self.known |= {found.register: value for found, value in self.symbols.items() if found.register not in ("", "%tid.x")}
+        self.known |= {
+            found.register: value for found, value in self.symbols.items() if found.register not in ("", "%tid.x")
+        }
         self._bases: dict[Any, int] = {}
         self._words: dict[Any, list[Register]] = {}
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
-from tilecopy_core.ptx import Address, Label, Line, Register, TensorMap, TensorPlace, names_in
+from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
 
 from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
@@ -230,7 +230,11 @@ class Walk:
             left, right = (operand & 0xFFFFFFFF if type == "u32" else operand for operand in operands)
             return _COMPARISONS[comparison](left, right)
         operation = _OPERATIONS.get(name)
-        if operation is None or ".hi." in line.opcode or not all(isinstance(each, (int, np.generic, np.ndarray)) for each in operands):
+        if (
+            operation is None
+            or ".hi." in line.opcode
+            or not all(isinstance(each, (int, np.generic, np.ndarray)) for each in operands)
+        ):
             return operands[0] if name in ("mov", "cvta") and len(operands) == 1 else None
         try:
             return operation(*operands)
@@ -242,8 +246,9 @@ class Walk:
     def _moves(self, line: Line, name: str, mask: Any) -> bool:
         """Whether a line is an access to memory, which is then counted."""
         parts = line.opcode.split(".")
-        if name in ("ld", "st") and ({"global", "shared"} & set(part.split("::")[0] for part in parts)):
-            space = "global" if "global" in parts else "shared"
+        spaces = {part.split("::")[0] for part in parts} & {"global", "shared"}
+        if name in ("ld", "st") and spaces:
+            (space,) = spaces
             where = line.operands[1 if name == "ld" else 0]
             bits = int(_first(_BITS, reversed(parts), 32))
             size = bits // 8 * int(_first(_VECTOR, parts, 1))
@@ -288,7 +293,16 @@ class Walk:
         return None if base is None or match is None else base + int(match[2] or 0)
 
     def _plain(
-        self, opcode: str, space: str, where: Any, size: int, mask: Any, loads: bool, *, counts: bool = True, waits: bool = True
+        self,
+        opcode: str,
+        space: str,
+        where: Any,
+        size: int,
+        mask: Any,
+        loads: bool,
+        *,
+        counts: bool = True,
+        waits: bool = True,
     ) -> None:
         """An access of every thread of a mask.
 
@@ -401,12 +415,18 @@ def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
     labels = {line.name: number for number, line in enumerate(lines) if isinstance(line, Label)}
     found = {}
     for number, line in enumerate(lines):
-        if isinstance(line, Line) and line.opcode.startswith("bra") and labels.get(str(line.operands[0]), number) < number:
+        if (
+            isinstance(line, Line)
+            and line.opcode.startswith("bra")
+            and labels.get(str(line.operands[0]), number) < number
+        ):
             found[labels[str(line.operands[0])]] = number
     return found
 
 
-def live_registers(lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]) -> int:
+def live_registers(
+    lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]
+) -> int:
     """The most 32-bit registers that hold a value at once.
 
     Args:
