@@ -112,12 +112,25 @@ class UnknownOptionError(RequestError, NoVariantError):
     """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
 
 
+_ALSO_CALLED = {
+    "gmem": "global",
+    "smem": "shared",
+    "reg": "local",
+    "register": "local",
+    "registers": "local",
+    "rmem": "local",
+}
+"""What other projects call memory, for messages."""
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
     from difflib import get_close_matches  # no import of the package should wait for it
 
     by_folded = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
+    word = name.lower()[:100] if isinstance(name, str) else ""
+    meant = _ALSO_CALLED.get(word)
+    found = [meant] if meant in by_folded else get_close_matches(word, by_folded, 1, 0.5)
     return f"; did you mean {by_folded[found[0]]}?" if found else ""
 
 

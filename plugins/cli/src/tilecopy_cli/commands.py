@@ -33,6 +33,10 @@ _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "
     "priority": None
 }
 """What `tilecopy variants` tells of each, and nothing of it yet."""
+_PRECEDENCE = """
+For each copy the variant is: the one of variant=, if that is given; else, of those that accept the copy, the one of the
+highest priority, and of equal ones the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out.
+"""
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
 
@@ -95,7 +99,8 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 def plan_command(**copy: Any) -> Answer:
     """Say how one copy would be lowered, and why.
 
-    SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region:
+    SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region. gmem, smem, reg
+    and f16, bf16, f32, f64 are taken for global, shared, local and the dtypes:
 
     \b
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
@@ -183,7 +188,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
         owner = f" ({row['package']} {row['version']})" if row["version"] else ""
         priority = "" if row["priority"] is None else row["priority"]
         cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{row['about']}{owner}"))
-    return table(cells, ("name", "op", "priority", "needs", "about"))
+    return table(cells, ("name", "op", "priority", "needs", "about")) + _PRECEDENCE
 
 
 @tilecopy.command(short_help="Say what is found here, and what to install.")

@@ -18,7 +18,7 @@ from tilecopy_core.description import (
     target_of,
     thread,
 )
-from tilecopy_core.dispatch import Plan, dispatch
+from tilecopy_core.dispatch import Plan, dispatch, plan
 from tilecopy_core.errors import (
     NoVariantError,
     PluginError,
@@ -156,8 +156,8 @@ def compare(
         raise RequestError(
             f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {shown(targets)}"
         )
-    ready = [(plugin, plugin.variant) for plugin in registry.plugins() if plugin.variant is not None]
-    ready = [(plugin, record) for plugin, record in ready if op in (None, record.op)]
+    records = {plugin.name: plugin.variant for plugin in registry.plugins()}
+    ready = [(name, record) for name, record in records.items() if record is not None and op in (None, record.op)]
     taken = {option.name for _, record in ready for option in record.options}
     for name in options:
         if name not in taken:
@@ -169,43 +169,47 @@ def compare(
     declined: dict[tuple[str, str], str] = {}
     for target in dict.fromkeys(map(target_of, several)):
         ways = []
-        for plugin, record in ready:
+        for name, record in ready:
+            alone = record.threads == "one" and scope.kind != "thread"
+            request = CopyRequest(
+                op=record.op,
+                dst=dst,
+                src=src,
+                scope=thread() if alone else scope,
+                target=target,
+                active=_first(scope) if alone else ActiveThreads(scope.threads if scope.kind == "cta" else None),
+                options=options,
+                outside=outside,
+            )
+            check_request(request)
             try:
-                ways.append(_way(plugin.name, record, dst, src, scope, target, registry, outside, options))
+                ways.append(way(record, request, registry))
             except (NoVariantError, PluginError, PtxError) as error:
                 reasons = getattr(error, "declined", {})
-                declined[str(target), plugin.name] = reasons.get(plugin.name, str(error))
+                declined[str(target), name] = reasons.get(name, str(error))
         found += sorted(ways, key=lambda way: way.cost)
     if not found:
-        told = "\n".join(f"  {name} on {target}: {why}" for (target, name), why in declined.items())
-        raise NoVariantError(
-            f"no variant accepts the copy of {src} to {dst}\n{told}", {n: why for (_, n), why in declined.items()}
-        )
+        first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
+        plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
+        told = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
+        raise NoVariantError(f"no variant can be counted: {told}", {name: why for (_, name), why in declined.items()})
     return Comparison(tuple(found), declined)
 
 
-def _way(
-    name: str,
-    record: Variant,
-    dst: Region,
-    src: Region,
-    scope: Scope,
-    target: Target,
-    registry: Registry,
-    outside: Any,
-    options: Any,
-) -> Compared:
-    """A copy by one variant."""
-    active = ActiveThreads(scope.threads if scope.kind == "cta" else None)
-    if record.threads == "one" and scope.kind != "thread":
-        active = ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
-        scope = thread()
+def _first(scope: Scope) -> ActiveThreads:
+    """The first thread of a scope."""
+    return ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
+
+
+def way(record: Variant, request: CopyRequest, registry: Registry) -> Compared:
+    """A copy by one variant; of the options those that it declares, and what stands for those that it needs.
+
+    Raises:
+        NoVariantError: it does not lower the copy.
+        PluginError, PtxError: its instructions cannot be written.
+    """
+    options = {option.name: stand_in(option) for option in record.options if option.required}
     declared = {option.name for option in record.options}
-    given = {option.name: stand_in(option) for option in record.options if option.required}
-    given |= {option: value for option, value in options.items() if option in declared}
-    request = CopyRequest(
-        op=record.op, dst=dst, src=src, scope=scope, target=target, active=active, options=given, outside=outside
-    )
-    check_request(request)
-    plan = dispatch(request, name, registry)
-    return Compared(plan, cost(plan, registry))
+    options |= {name: value for name, value in request.options.items() if name in declared}
+    found = dispatch(attrs.evolve(request, options=options), record.name, registry)
+    return Compared(found, cost(found, registry))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilecopy_core.description import CopyRequest
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import RequestError, TilecopyError, checked, instance_of, optional
+from tilecopy_core.errors import PluginError, RequestError, TilecopyError, checked, instance_of, optional
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
@@ -182,7 +182,10 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     ptx = PtxBuilder(request.target, min(threads, 1024), bindings=outside)
     emit_checked(plan, ptx, registry)
     lines = list(statements(ptx.lines))
-    tally = Walk(lines, outside.known, outside.symbols, outside.tids).tally
+    try:
+        tally = Walk(lines, outside.known, outside.symbols, outside.tids).tally
+    except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
     bits = {register.name: register.bits for register in _registers(ptx)}
     before, after = outside.held(request.src), outside.held(request.dst)
     nbytes = request.src.nbytes

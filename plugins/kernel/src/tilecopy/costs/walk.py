@@ -159,6 +159,8 @@ class Walk:
                 self._values[name] = value[-1]
 
     def _line(self, line: Line) -> None:
+        if not self._active.any():
+            return
         name = line.opcode.split(".")[0]
         guard = True if line.guard is None else self._of(line.guard)
         if guard is None:
