@@ -24,6 +24,7 @@ from ..errors import (
     did_you_mean,
     shown,
 )
+from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry.entry_points import PluginWarning, WrapperError, shown_error
 from ..registry.installable import known_variants
@@ -65,7 +66,7 @@ class Outcome:
     nearness: int = 0
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Plan:
     """The outcome of a dispatch: data alone, which may be copied and pickled.
 
@@ -93,6 +94,14 @@ class Plan:
     demanded: bool
     outcomes: tuple[Outcome, ...]
     notes: tuple[Note, ...] = ()
+
+    def __repr__(self) -> str:
+        request = self.request
+        src, dst = (f"{each.buffer.name}[{'x'.join(map(str, each.extents))}]" for each in (request.src, request.dst))
+        return f"Plan({self.variant}: {request.op} {src} -> {dst}, {request.scope}, {request.target})"
+
+    def _repr_html_(self) -> str:
+        return html_table(line.split(": ", 1) for line in self.explain().splitlines())
 
     @property
     def declined(self) -> dict[str, str]:

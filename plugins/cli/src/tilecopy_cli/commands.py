@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tilecopy.costs import compare
 from tilecopy.kernel import KernelBuilder
 from tilecopy.known import KNOWN_VARIANTS
@@ -21,6 +18,7 @@ from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
 
+from .bars import progress_bar
 from .copies import TARGET, check_names, copy_in_words, plan_data, regions_in_words
 from .copying import copy_file
 from .doctor import findings
@@ -71,13 +69,8 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     overhang the array; one array row (a vector) has tiles of one row, of as many elements.
     """
     check_names(variant=options["variant"], executor=options["executor"])
-    columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
-        task = bar.add_task("tiles", total=None)
-        outcome = copy_file(
-            source, destination, Job(**options), lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress_bar("tiles") as progress:
+        outcome = copy_file(source, destination, Job(**options), progress)
     return Answer(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
 
 

@@ -6,7 +6,7 @@ import ctypes
 import math
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -42,6 +42,7 @@ def run_ptx(
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
     allow: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -60,6 +61,7 @@ def run_ptx(
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
+        progress: called with CTAs done and CTAs in all.
 
     Returns:
         What the run did.
@@ -98,6 +100,7 @@ def run_ptx(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=tuple(names or ()),
+        progress=progress,
     )
 
 

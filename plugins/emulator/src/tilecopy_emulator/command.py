@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from tilecopy_cli.command import FilePath, read_npy
+from tilecopy_cli.command import FilePath, progress_bar, read_npy
 
 from tilecopy_core import LaunchError
 
@@ -104,6 +105,19 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     return found
 
 
+def _text_of(file: Path) -> str:
+    """What is in a file; in standard input where that is ``-``."""
+    name = "standard input" if str(file) == "-" else str(file)
+    try:
+        if str(file) == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        if file.exists() and not file.is_file():
+            raise LaunchError(f"{file} is no regular file")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{name} cannot be read: {error}") from error
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
@@ -136,17 +150,12 @@ def emulate(
     allow: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Run a kernel of a PTX FILE with no GPU, strictly.
+    """Run a kernel of a PTX FILE with no GPU, strictly; FILE - is standard input.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a made-up array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Arrays are changed in memory only; --save keeps them.
     """
-    try:
-        if file.exists() and not file.is_file():
-            raise LaunchError(f"{file} is no regular file")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{file} cannot be read: {error}") from error
+    text = _text_of(file)
     program = parse(text, entry)
     if block is None:
         block = program.block
@@ -157,17 +166,19 @@ def emulate(
         if name not in names:
             raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
     values = [argument_of(word) for word in arguments]
-    report = run_ptx(
-        text,
-        values,
-        entry=entry,
-        grid=grid,
-        block=block,
-        cluster=cluster,
-        dynamic_shared_bytes=dynamic_shared,
-        profile=profile,
-        allow=allow,
-    )
+    with progress_bar("CTAs") as progress:
+        report = run_ptx(
+            text,
+            values,
+            entry=entry,
+            grid=grid,
+            block=block,
+            cluster=cluster,
+            dynamic_shared_bytes=dynamic_shared,
+            profile=profile,
+            allow=allow,
+            progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
+        )
     for name, path in saves:
         value = values[names.index(name)]
         if not isinstance(value, np.ndarray):

@@ -183,7 +183,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     emit_checked(plan, ptx, registry)
     lines = list(statements(ptx.lines))
     try:
-        tally = Walk(lines, outside.known, outside.symbols, outside.tids).tally
+        tally = Walk(lines, outside.known, outside.symbols, outside.tids, outside.aside).tally
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
     bits = {register.name: register.bits for register in _registers(ptx)}
@@ -286,6 +286,7 @@ class _Outside(KernelBindings):
             found.register: value for found, value in self.symbols.items() if found.register not in ("", "%tid.x")
         }
         self._bases: dict[Any, int] = {}
+        self._operands = {request.dst.buffer.memory, request.src.buffer.memory}
         self._words: dict[Any, list[Register]] = {}
 
     def _base(self, buffer: Buffer, step: int) -> int:
@@ -322,6 +323,11 @@ class _Outside(KernelBindings):
         if isinstance(recipe, TensorMap):
             self.known[register.name] = (self._base(recipe.array, 1 << 40), recipe)
         return register
+
+    @property
+    def aside(self) -> set[int]:
+        """Where shared memory begins that holds neither operand."""
+        return {base for memory, base in self._bases.items() if memory not in self._operands}
 
     def held(self, region: Region) -> set[str]:
         """The registers of a fragment, which hold values around the copy."""

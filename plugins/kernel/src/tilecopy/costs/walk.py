@@ -7,7 +7,7 @@ that comes from memory is unknown, and so is what is made of it. A line that an 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -103,12 +103,19 @@ class Walk:
             map whose address it is.
         symbols: values of the symbols that tensor maps are made of.
         tids: index in the CTA of each thread of the scope.
+        aside: first places of memory of 1 MiB that holds no operand, such as a barrier: what goes there is an instruction alone.
     """
 
     def __init__(
-        self, lines: Sequence[Line | Label | str], known: Mapping[str, Any], symbols: Mapping[Any, int], tids: Any
+        self,
+        lines: Sequence[Line | Label | str],
+        known: Mapping[str, Any],
+        symbols: Mapping[Any, int],
+        tids: Any,
+        aside: Collection[int] = (),
     ) -> None:
         self.tally = Tally()
+        self._aside = aside
         self._lines, self._symbols, self._given = lines, symbols, known
         self._values = dict(known)
         self._warps, self._lanes = tids // WARP_THREADS, tids % WARP_THREADS
@@ -318,15 +325,16 @@ class Walk:
             counts: whether it is an access of its own, not the other side of one.
             waits: whether the loads are needed by stores.
         """
-        number = int(mask.sum())
+        place = self._place(where)
+        if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
+            return
+        number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
         if counts:
             self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
-        turns = max(1, mask.size // len(self._warps))
         if loads and space == "global":
             self._batch += size * number // turns if waits else size * number
         elif not loads and counts:
             self._close_batch()
-        place = self._place(where)
         if place is None:
             self.tally.unknown.add(opcode)
             return
