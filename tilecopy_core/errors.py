@@ -128,9 +128,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # no import of the package should wait for it
 
     by_folded = {each.lower(): each for each in known}
-    word = name.lower()[:100] if isinstance(name, str) else ""
-    meant = _ALSO_CALLED.get(word)
-    found = [meant] if meant in by_folded else get_close_matches(word, by_folded, 1, 0.5)
+    by_folded |= {other: each for other, each in _ALSO_CALLED.items() if each in by_folded and other not in by_folded}
+    found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
     return f"; did you mean {by_folded[found[0]]}?" if found else ""
 
 

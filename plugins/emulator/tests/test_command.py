@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
-from tilecopy_emulator import UnsupportedPtxError
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import emulate
 
 CUDA = Path(__file__).parent / "cuda"
@@ -33,6 +33,22 @@ def test_arrays_of_files_are_read_and_kept_on_demand(tmp_path):
     assert result.output.startswith("vector_add: 128 threads, ")
     assert np.array_equal(np.load(tmp_path / "c.npy"), a + b)
     assert np.array_equal(np.load(tmp_path / "a.npy"), a)
+
+
+def test_a_module_from_standard_input():
+    text = (CUDA / "vector_add.ptx").read_text()
+    words = ["-", "ones:float32:100", "ones:float32:100", "zeros:float32:100", "100", "--block", "128"]
+    result = CliRunner().invoke(emulate, words, input=text)
+    assert result.exit_code == 0 and result.output.startswith("vector_add: 128 threads, "), result.output
+    result = CliRunner().invoke(emulate, words, input=b"\xff")
+    assert isinstance(result.exception, LaunchError) and "standard input cannot be read" in str(result.exception)
+
+
+def test_a_run_tells_of_its_progress():
+    told = []
+    text, array = (CUDA / "vector_add.ptx").read_text(), np.ones(40_000, np.float32)
+    run_ptx(text, [array, array, array.copy(), 40_000], grid=400, block=128, progress=lambda *each: told.append(each))
+    assert told[0] == (0, 400) and told[-1] == (400, 400) and len(told) > 10
 
 
 def test_the_report_as_json_with_counters():

@@ -24,17 +24,17 @@ from .copying import copy_file
 from .doctor import findings
 from .group import Answer, TilecopyGroup
 from .job import Job, Outcome
-from .tables import run_text, table
+from .tables import run_text, table, wrapped
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
 _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
     "priority": None
 }
 """What `tilecopy variants` tells of each, and nothing of it yet."""
-_PRECEDENCE = """
-For each copy the variant is: the one of variant=, if that is given; else, of those that accept the copy, the one of the
-highest priority, and of equal ones the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out.
-"""
+_PRECEDENCE = (
+    "For each copy the variant is the one of variant=, if that is given; else, of those that accept the copy, the one of the highest "
+    "priority, and of equal ones the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
+)
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
 
@@ -181,7 +181,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
         owner = f" ({row['package']} {row['version']})" if row["version"] else ""
         priority = "" if row["priority"] is None else row["priority"]
         cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{row['about']}{owner}"))
-    return table(cells, ("name", "op", "priority", "needs", "about")) + _PRECEDENCE
+    return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
 
 
 @tilecopy.command(short_help="Say what is found here, and what to install.")

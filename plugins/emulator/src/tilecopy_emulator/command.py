@@ -118,7 +118,9 @@ def _text_of(file: Path) -> str:
         raise LaunchError(f"{name} cannot be read: {error}") from error
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Run a kernel of a PTX file with no GPU, strictly."
+)
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
 @click.option("--entry", help="The kernel, where the file has several.")
