@@ -202,6 +202,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         dynamic_shared_bytes=0,
         profile=False,
         allow=("same-value",),
+        progress=None,
     ),
     "run_ptx, each argument": lambda: call(
         lambda a, n, f, s: tilecopy_emulator.run_ptx(PTX, [a, n, f, s], grid=1, block=1), *run_arguments()

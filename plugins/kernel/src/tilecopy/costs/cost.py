@@ -146,8 +146,8 @@ class Cost:
 
     def __str__(self) -> str:
         most = "at most " if self.upper_bound else ""
-        each = " and ".join(map(str, self.bytes_each)) or "0"
-        told = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all), {each} bytes each"]
+        told = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all)"]
+        told += [f"{' and '.join(map(str, self.bytes_each))} bytes each"] if self.bytes_each else []
         told.append(f"{self.registers} registers")
         if self.ideal_sectors:
             told.append(f"{self.sectors:,} sectors (ideal {self.ideal_sectors:,})")
