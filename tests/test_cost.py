@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
+from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_testkit.programs import round_trip
+
+from tilecopy_core.registry import VARIANTS_GROUP, installed
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import bench_cost
@@ -228,3 +231,135 @@ def test_the_order_of_costs_is_held_against_times() -> None:
     for row in rows:
         row["seconds"] = 1 / row["seconds"]
     assert bench_cost.summary(rows)["spearman_of_pairs"] < -0.99
+
+
+def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was made with dearer engines leads to dearer engines."""
+    for name in bench_cost.WEIGHTS:
+        monkeypatch.setattr(bench_cost.model, name, getattr(bench_cost.model, name))
+    costs = [tc.cost(engines("bulk", "bulk_store", None).plans[0]), tc.cost(KERNELS["gmem_smem"]().plans[0])]
+    costs += [tc.cost(KERNELS["columns"]().plans[0])]
+    times = [100 * costs[0].cycles, costs[1].cycles, costs[2].cycles]
+    rows = [
+        {
+            "copy": 0,
+            "name": "",
+            "variant": cost.variant,
+            "tiling": [],
+            "seconds": time,
+            "bytes": cost.nbytes,
+            "costs": [bench_cost.attrs.asdict(cost)],
+        }
+        for cost, time in zip(costs, times, strict=True)
+    ]
+    before = bench_cost.summary(rows)["spearman_of_pairs"]
+    found = bench_cost.fitted(rows)
+    assert found["ENGINE_COPY"] > 40 or before == 1
+    assert found["spearman_of_pairs"] >= before and found["cheapest_within_3_percent"] == 1
+    assert len(bench_cost.worst(rows)) == 1
+
+
+# --------------------------------------------------------------------------------------------- what is counted how
+
+A = tc.Buffer((4096, 64), "float16", space="global", name="A")
+TILE = tc.Buffer((128, 64), "float16", space="shared", name="tile")
+
+
+def test_costs_have_one_order() -> None:
+    whole = tc.cost(tc.plan(TILE[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a"))
+    columns = tc.Buffer((128, 64), "float16", space="shared", layout=TileLayout(S[(128, 64) : (1, 128)]), name="tile")
+    slow = tc.cost(tc.plan(columns[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a"))
+    assert whole < slow and slow > whole and whole <= whole and sorted([slow, whole]) == [whole, slow]
+    assert slow.limits["lanes"] > whole.limits["lanes"] and max(slow.limits.values()) <= slow.cycles
+    with pytest.raises(TypeError):
+        assert whole < 3  # type: ignore[operator]
+    with pytest.raises(AttributeError):
+        whole.sectors = 1  # type: ignore[misc]
+
+
+def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
+    """A condition on what was loaded is not known; an address that was loaded has no sectors."""
+
+    @tc.hookimpl
+    def tilecopy_predicate(request: Any) -> Any:
+        return tc.Accept()
+
+    @tc.hookimpl
+    def tilecopy_partition(request: Any) -> Any:
+        return "some"
+
+    @tc.hookimpl
+    def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
+        at = ptx.address(A, ptx.tid * 4)
+        value, other = ptx.reg("b64"), ptx.reg("b32")
+        ptx.instr("ld.global.b64", value, at)
+        ptx.instr("cvt.u32.u64", other, value)
+        found = ptx.reg("pred")
+        ptx.instr("setp.ne.s32", found, other, 0)
+        ptx.instr("st.global.b32", f"[{value}]", other, guard=found)
+
+    plugin = type(
+        "Odd",
+        (),
+        {"variant": tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(("global", "shared"),))},
+    )
+    for hook in (tilecopy_predicate, tilecopy_partition, tilecopy_emit):
+        setattr(plugin, hook.__name__, staticmethod(hook))
+    registry = tc.Registry([])
+    registry.register(plugin, name="odd")
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
+    cost = tc.cost(plan, registry)
+    assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)
+    assert cost.sectors == 8 and cost.bytes_each == (8, 4)
+    with pytest.raises(tc.PluginError, match="not installed"):
+        tc.cost(plan)
+    assert "cost: " not in plan.explain(), "there is nothing to count it with"
+    compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.warp(), registry=registry)
+    assert [row.plan.variant for row in compared.rows] == ["odd"] and "<= " in str(compared)
+
+
+def test_sizes_and_scalars_are_no_rounder_than_declared() -> None:
+    """Rows of an array whose width is no multiple of a sector begin anywhere in one."""
+    found = []
+    for multiple in (1, 16):
+        k = tc.KernelBuilder("sizes", threads=32)
+        n = k.size("n", multiple_of=multiple, lower=64)
+        a = k.param("A", (64, n), "float16", align_bytes=16)
+        tile = k.shared((16, 32), "float16", name="tile")
+        k.warp.copy(tile[:, :], a[0:16, 0:32])
+        found.append(tc.cost(k.build(target="sm_90", grid=1).plans[0]))
+    assert found[0].sectors > found[1].sectors == found[1].ideal_sectors
+    assert found[0].distinct_bytes > found[1].distinct_bytes == 16 * 64
+
+
+def test_compare_says_what_it_compares() -> None:
+    found = tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), targets=["sm_80", "sm_90a"])
+    assert {str(row.plan.request.target) for row in found.rows} == {"sm_80", "sm_90a"}
+    own = [row.cost for row in found.rows if str(row.plan.request.target) == "sm_90a"]
+    assert own == sorted(own) and {"tma", "bulk", "ldgsts", "gmem_smem"} <= {cost.variant for cost in own}
+    assert "needs sm_90" in found.declined["sm_80", "tma"]
+    with pytest.raises(tc.RequestError, match=r"option 'mbarr' is not known to any variant; .*did you mean mbar\?"):
+        tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), mbarr=3)
+    odd = tc.Buffer((5, 7), "float16", space="shared", name="odd")
+    registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name == "gmem_smem"])
+    with pytest.raises(tc.NoVariantError, match="^gmem_smem: "):
+        tc.compare(odd[:, :], A[0:5, 0:7], scope=tc.warp(), registry=registry)
+
+
+def test_what_is_better_is_named_when_asked() -> None:
+    plan = tc.plan(TILE[:, :], A[0:128, :], op="copy_async", scope=tc.thread(), target="sm_90a", variant="ldgsts")
+    said = plan.explain()
+    assert "better: bulk needs 5 instructions in all, not 1,123; ask for it by variant='bulk'" in said
+    assert len(said.splitlines()) <= 10
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_relayout_counts_alike(size: int) -> None:
+    """Its planner has counts of its own, for a single warp and in less time."""
+    from tilecopy_relayout.cost import _conflicts, _sectors
+
+    rng = np.random.default_rng(size)
+    for spread in (64, 512, 1 << 14):
+        lanes = [int(each) * size for each in rng.integers(0, spread, 32)]
+        assert _sectors(lanes, size) == distinct_sectors(0, lanes, size)
+        assert _conflicts(lanes, size) == distinct_wavefronts(np.zeros(32), np.arange(32), lanes, size)

@@ -4,12 +4,14 @@ Copies are drawn: element type, array of 256 MiB, layout of the tile, scope. Eac
 tilings, by CTAs that copy several tiles one after the other. The time is the least of three replays of a CUDA graph of ten launches,
 for each byte. `--part` measures a share of the copies, `--summary FILE...` joins what parts wrote, computes the costs again from the
 counts and prints the share of copies whose cheapest way is within 3 percent of the fastest, and Spearman's rank correlation of the
-ratios of cost and of time, over pairs of ways whose times differ by 5 percent. Needs torch.
+ratios of cost and of time, over pairs of ways whose times differ by 5 percent; `--fit` also looks for weights of the model with which
+both are better. Measuring needs torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import random
 import sys
@@ -24,6 +26,9 @@ import tilecopy as tc
 from tilecopy import S, TileLayout, tx
 
 from tilecopy_core.layout import laneid
+
+model = importlib.import_module("tilecopy.costs.cost")
+"""Whose weights are fitted."""
 
 COPIES, TILINGS, SEED = 200, 3, 2026
 ARRAY_BYTES = 256 << 20
@@ -356,6 +361,45 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+WEIGHTS = (
+    "DRAM_BYTES",
+    "SCATTERED",
+    "PARTIAL_READ",
+    "PARTIAL_WRITE",
+    "L2_BYTES",
+    "SCHEDULERS",
+    "ENGINE_COPY",
+    "ENGINE_ROW",
+    "LATENCY",
+    "TURN",
+    "OTHER_REGISTERS",
+    "SHARPNESS",
+)
+FACTORS = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
+
+
+def fitted(rows: list[dict[str, Any]], rounds: int = 4) -> dict[str, float]:
+    """Weights of the model, each moved while the table agrees better: the share within 3 percent and the correlation of pairs."""
+
+    def score() -> float:
+        found = summary(rows)
+        return found["cheapest_within_3_percent"] + found["spearman_of_pairs"]
+
+    best = score()
+    for turn in range(rounds):
+        before = best
+        for name in WEIGHTS:
+            kept = getattr(model, name)
+            for value in [kept * factor for factor in FACTORS] + [0.1 * (turn + 1)] * (kept == 0):
+                setattr(model, name, value)
+                if (found := score()) > best:
+                    best, kept = found, value
+            setattr(model, name, kept)
+        if best == before:
+            break
+    return {name: round(getattr(model, name), 3) for name in WEIGHTS} | summary(rows)
+
+
 def spearman(pairs: list[tuple[float, float]]) -> float:
     """The correlation of ranks; equal values share theirs."""
 
@@ -389,6 +433,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", default="1/1", help="which share of the copies, such as 2/4")
     parser.add_argument("--out", type=Path, help="where the table goes; by default bench_cost.I.json")
+    parser.add_argument("--fit", action="store_true", help="with --summary: weights with which the tables agree better")
     parser.add_argument("--summary", nargs="+", type=Path, help="tables of parts; nothing is measured")
     options = parser.parse_args()
     if options.summary is None:
@@ -404,7 +449,7 @@ def main() -> None:
         options.summary = [out]
     rows = [row for path in options.summary for row in json.loads(path.read_text())]
     print("\n".join(worst(rows)), file=sys.stderr)
-    print(json.dumps(summary(rows), indent=2))
+    print(json.dumps(fitted(rows) if options.fit else summary(rows), indent=2))
 
 
 if __name__ == "__main__":

@@ -34,9 +34,14 @@ from .walk import Walk, live_registers
 
 DRAM_BYTES, SCATTERED = 16.5, 0.03
 """Bytes that an SM of an H200 reads or writes in a cycle when all do, and what runs of half of 256 bytes cost of that."""
+PARTIAL_READ, PARTIAL_WRITE = 0.0, 0.5
+"""What a byte of a sector costs beyond that, which a copy touches and does not move: neighbours read it, and what is written in parts
+has to be completed."""
+L2_BYTES = 48.0
+"""Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
 SCHEDULERS = 4
 """Warp instructions that an SM issues in a cycle."""
-ENGINE_COPY, ENGINE_ROW = 12.0, 2.0
+ENGINE_COPY, ENGINE_ROW = 40.0, 2.0
 """Cycles of an SM's engine for each bulk or tensor copy, and for each contiguous piece of one."""
 LATENCY, TURN = 900.0, 250.0
 """Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around a copy."""
@@ -64,6 +69,7 @@ class Cost:
         cta_threads: of the CTA around it; those of the scope where no kernel is.
         copies_per_cta: how many instances of the scope the CTA has.
         nbytes: bytes that one instance of the scope moves.
+        stores: whether global memory is written.
         instructions: executed by all threads of the scope, with those that compute addresses.
         per_thread: executed by the thread that executes most.
         requests: instructions of warps.
@@ -89,6 +95,7 @@ class Cost:
     cta_threads: int
     copies_per_cta: int
     nbytes: int
+    stores: bool
     instructions: int
     per_thread: int
     requests: int
@@ -110,12 +117,20 @@ class Cost:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Cycles of an SM that each limit alone takes for this copy: ``memory``, ``lanes``, ``issue``, ``engine``, ``latency``."""
+        """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, L1 and shared memory, issue, engines, latency."""
         run_bytes = self.distinct_bytes / max(1, self.runs)
         scattered = 1 + SCATTERED * max(0.0, 256 / max(run_bytes, 1.0) - 1) if self.distinct_bytes else 1.0
+        moved = self.nbytes if self.distinct_bytes else 0
+        partial = PARTIAL_WRITE if self.stores else PARTIAL_READ
+        dram = (
+            moved + (1 + partial) * (self.distinct_bytes - moved)
+            if self.distinct_bytes > moved
+            else self.distinct_bytes
+        )
         rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes else 0.5
         return {
-            "memory": self.distinct_bytes * scattered / DRAM_BYTES,
+            "dram": dram * scattered / DRAM_BYTES,
+            "l2": self.sectors * SECTOR_BYTES / L2_BYTES,
             "lanes": float(self.lines + self.wavefronts),
             "issue": self.requests / SCHEDULERS,
             "engine": ENGINE_COPY * self.engine_copies + ENGINE_ROW * self.engine_rows,
@@ -197,6 +212,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         cta_threads=threads,
         copies_per_cta=_instances(request, threads),
         nbytes=nbytes,
+        stores=request.dst.buffer.space == "global",
         instructions=tally.instructions,
         per_thread=tally.per_thread,
         requests=tally.requests,
