@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,20 @@ def tiles(
     return k.build(target="sm_80", grid=4)
 
 
+def warps() -> tc.BuiltKernel:
+    """Each warp of a CTA moves a tile of its own."""
+    k = tc.KernelBuilder("warps", threads=96)
+    a, b = k.param("A", (4 * 96, 16), "float16"), k.param("B", (4 * 96, 16), "float16")
+    tiles = k.shared((3, 32, 16), "float16", name="tiles")
+    first = k.block_id() * 96 + k.warp_id() * 32
+    k.warp.copy(tiles[k.warp_id()], a[first : first + 32, :])
+    k.warp_sync()
+    k.warp.copy(b[first : first + 32, :], tiles[k.warp_id()])
+    return k.build(target="sm_90", grid=4)
+
+
 KERNELS = {
+    "warps": warps,
     "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
     "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
     "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),
@@ -136,6 +150,7 @@ def test_sectors_and_wavefronts_are_those_of_the_profile(name: str) -> None:
     assert not any(cost.upper_bound or cost.not_counted for cost in costs)
     for cost in costs:
         assert cost.sectors >= cost.ideal_sectors and cost.nbytes > 0
+        assert cost.distinct_bytes >= cost.nbytes or not cost.ideal_sectors
 
 
 ALONE = {
@@ -151,8 +166,8 @@ ALONE = {
     "reg": (("global", "local"), (32, 16), {"scope": tc.warp(), "layout": TileLayout(S[(32, 16) : (1 @ laneid, 1)])}),
     "of some lanes": (
         ("global", "local"),
-        (16, 16),
-        {"scope": tc.warp(), "layout": TileLayout(S[(16, 16) : (1 @ laneid, 1)])},
+        (8, 16),
+        {"scope": tc.warp(), "layout": TileLayout(S[(8, 16) : (1 @ laneid, 1)])},
     ),
     "inside an edge": (("global", "shared"), (32, 64), {"outside": "zero"}),
     "halo": (("global", "shared"), (34, 66), {"outside": "zero", "low": 1}),
@@ -277,8 +292,8 @@ def test_costs_have_one_order() -> None:
         whole.sectors = 1  # type: ignore[misc]
 
 
-def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
-    """A condition on what was loaded is not known; an address that was loaded has no sectors."""
+def registry_of(emit: Any) -> tc.Registry:
+    """A registry with one variant, which accepts every copy of a tile and writes what is told."""
 
     @tc.hookimpl
     def tilecopy_predicate(request: Any) -> Any:
@@ -290,6 +305,37 @@ def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
 
     @tc.hookimpl
     def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
+        emit(ptx)
+
+    record = tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(("global", "shared"),))
+    hooks = {each.__name__: each for each in (tilecopy_predicate, tilecopy_partition, tilecopy_emit)}
+    registry = tc.Registry([])
+    registry.register(SimpleNamespace(variant=record, **hooks), name="odd")
+    return registry
+
+
+def test_threads_that_branch_come_together_again() -> None:
+    def emit(ptx: Any) -> None:
+        value = ptx.reg("b32")
+        ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 2))
+        with ptx.if_(ptx.predicate(ptx.tid < 5)):
+            ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 64))
+        ptx.instr("st.shared.b32", ptx.address(TILE, ptx.tid * 2), value)
+
+    registry = registry_of(emit)
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
+    cost, text = tc.cost(plan, registry), tc.ptx_text(plan, registry=registry)
+    report = run_ptx(text, [np.ones((4096, 64), np.float16)], grid=1, block=32, profile=True)
+    assert cost.instructions == sum(report.instructions.values()) - 32
+    assert (cost.sectors, cost.wavefronts) == (4 + 5, 1)
+    assert (report.counters["global_sectors"], report.counters["shared_wavefronts"]) == (4 + 5, 1)
+    assert cost.bytes_each == (4,)
+
+
+def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
+    """A condition on what was loaded is not known; an address that was loaded has no sectors."""
+
+    def emit(ptx: Any) -> None:
         at = ptx.address(A, ptx.tid * 4)
         value, other = ptx.reg("b64"), ptx.reg("b32")
         ptx.instr("ld.global.b64", value, at)
@@ -298,15 +344,7 @@ def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
         ptx.instr("setp.ne.s32", found, other, 0)
         ptx.instr("st.global.b32", f"[{value}]", other, guard=found)
 
-    plugin = type(
-        "Odd",
-        (),
-        {"variant": tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(("global", "shared"),))},
-    )
-    for hook in (tilecopy_predicate, tilecopy_partition, tilecopy_emit):
-        setattr(plugin, hook.__name__, staticmethod(hook))
-    registry = tc.Registry([])
-    registry.register(plugin, name="odd")
+    registry = registry_of(emit)
     plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
     cost = tc.cost(plan, registry)
     assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from html import escape
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -133,7 +132,7 @@ class BuiltKernel:
 
     def _repr_html_(self) -> str:
         rows = [(plan.variant, plan.summary, plan.completion) for plan in self.plans]
-        return f"{escape(repr(self))}{html_table(rows, ('variant', 'split', 'completes'))}"
+        return html_table(rows, ("variant", "split", "completes"), repr(self))
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
