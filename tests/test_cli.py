@@ -196,6 +196,48 @@ def test_plan_in_words() -> None:
 HALO = ("global float16 [1000, 64] [bx*62-1 : bx*62+63, :]", "shared float16 [64, 64]")
 
 
+GLOBAL, SHARED = "global float16 [4096, 64] [bx*128 : bx*128+128, :]", "shared float16 [128, 64]"
+
+
+def test_compare_puts_variants_side_by_side() -> None:
+    said = here("compare", GLOBAL, SHARED, "--target", "sm_80", "--target", "sm_90a")
+    names = [line.split()[0] for line in said.output.splitlines()]
+    assert names[0] == "variant" and names.count("gmem_smem") == 2 and names.count("tma") == 1, said.output
+    found = json.loads(here("compare", GLOBAL, SHARED, "--op", "copy", "--json").output)
+    assert [row["variant"] for row in found["rows"]] == ["gmem_smem", "ragged"]
+    assert found["rows"][0]["cost"]["sectors"] == 512 and found["rows"][0]["cost"]["cycles"] > 0
+    assert {"target": "sm_90a", "variant": "reg"}.items() <= next(
+        each for each in found["declined"] if each["variant"] == "reg"
+    ).items()
+    refused = here("compare", GLOBAL, "tmem float16 [128, 64]")
+    assert refused.exit_code == 1 and "no installed variant lowers this copy" in refused.stderr
+
+
+def test_shorter_words_are_the_same_copy() -> None:
+    short = here("plan", GLOBAL.replace("global float16", "gmem f16"), SHARED.replace("shared float16", "smem f16"))
+    assert short.output == here("plan", GLOBAL, SHARED).output and short.exit_code == 0
+    for word in ("bf16", "f32"):
+        fragment = here(
+            "plan",
+            f"gmem {word} [32, 8]",
+            f"reg {word} [32, 8]",
+            "--dst-layout",
+            "S[(32, 8) : (1 @ laneid, 1)]",
+            "--scope",
+            "warp",
+        )
+        assert fragment.exit_code == 0, fragment.output
+    assert "did you mean global" in here("plan", GLOBAL.replace("global", "gmen"), SHARED).output
+
+
+def test_shells_can_complete() -> None:
+    done = tilecopy(_TILECOPY_COMPLETE="bash_complete", COMP_WORDS="tilecopy comp", COMP_CWORD="1")
+    assert done.stdout.split() == ["plain,compare"]
+    done = tilecopy(_TILECOPY_COMPLETE="bash_complete", COMP_WORDS="tilecopy compare --tar", COMP_CWORD="2")
+    assert done.stdout.split() == ["plain,--target"]
+    assert "complete" in tilecopy(_TILECOPY_COMPLETE="zsh_source").stdout
+
+
 @pytest.mark.parametrize("fill", ["zero", "keep", "-1.5", "-inf", "nan", "-0.0", "3"])
 def test_regions_in_words_may_overhang(fill: str) -> None:
     data = json.loads(here("plan", *HALO, "--outside", fill, "--json").stdout)
@@ -828,6 +870,7 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
         },
     ),
     ("plan",): (COPIED, LOWERED),
+    ("compare",): (COPIED, {option: word for option, word in LOWERED.items() if option != "--variant"}),
     ("ptx",): (COPIED, LOWERED),
     ("cuda",): (COPIED, LOWERED | {"--name": "load_tile"}),
     ("variants",): ((), {}),
@@ -951,7 +994,8 @@ def test_odd_words_in_every_place_work_or_are_refused_as_the_callers(path: tuple
         (("run", "in.npy", "out.npy", "--variant", "gmem-smem"), "gmem_smem"),
         (("run", "in.npy", "out.npy", "--executor", "Emulator"), "emulator"),
         (("plan", "globl float16 [8]", "shared float16 [8]"), "global"),
-        (("plan", "global bf16 [8]", "shared bf16 [8]"), "bfloat16"),
+        (("plan", "global bflot16 [8]", "shared bflot16 [8]"), "bfloat16"),
+        (("plan", "gmen int8 [8]", "shared int8 [8]"), "global"),
         (("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"), "warp"),
         (("plan", "global int8 [8]", "shared int8 [8]", "--op", "copyasync"), "copy_async"),
         (("plan", "global int8 [8]", "shared int8 [8]", "--dst-layout", "TileLayuot(S[8])"), "TileLayout"),

@@ -204,6 +204,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         profile=False,
         allow=("same-value",),
         observer=None,
+        progress=None,
     ),
     "run_ptx, each argument": lambda: call(
         lambda a, n, f, s: tilecopy_emulator.run_ptx(PTX, [a, n, f, s], grid=1, block=1), *run_arguments()

@@ -113,6 +113,7 @@ PUBLIC = {
     for name in (
         "tilecopy",
         "tilecopy.assemblers",
+        "tilecopy.costs",
         "tilecopy.executors",
         "tilecopy_cli.command",
         "tilecopy_core",

@@ -305,6 +305,17 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Plan.emit": lambda w: call(w.plan.emit, w.ptx, tc.default_registry()),
     "Plan.cuda": lambda w: call(w.plan.cuda, "load_tile", tc.default_registry()),
     "cuda_header": lambda w: call(tc.cuda_header, [w.plan.cuda("load_tile")]),
+    "cost": lambda w: call(tc.cost, w.plan, tc.default_registry()),
+    "compare": lambda w: call(
+        tc.compare,
+        w.s[:, :],
+        w.a[:, :],
+        scope=tc.cta(64),
+        targets=("sm_90a", "sm_80"),
+        op="copy",
+        registry=tc.default_registry(),
+        outside="zero",
+    ),
     "BuiltKernel.save": lambda w: call(launchable().save, a_folder()),
     "load_kernel": lambda w: call(tc.load_kernel, launchable().save(a_folder())),
     "PtxBuilder.declarations": lambda w: call(w.ptx.declarations),
@@ -869,6 +880,8 @@ def test_odd_operands_work_or_are_refused(name: str, operator: str) -> None:
 
 NOT_CALLED = {
     "BuiltKernel": "made by KernelBuilder.build",
+    "Comparison": "made by compare",
+    "Cost": "made by cost",
     "Mbarrier": "made by KernelBuilder.mbarrier",
     "Plan": "made by plan",
     "VariantPlugin": "a protocol",

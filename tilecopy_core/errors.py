@@ -110,11 +110,23 @@ class UnknownOptionError(RequestError, NoVariantError):
     """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
 
 
+_ALSO_CALLED = {
+    "gmem": "global",
+    "smem": "shared",
+    "reg": "local",
+    "register": "local",
+    "registers": "local",
+    "rmem": "local",
+}
+"""What other projects call memory, for messages."""
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
     from difflib import get_close_matches  # no import of the package should wait for it
 
     by_folded = {each.lower(): each for each in known}
+    by_folded |= {other: each for other, each in _ALSO_CALLED.items() if each in by_folded and other not in by_folded}
     found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
     return f"; did you mean {by_folded[found[0]]}?" if found else ""
 

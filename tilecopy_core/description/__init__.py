@@ -1,6 +1,6 @@
 """What a copy is: the scope of threads, the target, the request, and the rules that every copy keeps."""
 
-from .request import OPS, CopyRequest, check_operands
+from .request import OPS, CopyRequest, Variant, check_operands, check_request
 from .scope import (
     MAX_CTA_THREADS,
     WARP_THREADS,
@@ -15,6 +15,6 @@ from .scope import (
 )
 from .target import TARGETS, Target, Version, target_of
 
-__all__ = ["ActiveThreads", "CopyRequest", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target"]
-__all__ += ["Version", "WARP_THREADS", "check_operands", "cta"]
-__all__ += ["is_thread_id", "target_of", "thread", "tid_symbol", "warp", "warpgroup"]
+__all__ = ["ActiveThreads", "CopyRequest", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target", "Variant", "Version"]
+__all__ += ["WARP_THREADS", "check_operands", "check_request", "cta", "is_thread_id", "target_of", "thread"]
+__all__ += ["tid_symbol", "warp", "warpgroup"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 from ..description.checks import not_as_declared, of_another_kind, options_missing
-from ..description.request import Accept, CopyRequest, Decline, check_request
+from ..description.request import OPS, Accept, CopyRequest, Decline, Variant, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
 from ..errors import (
@@ -23,10 +24,11 @@ from ..errors import (
     did_you_mean,
     shown,
 )
+from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry.entry_points import PluginWarning, WrapperError, shown_error
 from ..registry.installable import known_variants
-from ..registry.lazy_names import exporter
+from ..registry.lazy_names import explained, exporter
 from ..registry.process_lock import LOCK
 from .notes import MOST_INSTRUCTIONS, MOST_REGISTERS, Note, of_instructions, of_left_out, of_registers, past
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from ..registry.registry import Registry, Table
 
 OutcomeKind: TypeAlias = Literal[
-    "declined", "lacks option", "faulty", "outranked", "tied", "other", "not asked", "set aside"
+    "declined", "lacks option", "faulty", "outranked", "tied", "other op", "other memory", "not asked", "set aside"
 ]
 
 
@@ -48,18 +50,24 @@ class Outcome:
         name: of the variant; with its distribution where another plugin has the name.
         kind: ``declined`` by itself or for what its record declares; ``lacks option``: it would need one that was not
             given; ``faulty``: its hook failed; ``outranked`` or ``tied``: it accepts, and a higher priority or an
-            earlier name was taken; ``other``: it lowers another op; ``not asked``: another was demanded; ``set aside``.
+            earlier name was taken; ``other op`` or ``other memory``: of the copies that it lowers; ``not asked``: another was
+            demanded; ``set aside``.
         reason: for a person to read.
         lacks: names of the options that it would need.
+        priority: of the variant, where it accepts.
+        nearness: how far it came: 0 its record excludes such copies, 1 this one's threads or options; 2 its predicate declines, 3 its
+            partition does, or it lacks but an option.
     """
 
     name: str
     kind: OutcomeKind
     reason: str
     lacks: tuple[str, ...] = ()
+    priority: int | None = None
+    nearness: int = 0
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Plan:
     """The outcome of a dispatch: data alone, which may be copied and pickled.
 
@@ -87,6 +95,14 @@ class Plan:
     demanded: bool
     outcomes: tuple[Outcome, ...]
     notes: tuple[Note, ...] = ()
+
+    def __repr__(self) -> str:
+        request = self.request
+        src, dst = (f"{each.buffer.name}[{'x'.join(map(str, each.extents))}]" for each in (request.src, request.dst))
+        return f"Plan({self.variant}: {request.op} {src} -> {dst}, {request.scope}, {request.target})"
+
+    def _repr_html_(self) -> str:
+        return html_table(line.split(": ", 1) for line in self.explain().splitlines())
 
     @property
     def declined(self) -> dict[str, str]:
@@ -179,26 +195,47 @@ class Plan:
         return text
 
     def explain(self) -> str:
-        """A readable table: the copy, the variant and why, the split, and why each other variant was not chosen."""
-        rows = [
-            ("copy", str(self.request)),
-            ("from", f"{self.request.src}  {self.request.src.buffer.layout}"),
-            ("to", f"{self.request.dst}  {self.request.dst.buffer.layout}"),
-            ("bytes", str(self.request.src.nbytes)),
-            ("variant", f"{self.variant} ({self.package})"),
-            ("why", self._why()),
-            ("split", self.summary),
-            ("completes", self.completion),
-        ]
-        rows += [("note", note.text) for note in self.notes]
-        rows += [("caller", step) for step in self.completion_steps]
-        rows += [("wider", note) for note in self._narrowed(self.partition)]
+        """At most ten lines: the copy, who does it, its split and cost, what completes it, and why others do not do it.
+
+        What it costs, and which variant would need less than a quarter of the instructions, is found when this is called; the package
+        ``tilecopy`` counts it.
+        """
+        notes = [note.text for note in self.notes] + self._narrowed(self.partition)
         if self.edge_summary:
-            rows += [("at edges", self.edge_summary)]
-            rows += [("edge wider", note) for note in self._narrowed(self.partition.edge)]
-        rows += [(f"not {outcome.name}", outcome.reason) for outcome in self.outcomes]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+            notes += self._narrowed(self.partition.edge)
+        rows = [
+            ("copy", f"{self.request}, {self.request.src.nbytes} bytes"),
+            ("from", f"{self.request.src}, {self.request.src.buffer.layout}"),
+            ("to", f"{self.request.dst}, {self.request.dst.buffer.layout}"),
+            ("chosen", f"{self._chosen()} Package: {self.package}."),
+            ("split", f"{self.summary}; at edges: {self.edge_summary}" if self.edge_summary else self.summary),
+            *explained(self),
+            ("completes", "; ".join([self.completion, *self.completion_steps])),
+            ("note", "; ".join(notes)),
+            ("not", self._not_chosen()),
+        ]
+        return "\n".join(f"{name}: {' '.join(text.split())}" for name, text in rows if text)
+
+    def _chosen(self) -> str:
+        """The variant, and those that could do the copy too."""
+        text = f"{self.variant} (priority {self.priority}){', asked for by variant=' * self.demanded}."
+        also = [
+            f"{outcome.name} (priority {outcome.priority}{', later by name' if outcome.kind == 'tied' else ''})"
+            for outcome in self.outcomes
+            if outcome.priority is not None
+        ]
+        text += f" Also possible: {', '.join(also)}." if also else ""
+        for outcome in self.outcomes:
+            if outcome.kind == "lacks option":
+                text += f" With {', '.join(f'{name}=' for name in outcome.lacks)}: {outcome.name}."
+        return text
+
+    def _not_chosen(self) -> str:
+        """Why others do not do the copy; those that never could by their names alone."""
+        told = [o for o in self.outcomes if o.kind in ("declined", "faulty", "set aside")]
+        reasons = [f"{o.name} ({o.reason})" for o in sorted(told, key=lambda o: -o.nearness)]
+        folded = _folded(self.outcomes, self.request.op)
+        return "; ".join(reasons + [f"{why}: {', '.join(o.name for o in far)}" for why, far in folded.items()])
 
     def _narrowed(self, partition: Any) -> list[str]:
         """Why no wider vector was taken, where the partition says so."""
@@ -209,15 +246,20 @@ class Plan:
         except BaseException as error:
             return [f"({self.package} is faulty: narrowed of its partition raised {shown_error(error)})"]
 
-    def _why(self) -> str:
-        if self.demanded:
-            return "forced by variant="
-        why = f"highest priority ({self.priority}) of those that accept"
-        if tied := [outcome.name for outcome in self.outcomes if outcome.kind == "tied"]:
-            why += f"; {', '.join(tied)} {'has' if len(tied) == 1 else 'have'} the same, and the first by name is taken"
-        if lacking := [outcome.name for outcome in self.outcomes if outcome.kind == "lacks option"]:
-            why += f"; {', '.join(lacking)} would need an option that was not given"
-        return why
+
+_FAR = ("other op", "other memory", "not asked")
+"""Kinds of outcomes that need no reason of their own."""
+
+
+def _folded(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
+    """The variants that could not do a copy of an op whatever it is like, by why."""
+    others = ", ".join(each for each in OPS if each != op)
+    why = dict(zip(_FAR, (f"only for {others}", "only for other memory pairs", "not asked"), strict=True))
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.kind in why:
+            found.setdefault(why[outcome.kind], []).append(outcome)
+    return found
 
 
 def plan(
@@ -321,14 +363,14 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
     looked: dict[str, str | None] = {}
     for plugin in candidates:
         seen = _seen_by(plugin, request, table)
-        outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
+        outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry, 2)
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
             accepted.append(plugin)
     for place, plugin in enumerate(accepted):
         seen = _seen_by(plugin, request, table)
-        partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry)
+        partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry, 3)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
@@ -370,12 +412,19 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[l
         elif demanded not in (None, plugin.name) and plugin.variant.op == request.op:
             others.append(Outcome(plugin.name, "not asked", f"not asked: variant={shown(demanded)} was demanded"))
         elif why := of_another_kind(plugin.variant, request):
-            others.append(Outcome(plugin.name, "declined" if plugin.variant.op == request.op else "other", why))
+            others.append(Outcome(plugin.name, _kind_of(plugin.variant, request), why))
         else:
             candidates.append(plugin)
     if demanded is None or candidates:  # a name that nobody has is not worth keeping
         table.sifted[key] = candidates, others
     return candidates, others
+
+
+def _kind_of(record: Variant, request: CopyRequest) -> OutcomeKind:
+    """What excludes a request from those that a variant lowers."""
+    if record.op != request.op:
+        return "other op"
+    return "declined" if request.spaces in record.spaces else "other memory"
 
 
 def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
@@ -390,12 +439,14 @@ def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
 def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]) -> Outcome | None:
     """Why this request's threads or options do not fit a variant's record, or None."""
     if why := not_as_declared(plugin.record, request, looked):
-        return Outcome(plugin.name, "declined", why)
+        return Outcome(plugin.name, "declined", why, nearness=1)
     why, lacks = options_missing(plugin.record, request)
-    return Outcome(plugin.name, "lacks option", why, lacks) if why else None
+    return Outcome(plugin.name, "lacks option", why, lacks, nearness=3) if why else None
 
 
-def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+def _answer(
+    plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry, nearness: int
+) -> Any:
     """What a hook answers: an Accept, a partition, or the outcome of a variant that declines or fails.
 
     A fault declines this one request, unless the variant was demanded by name.
@@ -409,7 +460,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
         fault, cause = f"{hook} raised {shown_error(error)}", error
     else:
         if isinstance(answer, Decline):
-            return Outcome(plugin.name, "declined", answer.reason)
+            return Outcome(plugin.name, "declined", answer.reason, nearness=nearness)
         if hook == "tilecopy_predicate" and not isinstance(answer, Accept):
             fault = f"{hook} answered {shown(answer)}, not Accept() or Decline(reason)"
         elif answer is None:
@@ -427,8 +478,9 @@ def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
     ours, theirs = chosen.record.priority, other.record.priority
     if ours == theirs:
         why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
-        return Outcome(other.name, "tied", why)
-    return Outcome(other.name, "outranked", f"accepts; priority {theirs} comes after {chosen.name}'s {ours}")
+        return Outcome(other.name, "tied", why, priority=theirs)
+    why = f"accepts; priority {theirs} comes after {chosen.name}'s {ours}"
+    return Outcome(other.name, "outranked", why, priority=theirs)
 
 
 def _notes(
@@ -454,36 +506,30 @@ def _no_variant(
 ) -> NoVariantError:
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
+    asked = f"{who} this copy: {request}"
     unknown = _unknown_option(request, demanded, table)
-    lines = [*([unknown] if unknown else []), f"{who} this copy: {request}"]
     first_party = known_variants()
-    if demanded is not None and demanded not in declined and demanded not in first_party:
+    near = [outcome for outcome in outcomes if outcome.kind not in _FAR or outcome.name == demanded]
+    near.sort(key=lambda outcome: (outcome.name != demanded, -outcome.nearness))
+    lines = [f"{outcome.name}: {outcome.reason}" for outcome in near]
+    if unknown:
+        lines.insert(0, unknown)
+    elif demanded is not None and demanded not in declined and demanded not in first_party:
         names = sorted({*declined, *first_party})
-        near = did_you_mean(demanded, names)
-        lines.insert(
-            0, f"no variant is called {shown(demanded)}{near}{' There' if near else '; there'} are {', '.join(names)}"
-        )
-        outcomes = ()
-    records = {plugin.name: plugin.variant for plugin in table.plugins if plugin.variant is not None}
-    far: dict[str, list[Outcome]] = {}  # what only another copy could be lowered by, in a line each
-    asked = (outcome for outcome in outcomes if outcome.kind != "not asked")
-    for outcome in sorted(asked, key=lambda outcome: outcome.name != demanded):
-        record = records.get(outcome.name)
-        if outcome.name != demanded and record is not None and record.op != request.op:
-            far.setdefault(f"only for {record.op}", []).append(outcome)
-        elif outcome.name != demanded and record is not None and request.spaces not in record.spaces:
-            far.setdefault("only for other memory pairs", []).append(outcome)
-        else:
-            lines.append(f"  {outcome.name}: {outcome.reason}")
-    for name, known in first_party.items():
-        fits = known.op == request.op and request.spaces in known.spaces and known.edges >= request.overhangs
+        meant = did_you_mean(demanded, names)
+        known = f"{' There' if meant else '; there'} are {', '.join(names)}"
+        lines, outcomes = [f"no variant is called {shown(demanded)}{meant}{known}"], ()
+    for name, known_variant in first_party.items():
+        fits = known_variant.op == request.op and request.spaces in known_variant.spaces
+        fits = fits and known_variant.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
-            lines.append(f"  {name}: not installed; it takes such copies: {known.install}")
-    for why, (first, *more) in far.items():
+            lines.append(f"{name}: not installed; it takes such copies: {known_variant.install}")
+    lines.insert(1 if lines else 0, asked)
+    for why, (first, *more) in _folded(outcomes, request.op).items() if demanded is None else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
-        lines.append(f"  {why}: {together}" if more else f"  {first.name}: {first.reason}")
+        lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
-    return kind("\n".join(lines), declined)
+    return kind("\n  ".join(lines), declined)
 
 
 def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:

@@ -23,6 +23,7 @@ from .axes import (
 from .boxes import Iter, Offset, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .dtypes import DTYPES, DType, dtype_of
 from .fragments import mma_fragment, tile_fragment
+from .html import html_table
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
@@ -30,6 +31,6 @@ from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, ro
 
 __all__ = ["AXES", "DTYPES", "DType", "Axis", "Iter", "Layout", "Offset", "OnAxis", "Pair", "R", "S"]
 __all__ += ["StridedLayout", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "bx", "by"]
-__all__ += ["bz", "cbx", "cby", "cbz", "checked_extents", "dtype_of", "fuse", "fuse_pairs", "laneid", "leaving"]
-__all__ += ["m", "mma_fragment", "row_major", "surely_leaves", "swizzle", "tid_in_wg", "tile_fragment", "tx"]
-__all__ += ["warpid", "wgid", "wid_in_wg"]
+__all__ += ["bz", "cbx", "cby", "cbz", "checked_extents", "dtype_of", "fuse", "fuse_pairs", "html_table", "laneid"]
+__all__ += ["leaving", "m", "mma_fragment", "row_major", "surely_leaves", "swizzle", "tid_in_wg", "tile_fragment"]
+__all__ += ["tx", "warpid", "wgid", "wid_in_wg"]

@@ -79,11 +79,14 @@ DTYPES: dict[str, DType] = {
 
 _OTHER_NAMES = {
     "half": "float16",
+    "f16": "float16",
     "fp16": "float16",
     "bf16": "bfloat16",
     "float": "float32",
+    "f32": "float32",
     "fp32": "float32",
     "double": "float64",
+    "f64": "float64",
     "fp64": "float64",
     "fp8": "float8_e4m3fn",
     "float8": "float8_e4m3fn",

@@ -11,6 +11,7 @@ from ..errors import LayoutError
 from ..integers.expr import Expr, Int, add, key_of, mul, same
 from .axes import Axis, m
 from .boxes import Iter
+from .html import html_table
 from .tile import TileLayout
 
 
@@ -37,6 +38,9 @@ class StridedLayout:
         extents, strides = (", ".join(map(str, values)) for values in (self.shape, self.strides))
         one = len(self.shape) == 1
         return f"StridedLayout({extents} : {strides})" if one else f"StridedLayout(({extents}) : ({strides}))"
+
+    def _repr_html_(self) -> str:
+        return html_table(zip(self.shape, self.strides, strict=True), ("extent", "stride"))
 
     @property
     def unswizzled(self) -> StridedLayout:

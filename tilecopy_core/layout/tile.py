@@ -19,6 +19,7 @@ from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, opt
 from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
+from .html import html_table
 from .swizzle import Swizzle
 
 _MOST_ELEMS = 1 << 62
@@ -127,6 +128,13 @@ class TileLayout:
         if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
             _ITERS.check(shard, "with_iters", "shard", LayoutError)
         return TileLayout._of(shard, self.replica, self._offset, self.swizzle, self._named())
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [("shard", it.extent, it.stride, it.axis) for it in self.shard]
+        rows += [("replica", it.extent, it.stride, it.axis) for it in self.replica]
+        rows += [("offset", "", value, axis) for axis, value in self.offset.items()]
+        rows += [("swizzle", self.swizzle, "", "")] if self.swizzle else []
+        return html_table(rows, ("", "extent", "stride", "axis"))
 
     @property
     def unswizzled(self) -> TileLayout:

@@ -13,7 +13,7 @@ from .entry_points import by_name, load_only
 from .process_lock import LOCK
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
-"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``."""
+"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, and ``explain`` with lines on a plan."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
 BROUGHT: Mapping[str, str] = MappingProxyType(
@@ -62,4 +62,13 @@ def exporter(name: str) -> Callable[..., Any]:
     if sources is None:
         raise PluginError(f"nothing that writes CUDA C++ ({name}) is installed; {_EXPORT}")
     found: Callable[..., Any] = load_only(sources)
+    return found
+
+
+def explained(plan: Any) -> list[tuple[str, str]]:
+    """Lines that other packages add to ``plan.explain()``, each its name and its text; none where they are not installed."""
+    try:
+        found: list[tuple[str, str]] = exporter("explain")(plan)
+    except PluginError:
+        return []
     return found

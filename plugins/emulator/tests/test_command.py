@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
-from tilecopy_emulator import UnsupportedPtxError
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import emulate
 
 CUDA = Path(__file__).parent / "cuda"
@@ -42,6 +42,13 @@ def test_standard_input_is_a_file_too():
     assert result.exit_code == 0 and result.output.startswith("vector_add: 32 threads, "), result.output
     broken = CliRunner().invoke(emulate, words, input=b"\xff\xfe")
     assert isinstance(broken.exception, LaunchError) and "standard input cannot be read" in str(broken.exception)
+
+
+def test_a_run_tells_of_its_progress():
+    told = []
+    text, array = (CUDA / "vector_add.ptx").read_text(), np.ones(40_000, np.float32)
+    run_ptx(text, [array, array, array.copy(), 40_000], grid=400, block=128, progress=lambda *each: told.append(each))
+    assert told[0] == (0, 400) and told[-1] == (400, 400) and len(told) > 10
 
 
 def test_the_report_as_json_with_counters():

@@ -5,6 +5,7 @@ A package declares its ``click.Command`` under the entry-point group ``tilecopy.
 
 from __future__ import annotations
 
+from .bars import progress_bar
 from .copies import copy_in_words, plan_data
 from .errors import FileError, shown
 from .group import Answer, AnswerCommand, NearestGroup
@@ -24,6 +25,7 @@ __all__ = [
     "copy_in_words",
     "output_file",
     "plan_data",
+    "progress_bar",
     "read_npy",
     "shown",
     "stamp_of",

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tilecopy.costs import compare
 from tilecopy.kernel import KernelBuilder
 from tilecopy.known import KNOWN_VARIANTS
 
-from tilecopy_core.description import TARGETS, Scope
+from tilecopy_core.description import OPS, TARGETS, Scope
 from tilecopy_core.dispatch import plan
 from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
 
-from .copies import TARGET, check_names, copy_in_words, plan_data
+from .bars import progress_bar
+from .copies import TARGET, check_names, copy_in_words, plan_data, regions_in_words
 from .copying import copy_file
 from .doctor import findings
 from .group import Answer, TilecopyGroup
 from .job import Job, Outcome
-from .tables import run_text, table
+from .tables import run_text, table, wrapped
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
 _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
     "priority": None
 }
 """What `tilecopy variants` tells of each, and nothing of it yet."""
+_PRECEDENCE = (
+    "For each copy the variant is the one of variant=, if that is given; else, of those that accept the copy, the one of the highest "
+    "priority, and of equal ones the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
+)
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
 
@@ -66,13 +69,8 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     overhang the array; one array row (a vector) has tiles of one row, of as many elements.
     """
     check_names(variant=options["variant"], executor=options["executor"])
-    columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
-        task = bar.add_task("tiles", total=None)
-        outcome = copy_file(
-            source, destination, Job(**options), lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress_bar("tiles") as progress:
+        outcome = copy_file(source, destination, Job(**options), progress)
     return Answer(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
 
 
@@ -94,7 +92,8 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 def plan_command(**copy: Any) -> Answer:
     """Say how one copy would be lowered, and why.
 
-    SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region:
+    SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region. gmem, smem, reg
+    and f16, bf16, f32, f64 are taken for global, shared, local and the dtypes:
 
     \b
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
@@ -107,6 +106,27 @@ def plan_command(**copy: Any) -> Answer:
     """
     found = plan(**copy)
     return Answer(plan_data(found), lambda: f"{found.explain()}\n")
+
+
+@tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
+@regions_in_words(
+    click.option("--op", type=Name("op", OPS), help="Variants of this op alone; by default those of both."),
+    click.option(
+        "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
+    ),
+)
+def compare_command(**copy: Any) -> Answer:
+    """Put every variant that accepts one copy side by side, with what it costs, the cheapest first.
+
+    Arguments are those of `tilecopy plan`. Instructions are those of a thread and of all; sectors (global memory) and wavefronts
+    (shared memory) stand before those that would be ideal; cycles are what an SM of a busy H200 is expected to take.
+    """
+    found = compare(**copy)
+    rows = [
+        {**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
+    ]
+    declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
+    return Answer({"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns))
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
@@ -161,7 +181,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
         owner = f" ({row['package']} {row['version']})" if row["version"] else ""
         priority = "" if row["priority"] is None else row["priority"]
         cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{row['about']}{owner}"))
-    return table(cells, ("name", "op", "priority", "needs", "about"))
+    return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
 
 
 @tilecopy.command(short_help="Say what is found here, and what to install.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -61,28 +61,43 @@ def _split(partition: Any) -> dict[str, Any]:
     return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
+_HOW = (
+    click.option("--op", type=Name("op", OPS), default="copy", show_default=True),
+    click.option("--target", type=TARGET, default="sm_90a", show_default=True),
+    click.option("--variant", help="Demand this variant."),
+)
+
+
 def copy_in_words(command: Callable[..., Answer]) -> Any:
     """A command of one copy, which it is given as :func:`plan` is, by options; the source always comes first."""
+    return _in_words(command, _HOW)
 
-    @click.argument("source")
-    @click.argument("destination")
-    @click.option("--src-layout", help="Layout of the source buffer; row-major by default.")
-    @click.option("--dst-layout", help="Layout of the destination buffer.")
-    @click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS.")
-    @click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
-    @click.option("--target", type=TARGET, default="sm_90a", show_default=True)
-    @click.option("--variant", help="Demand this variant.")
-    @click.option(
-        "--outside",
-        type=Fill(),
-        help="Let regions overhang: what arrives from outside, or keep what the destination has.",
-    )
+
+def regions_in_words(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Answer]], Any]:
+    """The same of the copy's regions, scope and ``outside=`` alone, and more options."""
+    return lambda command: _in_words(command, more)
+
+
+def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any]]) -> Any:
     @functools.wraps(command)
     def described(
         source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
     ) -> Answer:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
-        check_names(variant=words["variant"])
+        check_names(variant=words.get("variant"))
         return command(src=src, dst=dst, scope=parse_scope(scope), **words)
 
-    return described
+    options = (
+        click.argument("source"),
+        click.argument("destination"),
+        click.option("--src-layout", help="Layout of the source buffer; row-major by default."),
+        click.option("--dst-layout", help="Layout of the destination buffer."),
+        click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."),
+        *more,
+        click.option(
+            "--outside",
+            type=Fill(),
+            help="Let regions overhang: what arrives from outside, or keep what the destination has.",
+        ),
+    )
+    return functools.reduce(lambda given, option: option(given), reversed(options), described)

@@ -53,6 +53,8 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         words, made = as_rows(array), as_rows(result)
         np.invert(words, out=made)  # every byte of the result is wrong until it is copied
         tiled = tiled_copy(job, words.shape, str(words.dtype), target) if words.size else None
+        if tiled is not None:
+            progress(0, tiled.count)
         run = _run_cuda if executor == "cuda" else _run_here
         seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, made, progress)
         wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))

@@ -129,8 +129,15 @@ def parse_layout(text: str) -> TileLayout:
 _BUFFER = re.compile(r"\s*(\w+)\s+(\w+)\s*\[([^\]]*)\]\s*(\[.*\])?\s*\Z", re.ASCII)
 
 
+_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
+_ALIASES |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+"""Shorter names that are taken too."""
+
+
 def parse_region(text: str, layout: str | None, name: str) -> Region:
     """A region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape, box.
+
+    ``gmem``, ``smem`` and ``reg`` are taken for ``global``, ``shared`` and ``local``; ``f16``, ``bf16``, ``f32``, ``f64`` for the dtypes.
 
     Raises:
         RequestError: the words do not have that form.
@@ -143,7 +150,8 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
         raise RequestError(
             f"{name}: {text!r} is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
         )
-    for word, what, known in ((match[1], "space", SPACES), (match[2], "dtype", DTYPES)):
+    space, dtype = (_ALIASES.get(word, word) for word in match.group(1, 2))
+    for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
         if word not in known:
             near = did_you_mean(word, known)
             raise RequestError(f"{name}: {word!r} is no {what}; there are {', '.join(known)}{near}")
@@ -152,7 +160,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     placed = None if layout is None else parse_layout(layout)
     box = evaluate_expression(f"box{match[4] or '[:]'}", {"box": np.s_, **_BLOCK_IDS})
     with _faults_of(text):
-        return Buffer(extents, match[2], space=match[1], layout=placed, name=name)[box]
+        return Buffer(extents, dtype, space=space, layout=placed, name=name)[box]
 
 
 _SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}

@@ -86,13 +86,14 @@ class NearestGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The subcommand that was asked for, or the nearest to its name."""
         name = ctx.meta["tilecopy.asked"] = args[0]
-        if not name.startswith("-") and name not in self.commands and name not in (names := self.list_commands(ctx)):
+        known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
+        if not known and name not in (names := self.list_commands(ctx)):
             ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The help where nothing was asked, as wrong usage."""
-        if not args:
+        if not args and not ctx.resilient_parsing:  # a shell that completes asks with no word, too
             click.echo(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
         return super().parse_args(ctx, args)

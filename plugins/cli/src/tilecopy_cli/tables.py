@@ -38,17 +38,17 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
 def run_text(outcome: Outcome, destination: object) -> str:
     """What `tilecopy run` did."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
-    head = _wrapped(f"{array}, {outcome.bytes} bytes, {outcome.target}")
+    head = wrapped(f"{array}, {outcome.bytes} bytes, {outcome.target}")
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
         f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
     tail = (moved, f"verified: {outcome.verified}", f"wrote {shown(destination)}")
-    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(_wrapped, tail)])
+    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrapped, tail)])
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
     """A line as lines no longer than the terminal is wide; words stay whole."""
     width = max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
     wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -6,7 +6,7 @@ import ctypes
 import math
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -44,6 +44,7 @@ def run_ptx(
     profile: bool = False,
     allow: Sequence[str] = (),
     observer: Observer | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -63,6 +64,7 @@ def run_ptx(
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
         observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
+        progress: called with CTAs done and CTAs in all.
 
     Returns:
         What the run did.
@@ -85,6 +87,8 @@ def run_ptx(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=allow,
+        observer=observer,
+        progress=progress,
     )
 
 
@@ -98,6 +102,8 @@ def run_program(
     dynamic_shared_bytes: int,
     profile: bool,
     allow: Sequence[str],
+    observer: Observer | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """As :func:`run_ptx`, of a text that has been parsed."""
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
@@ -128,6 +134,7 @@ def run_program(
         profile=profile,
         allow=tuple(names or ()),
         observer=observer,
+        progress=progress,
     )
 
 

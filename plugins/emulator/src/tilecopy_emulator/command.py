@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 import numpy as np
-from tilecopy_cli.command import FilePath, read_npy
+from tilecopy_cli.command import FilePath, progress_bar, read_npy
 
 from tilecopy_core import HazardError, LaunchError
 
@@ -147,7 +147,10 @@ def _escaped(text: str, more: str = "") -> str:
     return "".join(f"%{ord(each):02X}" if each in f"%\r\n{more}" else each for each in text)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Run a kernel of PTX or CUDA C++ with no GPU, strictly.",
+)
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
 @click.option(
@@ -221,16 +224,18 @@ def emulate(
             raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
     values = [argument_of(word) for word in arguments]
     try:
-        report = run_program(
-            program,
-            values,
-            grid=grid,
-            block=block,
-            cluster=cluster,
-            dynamic_shared_bytes=dynamic_shared,
-            profile=profile,
-            allow=allow,
-        )
+        with progress_bar("CTAs") as progress:
+            report = run_program(
+                program,
+                values,
+                grid=grid,
+                block=block,
+                cluster=cluster,
+                dynamic_shared_bytes=dynamic_shared,
+                profile=profile,
+                allow=allow,
+                progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
+            )
     except HazardError as hazard:
         for line in _annotations(hazard, file) if annotations else ():
             click.echo(line)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy.executors import ValueCheck
+from tilecopy.executors import ValueCheck, html_table
 
 from tilecopy_core import HazardError, LaunchError
 
@@ -63,6 +63,11 @@ class Report:
     approximate: tuple[str, ...] = ()
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
     not_counted: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        rows = [("threads", self.threads), ("instructions", sum(self.instructions.values()))]
+        counts = [(f"  {name}", count) for name, count in sorted(self.instructions.items(), key=lambda each: -each[1])]
+        return html_table([*rows, *counts, *self.counters.items()])
 
 
 def _with_checks(

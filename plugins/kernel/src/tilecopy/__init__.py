@@ -83,6 +83,7 @@ from tilecopy_core.registry import names_later
 if TYPE_CHECKING:
     from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl, ptx_text
 
+    from .costs import Comparison, Cost, compare, cost
     from .exports import cuda_header
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .kernel.load import load_kernel
@@ -91,11 +92,15 @@ else:  # a checker would take every name for one of the package
         __name__,
         {
             "BuiltKernel": ".kernel",
+            "Comparison": ".costs",
+            "Cost": ".costs",
             "KernelBuilder": ".kernel",
             "Mbarrier": ".kernel",
             "Registry": "tilecopy_core",
             "Value": ".kernel",
             "VariantPlugin": "tilecopy_core",
+            "compare": ".costs",
+            "cost": ".costs",
             "cuda_header": ".exports",
             "default_registry": "tilecopy_core",
             "hookimpl": "tilecopy_core",
@@ -113,7 +118,9 @@ __all__ = [
     "Buffer",
     "BuiltKernel",
     "CacheError",
+    "Comparison",
     "CopyRequest",
+    "Cost",
     "DTYPES",
     "DType",
     "Decline",
@@ -160,6 +167,8 @@ __all__ = [
     "cbx",
     "cby",
     "cbz",
+    "compare",
+    "cost",
     "cta",
     "cuda_header",
     "default_registry",

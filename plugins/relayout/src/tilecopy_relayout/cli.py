@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, shown
+from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, progress_bar, shown
 
 from tilecopy_core import TARGETS
 
@@ -88,13 +85,8 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
             f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--size"
         )
     job = Job(sizes=dict(sizes), **options)
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
-        task = bar.add_task("bytes", total=None)
-        outcome = relayout_file(
-            source, destination, job, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress_bar("bytes") as progress:
+        outcome = relayout_file(source, destination, job, progress)
     told = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
     data = attrs.asdict(outcome, recurse=False) | told | {"output": str(destination)}
     return Answer(data, lambda: _text(outcome, job.axes, destination))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tilecopy.costs import distinct_sectors, distinct_wavefronts
 
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
@@ -17,12 +18,11 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
     warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta
     sizes = np.broadcast_to(sizes, shape)
     moves = sizes > 0
-    warps, sizes = warps[moves].astype(np.uint64), sizes[moves].astype(np.uint64)
+    warps, sizes = warps[moves], sizes[moves]
     found = machine.launch.memory.unskewed(np.broadcast_to(addresses, shape)[moves])
-    reached = np.concatenate([found >> np.uint64(5), (found + sizes - np.uint64(1)) >> np.uint64(5)])
     counters = machine.launch.counters
     counters["global_requests"] += len(np.unique(warps))
-    counters["global_sectors"] += np.unique(np.stack([np.tile(warps, 2), reached]), axis=1).shape[1]
+    counters["global_sectors"] += distinct_sectors(warps, found, sizes)
 
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
@@ -31,27 +31,13 @@ def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
         first = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))
-        sectors = np.concatenate([first, first + np.uint64(15)]) >> np.uint64(5)
-        machine.launch.counters["global_sectors"] += len(np.unique(sectors))
+        machine.launch.counters["global_sectors"] += distinct_sectors(0, first, 16)
 
 
 def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:
-    """Requests and wavefronts of one access to shared memory.
-
-    A request of more than 4 bytes a thread is served 128 bytes' worth of threads at a time; each part takes as many
-    wavefronts as the most different words that fall on one of the 32 banks.
-    """
+    """Requests and wavefronts of one access to shared memory."""
     index = machine.index(lanes)
-    words = max(1, size // 4)
-    warp = machine.warp_of[index].astype(np.int64)
-    lane = machine.lane[index, 0].astype(np.int64)
-    phase = warp * 8 + lane * words // 32
-    word = (places // 4)[:, None] + np.arange(words)
-    keys = np.unique(np.stack([np.broadcast_to(phase[:, None], word.shape).ravel(), word.ravel()]), axis=1)
-    banks, per_bank = np.unique(keys[0] * 32 + keys[1] % 32, return_counts=True)
-    worst: dict[int, int] = {}
-    for part, found in zip((banks // 32).tolist(), per_bank.tolist(), strict=True):
-        worst[part] = max(worst.get(part, 0), found)
+    warp = machine.warp_of[index]
     counters = machine.launch.counters
     counters["shared_requests"] += len(np.unique(warp)) * machine.copies
-    counters["shared_wavefronts"] += sum(worst.values()) * machine.copies
+    counters["shared_wavefronts"] += distinct_wavefronts(warp, machine.lane[index, 0], places, size) * machine.copies

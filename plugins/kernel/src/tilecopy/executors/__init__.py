@@ -4,6 +4,7 @@ A package that has an executor, or that launches kernels itself, imports from he
 """
 
 from tilecopy_core.errors import TEXT, Kind, LaunchError, checked
+from tilecopy_core.layout import html_table
 
 from ..executor_choice import Executor, choose_executor, executor_named, executors, why_unavailable
 from ..kernel.built import ValueCheck
@@ -27,6 +28,7 @@ __all__ = [
     "choose_executor",
     "executor_named",
     "executors",
+    "html_table",
     "stream_pointer",
     "why_unavailable",
 ]

@@ -19,11 +19,13 @@ from tilecopy_core.errors import (
     RequestError,
     TilecopyError,
     checked,
+    did_you_mean,
     integer,
     integer_in,
     shown,
 )
 from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
+from tilecopy_core.layout import html_table
 
 from ..executor_choice import choose_executor
 from ..paths import PATH
@@ -128,6 +130,10 @@ class BuiltKernel:
         names = ", ".join(p.name for p in self.parameters)
         launched = f"grid {self.grid}" if self.grid is not None else "grid at launch"
         return f"BuiltKernel({self.name}({names}) for {self.target}, {self.threads} threads, {launched}, {len(self.plans)} copies)"
+
+    def _repr_html_(self) -> str:
+        rows = [(plan.variant, plan.summary, plan.completion) for plan in self.plans]
+        return html_table(rows, ("variant", "split", "completes"), repr(self))
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
@@ -253,6 +259,7 @@ class BuiltKernel:
         stream: Any = None,
         device: int | None = None,
         executor: str | None = None,
+        **named: Any,
     ) -> Any:
         """Check the arguments and launch.
 
@@ -265,6 +272,7 @@ class BuiltKernel:
             device: the number of the GPU that launches, for arrays on several or none. By default it is the GPU of ``stream=``, where
                 that says one; else of the first array that the kernel writes; with host arrays alone the current one.
             executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
+            named: arguments by the names of their parameters, ``kernel(A=a, B=b)``, after those that are given in order.
 
         Returns:
             What the executor reports (None from ``cuda``, counts from ``emulator``).
@@ -276,6 +284,8 @@ class BuiltKernel:
             chosen = self.executors[executor]
         except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
+        if named:
+            arguments = self._in_order(arguments, named)
         if device is None:
             return chosen.launch(self, arguments, grid=grid, stream=stream)
         return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
@@ -287,6 +297,7 @@ class BuiltKernel:
         stream: Any = None,
         device: int | None = None,
         executor: str | None = None,
+        **named: Any,
     ) -> Callable[[], Any]:
         """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
 
@@ -294,6 +305,7 @@ class BuiltKernel:
         cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
         Without ``stream=`` each launch takes the stream that is current when it is called. It takes what a call of the kernel takes, and raises the same.
         """
+        arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
         prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
@@ -305,6 +317,7 @@ class BuiltKernel:
         grid: Sequence[int] | int | None = None,
         device: int | None = None,
         executor: str | None = None,
+        **named: Any,
     ) -> Callable[..., None]:
         """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
 
@@ -317,10 +330,12 @@ class BuiltKernel:
             grid: CTAs along x, y, z, when not given at build.
             device: the GPU that launches, as for a call.
             executor: one that launches by address; ``cuda`` does.
+            named: arguments by the names of their parameters, as for a call.
 
         Raises:
             LaunchError: an argument does not fit its parameter, or the executor knows no addresses.
         """
+        arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
         if not hasattr(chosen, "launcher"):
             raise LaunchError(
@@ -328,6 +343,23 @@ class BuiltKernel:
             )
         launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
+
+    def _in_order(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments in the order of their parameters.
+
+        Raises:
+            LaunchError: a name is that of no parameter, or of one that has its argument already; or one is missing.
+        """
+        names = [parameter.name for parameter in self.parameters if parameter.takes_argument]
+        for name in named:
+            if name not in names:
+                near = did_you_mean(name, names)
+                raise LaunchError(f"kernel {self.name} has no parameter {name!r}; it has {', '.join(names)}{near}")
+            if name in names[: len(given)]:
+                raise LaunchError(f"kernel {self.name}: {name} is given twice, in order and by name")
+        if missing := [name for name in names[len(given) :] if name not in named]:
+            raise LaunchError(f"kernel {self.name}: no argument for {', '.join(missing)}")
+        return (*given, *(named[name] for name in names[len(given) :]))
 
     def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
         """What tells an executor the GPU that launches: nothing where none is named."""

@@ -1,0 +1,37 @@
+"""Progress on a terminal's standard error; nothing where that is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time that has passed, which moves from the first second; gives what is told of it.
+
+    Args:
+        what: is counted, such as ``"tiles"``; ``"bytes"`` are shown in their units and with their speed.
+
+    Yields:
+        A function of what is done and of all; until it is called, how much there is to do is not known.
+    """
+    counted = (DownloadColumn(), TransferSpeedColumn()) if what == "bytes" else (MofNCompleteColumn(),)
+    columns = (TextColumn(what), BarColumn(), *counted, TimeElapsedColumn(), TimeRemainingColumn())
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

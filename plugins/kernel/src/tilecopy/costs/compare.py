@@ -1,0 +1,215 @@
+"""``tc.compare(dst, src, ..)``: every variant that accepts one copy, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tilecopy_core.description import (
+    OPS,
+    ActiveThreads,
+    CopyRequest,
+    Scope,
+    Target,
+    Variant,
+    check_request,
+    target_of,
+    thread,
+)
+from tilecopy_core.dispatch import Plan, dispatch, plan
+from tilecopy_core.errors import (
+    NoVariantError,
+    PluginError,
+    PtxError,
+    RequestError,
+    did_you_mean,
+    instance_of,
+    one_of,
+    optional,
+    shown,
+)
+from tilecopy_core.layout import html_table
+from tilecopy_core.memory import Region
+from tilecopy_core.registry import Registry, default_registry
+
+from .cost import Cost, cost, stand_in
+
+_COLUMNS = (
+    "variant",
+    "op",
+    "by",
+    "target",
+    "instructions",
+    "in all",
+    "bytes",
+    "registers",
+    "sectors",
+    "wavefronts",
+    "cycles",
+)
+
+
+@attrs.frozen
+class Compared:
+    """One way to do a copy.
+
+    Attributes:
+        plan: by the variant.
+        cost: what it takes.
+    """
+
+    plan: Plan
+    cost: Cost
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The words of a row of :class:`Comparison`."""
+        request, found = self.plan.request, self.cost
+        by = "one thread" if request.scope.kind == "thread" else str(request.scope)
+        return (
+            self.plan.variant,
+            request.op,
+            by,
+            str(request.target),
+            f"{'<= ' if found.upper_bound else ''}{found.per_thread:,}",
+            f"{found.instructions:,}",
+            "/".join(map(str, found.bytes_each)) or "-",
+            str(found.registers),
+            _of_ideal(found.sectors, found.ideal_sectors),
+            _of_ideal(found.wavefronts, found.ideal_wavefronts),
+            f"{found.cycles:,.0f}",
+        )
+
+
+def _of_ideal(count: int, ideal: int) -> str:
+    return f"{count:,}/{ideal:,}" if ideal else "-"
+
+
+@attrs.frozen
+class Comparison:
+    """The ways to do a copy, the cheapest first; prints as a table.
+
+    Attributes:
+        rows: those that accept, in the order of their costs, target by target.
+        declined: by target and variant, why it is no way to do it.
+    """
+
+    rows: tuple[Compared, ...]
+    declined: Mapping[tuple[str, str], str]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of what a row has."""
+        return _COLUMNS
+
+    def __str__(self) -> str:
+        cells = [_COLUMNS, *(row.cells for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return html_table((row.cells for row in self.rows), _COLUMNS)
+
+
+def compare(
+    dst: Region,
+    src: Region,
+    *,
+    scope: Scope,
+    targets: Sequence[Target | str] | Target | str = ("sm_90a",),
+    op: str | None = None,
+    registry: Registry | None = None,
+    outside: Any = None,
+    **options: Any,
+) -> Comparison:
+    """Every variant that accepts a copy, with what it costs, on each of some targets.
+
+    A variant that is made for one thread is asked for a copy by the first thread of the scope. An option that it needs and
+    that is not given, such as ``mbar=``, is stood in for.
+
+    Args:
+        dst: destination region.
+        src: source region.
+        scope: who copies, as :func:`tilecopy.plan` takes it.
+        targets: architectures, one or more.
+        op: ``copy`` or ``copy_async``; by default variants of both.
+        registry: the variants to ask; by default the installed ones.
+        outside: lets regions overhang their buffers, as :func:`tilecopy.plan` takes it.
+        options: each for the variants that declare it.
+
+    Raises:
+        RequestError, LayoutError, TargetError: the copy has no meaning, or no variant takes an option.
+        NoVariantError: no variant accepts it on any of the targets.
+    """
+    optional(one_of(*OPS)).check(op, "compare", "op")
+    instance_of("a Scope such as warp()", Scope).check(scope, "compare", "scope")
+    several = targets if isinstance(targets, (tuple, list)) else (targets,)
+    registry = default_registry() if registry is None else registry
+    if not isinstance(registry, Registry):
+        raise RequestError(f"registry is a tilecopy_core.Registry, not {shown(registry)}")
+    if not several:
+        raise RequestError(
+            f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {shown(targets)}"
+        )
+    records = {plugin.name: plugin.variant for plugin in registry.plugins()}
+    ready = [(name, record) for name, record in records.items() if record is not None and op in (None, record.op)]
+    taken = {option.name for _, record in ready for option in record.options}
+    for name in options:
+        if name not in taken:
+            raise RequestError(
+                f"option {name!r} is not known to any variant; they take {', '.join(sorted(taken)) or 'none'}"
+                f"{did_you_mean(name, taken)}"
+            )
+    found: list[Compared] = []
+    declined: dict[tuple[str, str], str] = {}
+    for target in dict.fromkeys(map(target_of, several)):
+        ways = []
+        for name, record in ready:
+            alone = record.threads == "one" and scope.kind != "thread"
+            request = CopyRequest(
+                op=record.op,
+                dst=dst,
+                src=src,
+                scope=thread() if alone else scope,
+                target=target,
+                active=_first(scope) if alone else ActiveThreads(scope.threads if scope.kind == "cta" else None),
+                options=options,
+                outside=outside,
+            )
+            check_request(request)
+            try:
+                ways.append(way(record, request, registry))
+            except (NoVariantError, PluginError, PtxError) as error:
+                reasons = getattr(error, "declined", {})
+                declined[str(target), name] = reasons.get(name, str(error))
+        found += sorted(ways, key=lambda way: way.cost)
+    if not found:
+        first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
+        plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
+        told = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
+        raise NoVariantError(f"no variant can be counted: {told}", {name: why for (_, name), why in declined.items()})
+    return Comparison(tuple(found), declined)
+
+
+def _first(scope: Scope) -> ActiveThreads:
+    """The first thread of a scope."""
+    return ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
+
+
+def way(record: Variant, request: CopyRequest, registry: Registry) -> Compared:
+    """A copy by one variant; of the options those that it declares, and what stands for those that it needs.
+
+    Raises:
+        NoVariantError: it does not lower the copy.
+        PluginError, PtxError: its instructions cannot be written.
+    """
+    options = {option.name: stand_in(option) for option in record.options if option.required}
+    declared = {option.name for option in record.options}
+    options |= {name: value for name, value in request.options.items() if name in declared}
+    found = dispatch(attrs.evolve(request, options=options), record.name, registry)
+    return Compared(found, cost(found, registry))

@@ -1,0 +1,386 @@
+"""``tc.cost(plan)``: what one copy takes, counted from its text and its addresses; no emulator and no GPU is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import total_ordering
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core.description import CopyRequest
+from tilecopy_core.dispatch import Plan
+from tilecopy_core.errors import PluginError, RequestError, TilecopyError, checked, instance_of, optional
+from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
+from tilecopy_core.layout import html_table
+from tilecopy_core.memory import Buffer, Region
+from tilecopy_core.ptx import (
+    KernelBindings,
+    Line,
+    PtxBuilder,
+    Recipe,
+    Register,
+    SharedPlan,
+    TensorMap,
+    Written,
+    emit_checked,
+    statements,
+)
+from tilecopy_core.registry import Registry, default_registry
+
+from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
+from .walk import Walk, live_registers
+
+DRAM_BYTES, SCATTERED = 16.5, 0.03
+"""Bytes that an SM of an H200 reads or writes in a cycle when all do, and what runs of half of 256 bytes cost of that."""
+PARTIAL_READ, PARTIAL_WRITE = 0.0, 0.5
+"""What a byte of a sector costs beyond that, which a copy touches and does not move: neighbours read it, and what is written in parts
+has to be completed."""
+L2_BYTES = 48.0
+"""Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
+SCHEDULERS = 4
+"""Warp instructions that an SM issues in a cycle."""
+ENGINE_COPY, ENGINE_ROW = 40.0, 2.0
+"""Cycles of an SM's engine for each bulk or tensor copy, and for each contiguous piece of one."""
+LATENCY, TURN = 900.0, 250.0
+"""Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around a copy."""
+SM_THREADS, SM_CTAS, SM_REGISTERS, SM_SHARED_BYTES, CTA_SHARED_BYTES = 2048, 32, 1 << 16, 227 * 1024, 1024
+"""What an SM has for its CTAs, and the shared memory that each of them takes beside its own."""
+OTHER_REGISTERS = 16
+"""Registers of a kernel around a copy."""
+SHARPNESS = 4
+"""How little of one limit shows under another."""
+_FAR = 4096
+"""What a size is taken to be about where nothing says more."""
+
+
+@total_ordering
+@attrs.frozen(order=False)
+class Cost:
+    """What one copy takes; ``a < b`` where ``a`` is expected to take less of the GPU's time for a byte.
+
+    The order is that of :attr:`cycles` for each byte, then of instructions for each byte, then of registers. It compares ways to move
+    a large array, copy by copy, on a GPU that is busy with them, and is made for an H200.
+
+    Attributes:
+        variant: who moves it.
+        threads: of the scope.
+        cta_threads: of the CTA around it; those of the scope where no kernel is.
+        copies_per_cta: how many instances of the scope the CTA has.
+        nbytes: bytes that one instance of the scope moves.
+        stores: whether global memory is written.
+        instructions: executed by all threads of the scope, with those that compute addresses.
+        per_thread: executed by the thread that executes most.
+        requests: instructions of warps.
+        bytes_each: bytes that one access of a thread moves, the widest first.
+        registers: 32-bit registers of a thread that hold values at once.
+        sectors: sectors of 32 bytes that requests touch in global memory.
+        ideal_sectors: those that the bytes fill.
+        lines: lines of 128 bytes that the requests of loads and stores touch in global memory.
+        wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted.
+        ideal_wavefronts: those that the bytes fill.
+        distinct_bytes: of the sectors that are touched, each once.
+        runs: contiguous pieces of those.
+        engine_copies: bulk and tensor copies.
+        engine_rows: contiguous pieces in them.
+        in_flight_bytes: asked of global memory before the first is waited for.
+        shared_bytes: shared memory of a CTA for the operands.
+        upper_bound: lines whose conditions are not known before the launch were counted in full.
+        not_counted: opcodes whose addresses are not known: their sectors and wavefronts are in no counter.
+    """
+
+    variant: str
+    threads: int
+    cta_threads: int
+    copies_per_cta: int
+    nbytes: int
+    stores: bool
+    instructions: int
+    per_thread: int
+    requests: int
+    bytes_each: tuple[int, ...]
+    registers: int
+    sectors: int
+    ideal_sectors: int
+    lines: int
+    wavefronts: int
+    ideal_wavefronts: int
+    distinct_bytes: int
+    runs: int
+    engine_copies: int
+    engine_rows: int
+    in_flight_bytes: int
+    shared_bytes: int
+    upper_bound: bool
+    not_counted: tuple[str, ...]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, L1 and shared memory, issue, engines, latency."""
+        run_bytes = self.distinct_bytes / max(1, self.runs)
+        scattered = 1 + SCATTERED * max(0.0, 256 / max(run_bytes, 1.0) - 1) if self.distinct_bytes else 1.0
+        moved = self.nbytes if self.distinct_bytes else 0
+        partial = PARTIAL_WRITE if self.stores else PARTIAL_READ
+        dram = (
+            moved + (1 + partial) * (self.distinct_bytes - moved)
+            if self.distinct_bytes > moved
+            else self.distinct_bytes
+        )
+        rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes else 0.5
+        return {
+            "dram": dram * scattered / DRAM_BYTES,
+            "l2": self.sectors * SECTOR_BYTES / L2_BYTES,
+            "lanes": float(self.lines + self.wavefronts),
+            "issue": self.requests / SCHEDULERS,
+            "engine": ENGINE_COPY * self.engine_copies + ENGINE_ROW * self.engine_rows,
+            "latency": (LATENCY * rounds * bool(self.sectors) + TURN) / self.resident,
+        }
+
+    @property
+    def resident(self) -> int:
+        """Instances of the scope that an SM has at once."""
+        threads = -(-self.cta_threads // 32) * 32
+        registers = SM_REGISTERS // (threads * (self.registers + OTHER_REGISTERS))
+        shared = SM_SHARED_BYTES // (self.shared_bytes + CTA_SHARED_BYTES)
+        return max(1, min(SM_THREADS // threads, SM_CTAS, registers, shared)) * self.copies_per_cta
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together."""
+        return float(sum(each**SHARPNESS for each in self.limits.values()) ** (1 / SHARPNESS))
+
+    @property
+    def _key(self) -> tuple[float, float, int]:
+        return self.cycles / self.nbytes, self.instructions / self.nbytes, self.registers
+
+    def __lt__(self, other: Any) -> bool:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return self._key < other._key
+
+    def __str__(self) -> str:
+        most = "at most " if self.upper_bound else ""
+        told = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all)"]
+        told += [f"{' and '.join(map(str, self.bytes_each))} bytes each"] if self.bytes_each else []
+        told.append(f"{self.registers} registers")
+        if self.ideal_sectors:
+            told.append(f"{self.sectors:,} sectors (ideal {self.ideal_sectors:,})")
+        if self.ideal_wavefronts:
+            told.append(f"{self.wavefronts:,} wavefronts (ideal {self.ideal_wavefronts:,})")
+        return ", ".join(told)
+
+    def _repr_html_(self) -> str:
+        return html_table(attrs.asdict(self).items())
+
+
+@checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
+def cost(plan: Plan, registry: Registry | None = None) -> Cost:
+    """What a plan's copy takes: instructions, registers, and traffic of global and shared memory.
+
+    Everything is counted from the text that the variant writes and from the addresses of each thread. Arrays are taken to begin
+    at multiples of 256 bytes, block ids to be those of a CTA whose box lies inside, sizes and scalars to be no rounder
+    than they are declared.
+
+    Args:
+        plan: what :func:`tilecopy.plan` gave, or one of a kernel's ``plans``.
+        registry: where the variant is looked up by its name; by default the process's.
+
+    Raises:
+        RequestError: the plan is for a kernel alone, such as one with memory that only the kernel has.
+        PluginError: the variant is not there any more, or is faulty.
+    """
+    request = plan.request
+    plan = attrs.evolve(plan, request=attrs.evolve(request, options={**request.options, **_stand_ins(plan, registry)}))
+    outside = _Outside(request)
+    threads = request.active.cta_threads or request.scope.threads
+    ptx = PtxBuilder(request.target, min(threads, 1024), bindings=outside)
+    emit_checked(plan, ptx, registry)
+    lines = list(statements(ptx.lines))
+    try:
+        tally = Walk(lines, outside.known, outside.symbols, outside.tids, outside.aside).tally
+    except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
+    bits = {register.name: register.bits for register in _registers(ptx)}
+    before, after = outside.held(request.src), outside.held(request.dst)
+    nbytes = request.src.nbytes
+    touched = np.unique(np.concatenate(tally.touched)) if tally.touched else np.zeros(0, np.int64)
+    tiles = {region.buffer.memory for region in (request.dst, request.src) if region.buffer.space == "shared"}
+    return Cost(
+        variant=plan.variant,
+        threads=request.scope.threads,
+        cta_threads=threads,
+        copies_per_cta=_instances(request, threads),
+        nbytes=nbytes,
+        stores=request.dst.buffer.space == "global",
+        instructions=tally.instructions,
+        per_thread=tally.per_thread,
+        requests=tally.requests,
+        bytes_each=tuple(sorted(tally.accesses, reverse=True)),
+        registers=live_registers(lines, before, after, bits),
+        sectors=tally.sectors,
+        ideal_sectors=-(-nbytes // SECTOR_BYTES) if "global" in request.spaces else 0,
+        lines=tally.lines,
+        wavefronts=tally.wavefronts,
+        ideal_wavefronts=-(-nbytes // (BANKS * BANK_BYTES)) if tally.shared_requests else 0,
+        distinct_bytes=len(touched) * SECTOR_BYTES,
+        runs=int((np.diff(touched) != 1).sum()) + bool(len(touched)),
+        engine_copies=tally.engine_copies,
+        engine_rows=tally.engine_rows,
+        in_flight_bytes=tally.batch_bytes,
+        shared_bytes=sum(memory.span_bytes for memory in tiles),
+        upper_bound=tally.upper_bound,
+        not_counted=tuple(sorted(tally.unknown)),
+    )
+
+
+def _instances(request: CopyRequest, threads: int) -> int:
+    """Instances of the scope that a CTA has: those whose threads come to the copy."""
+    mask = request.active.mask
+    active = threads if mask is None else sum(mask)
+    return max(1, active // request.scope.threads)
+
+
+def _registers(ptx: PtxBuilder) -> Iterator[Register]:
+    """The registers that hold data and addresses."""
+    for line in ptx.lines:
+        if isinstance(line, Line):
+            for operand in line.operands:
+                for register in _in(operand):
+                    if register.type != "pred":
+                        yield register
+
+
+def _in(operand: Any) -> tuple[Register, ...]:
+    if isinstance(operand, Register):
+        return (operand,)
+    found = (getattr(operand, "base", None), getattr(operand, "map", None), *getattr(operand, "registers", ()))
+    return tuple(each for each in (*found, *getattr(operand, "coordinates", ())) if isinstance(each, Register))
+
+
+def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
+    """What stands for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
+    plugin = (registry or default_registry()).table().named(plan.variant)
+    record = None if plugin is None else plugin.variant
+    found: dict[str, Any] = {}
+    for option in record.options if record is not None else ():
+        if option.required and plan.request.options.get(option.name) is None:
+            found[option.name] = stand_in(option)
+    return found
+
+
+def stand_in(option: Any) -> Any:
+    """A value for an option that a copy cannot do without: one mbarrier, or 0."""
+    barrier = Buffer((1,), "uint64", space="shared", name=option.name)
+    if Region in option.types:
+        return barrier[0]
+    if Buffer in option.types:
+        return barrier
+    if int in option.types:
+        return 0
+    raise RequestError(f"option {option.name} is {option.meaning}; without it there are no instructions to count")
+
+
+class _Outside(KernelBindings):
+    """Where the operands of a copy come from when it is counted: each has a value.
+
+    Attributes:
+        known: by register and special register, its value in each thread.
+        symbols: the value of every symbol.
+        tids: index in the CTA of each thread of the scope.
+    """
+
+    def __init__(self, request: CopyRequest) -> None:
+        super().__init__(SharedPlan.of([], request.target))
+        self.symbols = _assumed(request)
+        scope, mask = request.scope, request.active.mask
+        first = mask.index(True) if mask is not None and True in mask else 0
+        first -= first % scope.threads
+        self.tids = np.arange(first, first + scope.threads)
+        self.known: dict[str, Any] = {"%tid.x": self.tids, "%laneid": self.tids % 32, "%cluster_ctarank": 0}
+        self.known |= {
+            found.register: value for found, value in self.symbols.items() if found.register not in ("", "%tid.x")
+        }
+        self._bases: dict[Any, int] = {}
+        self._operands = {request.dst.buffer.memory, request.src.buffer.memory}
+        self._words: dict[Any, list[Register]] = {}
+
+    def _base(self, buffer: Buffer, step: int) -> int:
+        return self._bases.setdefault(buffer.memory, (len(self._bases) + 1) * step)
+
+    def pointer(self, emitter: Any, buffer: Buffer) -> Register:
+        register = super().pointer(emitter, buffer)
+        self.known[register.name] = self._base(buffer, 1 << 40)
+        return register
+
+    def shared_base(self, emitter: Any, buffer: Buffer) -> Register:
+        block = emitter.blocks[0]
+        register: Register = block.once(
+            ("variable", buffer.memory),
+            lambda: emitter.pure(block, "mov.u32", emitter.reg("b32"), Written(f"smem_{buffer.name}")),
+        )
+        self.known[register.name] = self._base(buffer, 1 << 20)
+        return register
+
+    def symbol(self, emitter: Any, found: Symbol) -> Register:
+        if not found.register:
+            self._scalars.setdefault(found, (found.name, "b32" if fits(of_atom(found), 32) else "b64"))
+        register = super().symbol(emitter, found)
+        if not found.register:
+            self.known[register.name] = self.symbols.setdefault(found, _one(found))
+        return register
+
+    def fragment(self, emitter: Any, buffer: Buffer) -> list[Register]:
+        self._words[buffer.memory] = super().fragment(emitter, buffer)
+        return self._words[buffer.memory]
+
+    def host_parameter(self, emitter: Any, recipe: Recipe) -> Register:
+        register = super().host_parameter(emitter, recipe)
+        if isinstance(recipe, TensorMap):
+            self.known[register.name] = (self._base(recipe.array, 1 << 40), recipe)
+        return register
+
+    @property
+    def aside(self) -> set[int]:
+        """Where shared memory begins that holds neither operand."""
+        return {base for memory, base in self._bases.items() if memory not in self._operands}
+
+    def held(self, region: Region) -> set[str]:
+        """The registers of a fragment, which hold values around the copy."""
+        return {register.name for register in self._words.get(region.buffer.memory, ())}
+
+
+def _one(found: Symbol, about: int = 1) -> int:
+    """An admitted value near another one that is no rounder than the symbol is declared."""
+    value = max(found.lower or 0, about)
+    value = (-(-value // found.multiple_of) | (about > 1)) * found.multiple_of
+    if found.upper is not None and value > found.upper:
+        value = found.upper // found.multiple_of * found.multiple_of
+    return value
+
+
+def _assumed(request: CopyRequest) -> dict[Symbol, int]:
+    """Values of the symbols of a request with which, if that can be, its boxes lie inside."""
+    sizes: set[Symbol] = set()
+    starts: set[Symbol] = set()
+    for region in (request.dst, request.src):
+        for value in (*region.buffer.shape, *region.buffer.placed_by()):
+            sizes |= symbols_of(value)
+        for value in region.starts:
+            starts |= symbols_of(value)
+    far = {found: _one(found, _FAR) for found in sizes}
+    for near in (1, 2, 0):
+        found = {**{each: _one(each, near) for each in starts}, **far}
+        if all(_inside(region, found) for region in (request.dst, request.src)):
+            return found
+    return found
+
+
+def _inside(region: Region, values: dict[Symbol, int]) -> bool:
+    try:
+        for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
+            if not 0 <= evaluate(start, values) <= evaluate(size, values) - extent:
+                return False
+    except (KeyError, TilecopyError):  # it depends on the thread
+        return True
+    return True

@@ -1,0 +1,45 @@
+"""What ``plan.explain()`` says of costs: the plan's own, and a variant that needs far fewer instructions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tilecopy_core.dispatch import Plan
+from tilecopy_core.errors import TilecopyError
+from tilecopy_core.registry import default_registry
+
+from .compare import Compared, way
+from .cost import Cost, cost
+
+QUARTER = 4
+"""A variant is named where it needs less than one such part of the instructions."""
+
+
+def explained(plan: Plan) -> list[tuple[str, str]]:
+    """The lines ``cost`` and ``better``; none where the plan's instructions cannot be had here."""
+    try:
+        own = cost(plan)
+    except TilecopyError:
+        return []
+    better = _better(plan, own)
+    return [("cost", str(own)), ("better", better)]
+
+
+def _better(plan: Plan, own: Cost) -> str:
+    """The cheapest variant that accepts the copy too and needs less than a quarter of the instructions; "" without one."""
+    registry = default_registry()
+    found: list[tuple[Compared, tuple[str, ...]]] = []
+    for outcome in plan.outcomes:
+        plugin = registry.table().named(outcome.name)
+        if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:
+            with suppress(TilecopyError):
+                found.append((way(plugin.record, plan.request, registry), outcome.lacks))
+    fewer = [each for each in found if QUARTER * each[0].cost.instructions < own.instructions]
+    if not fewer:
+        return ""
+    best, lacks = min(fewer, key=lambda each: each[0].cost)
+    needed = "".join(f", with {name}=" for name in lacks)
+    return (
+        f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all, not {own.instructions:,}; ask for it by "
+        f"variant={best.plan.variant!r}{needed}"
+    )

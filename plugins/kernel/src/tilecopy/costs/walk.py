@@ -1,0 +1,465 @@
+"""The text of one copy gone through once, for all threads of its scope: what each line moves, and how often it is executed.
+
+This is arithmetic of addresses and of conditions on them, and no emulator: nothing is loaded, stored or waited for. A value
+that comes from memory is unknown, and so is what is made of it. A line that an unknown condition guards counts in full.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tilecopy_core.description import WARP_THREADS
+from tilecopy_core.integers import evaluate
+from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
+
+from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
+
+LINE_BYTES = 128
+"""What one wavefront of L1 looks up of global memory."""
+_BITS = re.compile(r"[usbf](\d+)")
+_VECTOR = re.compile(r"v([248])")
+_PLACE = re.compile(r"\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]")
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "mov": lambda a: a,
+    "cvt": lambda a: a,
+    "cvta": lambda a: a,
+    "mapa": lambda a, rank: a,
+    "neg": lambda a: -a,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "mad": lambda a, b, c: a * b + c,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
+    "div": lambda a, b: a // b,
+    "rem": lambda a, b: a % b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "not": lambda a: ~a,
+    "min": np.minimum,
+    "max": np.maximum,
+    "selp": lambda a, b, chosen: np.where(chosen, a, b),
+    "bfe": lambda a, at, count: (a >> at) & ((1 << count) - 1),
+}
+"""What the builder computes addresses and conditions with; ``mul.hi`` and the like of other emitters are unknown."""
+
+
+@attrs.define
+class Tally:
+    """What was counted.
+
+    Attributes:
+        instructions: of all threads.
+        per_thread: of the thread that executes most.
+        requests: instructions of warps.
+        accesses: bytes of an access -> how many of them threads issue.
+        sectors, lines: of 32 and 128 bytes that requests touch in global memory.
+        wavefronts: of requests to shared memory; ``global_requests`` and ``shared_requests`` are how many.
+        engine_copies: copies that an engine makes (bulk and tensor copies), ``engine_rows`` contiguous pieces in them.
+        touched: numbers of the sectors that are touched, to be joined.
+        batch_bytes: the most bytes that loads ask for before the first of them is needed.
+        upper_bound: a line was counted in full whose condition is not known.
+        unknown: opcodes whose addresses are not known, so that their sectors or wavefronts are in no counter.
+    """
+
+    instructions: int = 0
+    per_thread: int = 0
+    requests: int = 0
+    accesses: dict[int, int] = attrs.field(factory=dict)
+    sectors: int = 0
+    lines: int = 0
+    wavefronts: int = 0
+    global_requests: int = 0
+    shared_requests: int = 0
+    engine_copies: int = 0
+    engine_rows: int = 0
+    touched: list[Any] = attrs.field(factory=list)
+    batch_bytes: int = 0
+    upper_bound: bool = False
+    unknown: set[str] = attrs.field(factory=set)
+
+
+class Walk:
+    """One pass over the lines of a copy.
+
+    Args:
+        lines: instructions and labels, in order.
+        known: by register or special register, the value that it has from outside: integers, one a thread, or the tensor
+            map whose address it is.
+        symbols: values of the symbols that tensor maps are made of.
+        tids: index in the CTA of each thread of the scope.
+        aside: first places of memory of 1 MiB that holds no operand, such as a barrier: what goes there is an instruction alone.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[Line | Label | str],
+        known: Mapping[str, Any],
+        symbols: Mapping[Any, int],
+        tids: Any,
+        aside: Collection[int] = (),
+    ) -> None:
+        self.tally = Tally()
+        self._aside = aside
+        self._lines, self._symbols, self._given = lines, symbols, known
+        self._values = dict(known)
+        self._warps, self._lanes = tids // WARP_THREADS, tids % WARP_THREADS
+        self._active: Any = np.ones(tids.shape, bool)
+        self._left: dict[str, Any] = {}
+        self._executed = np.zeros(tids.shape, np.int64)
+        self._batch = 0
+        self._backward = _loops(lines)
+        self._go(0, len(lines))
+        self.tally.per_thread = int(self._executed.max(initial=0))
+        self._close_batch()
+
+    # ------------------------------------------------------------------------------------------- control
+
+    def _go(self, first: int, end: int) -> None:
+        number = first
+        while number < end:
+            line = self._lines[number]
+            if isinstance(line, Label):
+                if line.name in self._left:
+                    self._active = self._active | self._left.pop(line.name)
+                if number in self._backward:
+                    self._turns(number, self._backward[number])
+                    number = self._backward[number]
+            elif isinstance(line, Line) and not line.opcode.startswith("."):
+                self._line(line)
+            number += 1
+
+    def _turns(self, head: int, branch: int) -> None:
+        """A loop, all its turns at once: its counter has one more dimension."""
+        compare, step = self._lines[branch - 1], self._lines[branch - 2]
+        turns, counter = 1, ""
+        if isinstance(compare, Line) and isinstance(step, Line) and compare.opcode.startswith("setp.lt"):
+            counter = str(step.operands[0])
+            start, stop = self._of(counter), self._of(compare.operands[2])
+            found = None if start is None or stop is None else np.unique(stop - start)
+            if found is not None and len(found) == 1 and str(compare.operands[1]) == counter:
+                turns = max(1, int(found[0]))
+                self._values[counter] = start + np.arange(turns).reshape(turns, *[1] * self._active.ndim)
+            else:
+                self.tally.upper_bound = True
+        around = self._active
+        self._active = np.broadcast_to(around, (turns, *around.shape))
+        self._go(head + 1, branch + 1)
+        self._active = around
+        for name, value in self._values.items():
+            if isinstance(value, np.ndarray) and value.ndim > around.ndim:
+                self._values[name] = value[-1]
+
+    def _line(self, line: Line) -> None:
+        if not self._active.any():
+            return
+        name = line.opcode.split(".")[0]
+        guard = True if line.guard is None else self._of(line.guard)
+        if guard is None:
+            self.tally.upper_bound |= name != "bra" or line.operands[0] in self._labels_ahead(line)
+            guard = True
+        elif line.unless:
+            guard = ~np.asarray(guard)
+        mask = self._active & guard
+        if not mask.any():
+            return
+        self.tally.instructions += int(mask.sum())
+        by_turn = mask.reshape(-1, len(self._warps))
+        self._executed += by_turn.sum(axis=0)
+        turn, thread = np.nonzero(by_turn)
+        self.tally.requests += len(np.unique((turn << 32) + self._warps[thread]))
+        if name == "bra":
+            self._branch(line, mask)
+        elif not self._moves(line, name, mask):
+            self._compute(line)
+
+    def _labels_ahead(self, line: Line) -> set[str]:
+        return {each.name for each in self._lines[self._lines.index(line) :] if isinstance(each, Label)}
+
+    def _branch(self, line: Line, mask: Any) -> None:
+        target = str(line.operands[0])
+        if target not in self._labels_ahead(line):
+            return  # a loop's own
+        known = line.guard is None or self._of(line.guard) is not None
+        self._left[target] = self._left.get(target, np.zeros_like(mask)) | mask
+        if known:
+            self._active = self._active & ~mask
+
+    # ------------------------------------------------------------------------------------------- values
+
+    def _of(self, operand: Any) -> Any:
+        """The value of an operand in each thread; None where it is not known."""
+        if isinstance(operand, int):
+            return operand
+        if isinstance(operand, Register):
+            return self._values.get(operand.name)
+        text = str(operand).strip()
+        try:
+            return int(text, 0)
+        except ValueError:
+            return self._values.get(text)
+
+    def _compute(self, line: Line) -> None:
+        if not line.operands:
+            return
+        results = list(names_in(line.operands[0]))
+        value = self._value(line)
+        for result in results:
+            if result in self._given:
+                continue  # a parameter or a variable
+            if value is None or len(results) > 1:
+                self._values.pop(result, None)
+            else:
+                self._values[result] = value
+
+    def _value(self, line: Line) -> Any:
+        name = line.opcode.split(".")[0]
+        operands = [self._of(operand) for operand in line.operands[1:]]
+        if any(operand is None for operand in operands) or line.guard is not None:
+            return None
+        if name == "setp":
+            _, comparison, type = line.opcode.split(".")[:3]
+            if type not in ("s32", "u32", "s64", "u64") or len(operands) != 2:
+                return None
+            left, right = (operand & 0xFFFFFFFF if type == "u32" else operand for operand in operands)
+            return _COMPARISONS[comparison](left, right)
+        operation = _OPERATIONS.get(name)
+        if (
+            operation is None
+            or ".hi." in line.opcode
+            or not all(isinstance(each, (int, np.generic, np.ndarray)) for each in operands)
+        ):
+            return operands[0] if name in ("mov", "cvta") and len(operands) == 1 else None
+        try:
+            return operation(*operands)
+        except TypeError:  # another form of it, with more operands
+            return None
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def _moves(self, line: Line, name: str, mask: Any) -> bool:
+        """Whether a line is an access to memory, which is then counted."""
+        parts = line.opcode.split(".")
+        spaces = {part.split("::")[0] for part in parts} & {"global", "shared"}
+        if name in ("ld", "st") and spaces:
+            (space,) = spaces
+            where = line.operands[1 if name == "ld" else 0]
+            bits = int(_first(_BITS, reversed(parts), 32))
+            size = bits // 8 * int(_first(_VECTOR, parts, 1))
+            self._plain(line.opcode, space, where, size, mask, name == "ld")
+            if name == "ld":
+                self._forget(line.operands[0])
+            return True
+        if line.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
+            size = int(self._of(line.operands[2]) or 0)
+            ignored = self._of(line.operands[3]) if len(line.operands) > 3 else False
+            read = mask if ignored is None else mask & ~np.asarray(ignored)
+            self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
+            self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
+            return True
+        if name in ("ldmatrix", "stmatrix"):
+            count = int(_first(re.compile(r"x([124])"), parts, 1))
+            where = line.operands[1 if name == "ldmatrix" else 0]
+            rows = mask & (self._lanes < 8 * count)
+            self._plain(line.opcode, "shared", where, 16, rows, loads=False)
+            return True
+        if line.opcode.startswith("cp.async.bulk.tensor."):
+            place = next((operand for operand in line.operands if isinstance(operand, TensorPlace)), None)
+            self._boxes(line.opcode, place, mask)
+            return True
+        if line.opcode.startswith("cp.async.bulk.") and len(line.operands) > 2:
+            self._bulk(line, mask)
+            return True
+        return False
+
+    def _forget(self, operand: Any) -> None:
+        for name in names_in(operand):
+            if name not in self._given:
+                self._values.pop(name, None)
+
+    def _place(self, operand: Any) -> Any:
+        """The byte that an address is, in each thread; None where it is not known."""
+        if isinstance(operand, Address):
+            base = self._of(operand.base)
+            return None if base is None else base + operand.offset_bytes
+        match = _PLACE.fullmatch(str(operand))
+        base = self._of(match[1]) if match else None
+        return None if base is None or match is None else base + int(match[2] or 0)
+
+    def _plain(
+        self,
+        opcode: str,
+        space: str,
+        where: Any,
+        size: int,
+        mask: Any,
+        loads: bool,
+        *,
+        counts: bool = True,
+        waits: bool = True,
+    ) -> None:
+        """An access of every thread of a mask.
+
+        Args:
+            opcode: of the instruction.
+            space: ``global`` or ``shared``.
+            where: the address.
+            size: bytes of a thread.
+            mask: the threads.
+            loads: whether it asks for bytes, which a store after it needs.
+            counts: whether it is an access of its own, not the other side of one.
+            waits: whether the loads are needed by stores.
+        """
+        place = self._place(where)
+        if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
+            return
+        number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
+        if counts:
+            self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
+        if loads and space == "global":
+            self._batch += size * number // turns if waits else size * number
+        elif not loads and counts:
+            self._close_batch()
+        if place is None:
+            self.tally.unknown.add(opcode)
+            return
+        places = np.broadcast_to(place, mask.shape).reshape(turns, -1)
+        turn, thread = np.nonzero(mask.reshape(turns, -1))
+        found = places[turn, thread].astype(np.int64)
+        requests = turn * (int(self._warps.max(initial=0)) + 1) + self._warps[thread]
+        count = len(np.unique(requests))
+        if space == "shared":
+            self.tally.shared_requests += count
+            self.tally.wavefronts += distinct_wavefronts(requests, self._lanes[thread], found, size)
+            return
+        self.tally.global_requests += count
+        self.tally.sectors += distinct_sectors(requests, found, size)
+        self.tally.lines += distinct_sectors(requests, found, size, LINE_BYTES)
+        self.tally.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
+
+    def _close_batch(self) -> None:
+        self.tally.batch_bytes = max(self.tally.batch_bytes, self._batch)
+        self._batch = 0
+
+    def _bulk(self, line: Line, mask: Any) -> None:
+        """Bulk copies: each one contiguous piece."""
+        size = self._of(line.operands[2])
+        space = {".global.shared": 0, ".shared::cluster.global": 1, ".shared::cta.global": 1}
+        side = next((side for text, side in space.items() if text in line.opcode), None)
+        number = int(mask.sum())
+        self.tally.engine_copies += number
+        self.tally.engine_rows += number
+        if not isinstance(size, int):
+            self.tally.unknown.add(line.opcode)
+            return
+        self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
+        if side is None:
+            return  # from shared memory to shared memory
+        self._batch += size * number
+        place = self._place(line.operands[side])
+        if place is None:
+            self.tally.unknown.add(line.opcode)
+            return
+        starts = np.broadcast_to(place, mask.shape)[mask].astype(np.int64)
+        self._engine(starts[:, None] + np.arange(0, size, 16))
+
+    def _engine(self, units: Any) -> None:
+        """What an engine moves of global memory: for each copy the units of 16 bytes."""
+        copies = np.broadcast_to(np.arange(len(units))[:, None], units.shape).reshape(-1)
+        self.tally.global_requests += len(units)
+        self.tally.sectors += distinct_sectors(copies, units.reshape(-1), 16)
+        self.tally.touched.append(units.reshape(-1) // SECTOR_BYTES)
+
+    def _boxes(self, opcode: str, place: TensorPlace | None, mask: Any) -> None:
+        """Tensor copies: the rows of each box that lie inside the array."""
+        number = int(mask.sum())
+        self.tally.engine_copies += number
+        map = None if place is None else self._of(place.map)
+        starts = None if place is None else [self._of(each) for each in place.coordinates]
+        if not isinstance(map, tuple) or starts is None or None in map or any(start is None for start in starts):
+            self.tally.unknown.add(opcode)
+            return
+        base, recipe = map
+        elem = recipe.array.dtype.bytes
+        box_bytes = prod(recipe.box) * elem
+        self.tally.accesses[box_bytes] = self.tally.accesses.get(box_bytes, 0) + number
+        self._batch += box_bytes * number
+        sizes = [int(evaluate(size, self._symbols)) for size in recipe.sizes]
+        strides = [elem, *(int(evaluate(stride, self._symbols)) for stride in recipe.strides_bytes)]
+        corners = np.stack([np.broadcast_to(start, mask.shape)[mask] for start in starts], axis=1).tolist()
+        self.tally.global_requests += number
+        self.tally.engine_rows += number * prod(recipe.box[1:])
+        for corner in corners:
+            low, high = max(0, corner[0]), min(sizes[0], corner[0] + recipe.box[0])
+            rows = np.array([base], np.int64)
+            for at, count, size, stride in zip(corner[1:], recipe.box[1:], sizes[1:], strides[1:], strict=True):
+                inside = np.arange(max(0, at), min(size, at + count))
+                rows = (rows[:, None] + inside * stride).reshape(-1)
+            if high > low and len(rows):
+                units = rows[:, None] + np.arange(low * elem, high * elem, 16)
+                self.tally.sectors += distinct_sectors(0, units.reshape(-1), 16)
+                self.tally.touched.append(units.reshape(-1) // SECTOR_BYTES)
+
+
+def _first(pattern: re.Pattern[str], parts: Any, default: int) -> str | int:
+    return next((match[1] for match in map(pattern.fullmatch, parts) if match), default)
+
+
+def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
+    """Place of a label -> place of the last branch back to it."""
+    labels = {line.name: number for number, line in enumerate(lines) if isinstance(line, Label)}
+    found = {}
+    for number, line in enumerate(lines):
+        if (
+            isinstance(line, Line)
+            and line.opcode.startswith("bra")
+            and labels.get(str(line.operands[0]), number) < number
+        ):
+            found[labels[str(line.operands[0])]] = number
+    return found
+
+
+def live_registers(
+    lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]
+) -> int:
+    """The most 32-bit registers that hold a value at once.
+
+    Args:
+        lines: instructions and labels, in order.
+        before: registers that hold values before the first line.
+        after: registers whose values are used after the last.
+        bits: by name, the width of each register that counts.
+    """
+    first: dict[str, int] = dict.fromkeys(before, 0)
+    last: dict[str, int] = dict.fromkeys(before, 0)
+    for number, line in enumerate(lines):
+        for name in line.names if isinstance(line, Line) else ():
+            if name in bits:
+                first.setdefault(name, number)
+                last[name] = number
+    last |= dict.fromkeys(after & first.keys(), len(lines))
+    for head, branch in _loops(lines).items():
+        for name, number in first.items():
+            if number < head <= last[name] < branch:
+                last[name] = branch
+    change = np.zeros(len(lines) + 2, np.int64)
+    for name, number in first.items():
+        words = max(1, bits.get(name, 32) // 32)
+        change[number] += words
+        change[last[name] + 1] -= words
+    return int(np.cumsum(change).max(initial=0))

@@ -1,0 +1,403 @@
+"""What a copy costs, counted from its text, held against what the emulator's profile counts as it runs."""
+
+from __future__ import annotations
+
+import sys
+from math import prod
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
+from tilecopy.costs import distinct_sectors, distinct_wavefronts
+from tilecopy_emulator import EmulatorExecutor, run_ptx
+from tilecopy_testkit.programs import round_trip
+
+from tilecopy_core.registry import VARIANTS_GROUP, installed
+
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+import bench_cost
+
+COUNTED = {"global_sectors": "sectors", "shared_wavefronts": "wavefronts"}
+
+
+def swizzled(mode: Any, dtype: str, shape: tuple[int, ...]) -> tc.Layout:
+    return tc.SwizzledLayout(tc.swizzle(mode, dtype), TileLayout(S[shape]))
+
+
+def fragments(dtype: str, layout: tc.Layout | None, rows: int = 4) -> tc.BuiltKernel:
+    """Rows of a tile through shared memory into a warp's registers and out, some of them to other registers first."""
+    k = tc.KernelBuilder("fragments", threads=32)
+    a, b = k.param("A", (rows * 32, 16), dtype), k.param("B", (rows * 32, 16), dtype)
+    at = slice(k.block_id() * 32, k.block_id() * 32 + 32)
+    tile = k.shared((32, 16), dtype, layout=layout, name="tile")
+    held = k.local((32, 16), dtype, layout=TileLayout(S[(32, 16) : (1 @ laneid, 1)]), name="held")
+    turned = k.local((32, 16), dtype, layout=TileLayout(S[(32, 4, 4) : (1 @ laneid, 1, 4)]), name="turned")
+    k.warp.copy(tile[:, :], a[at, :])
+    k.warp_sync()
+    k.warp.copy(held[:, :], tile[:, :])
+    k.warp.copy(turned[:, :], held[:, :])
+    k.warp.copy(b[at, :], turned[:, :])
+    return k.build(target="sm_90", grid=rows)
+
+
+def engines(load: str, store: str, layout: tc.Layout | None, dtype: str = "float16") -> tc.BuiltKernel:
+    """Tiles in and out by one thread and an engine."""
+    k = tc.KernelBuilder("engines", threads=64)
+    a, b = k.param("A", (256, 128), dtype), k.param("B", (256, 128), dtype)
+    tile = k.shared((64, 64), dtype, layout=layout, name="tile", align_bytes=1024)
+    full, block = k.mbarrier("full"), k.block_id("x")
+    box = slice(block // 2 * 64, block // 2 * 64 + 64), slice(block % 2 * 64, block % 2 * 64 + 64)
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(64 * 64 * tc.dtype_of(dtype).bytes)
+        k.thread.copy_async(tile[:, :], a[box], mbar=full[0], variant=load)
+        full.wait(0)
+        k.thread.copy_async(b[box], tile[:, :], variant=store)
+        k.bulk_commit()
+        k.bulk_wait(0)
+    return k.build(target="sm_90a", grid=8)
+
+
+def exchange() -> tc.BuiltKernel:
+    """Two CTAs send each other a tile."""
+    k = tc.KernelBuilder("exchange", threads=64)
+    a, b = k.param("A", (4 * 64, 32), "float32"), k.param("B", (4 * 64, 32), "float32")
+    rows = slice(k.block_id() * 64, k.block_id() * 64 + 64)
+    own, other = k.shared((64, 32), "float32", name="own"), k.shared((64, 32), "float32", name="other")
+    full = k.mbarrier("full")
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(64 * 32 * 4)
+    k.cta.copy(own[:, :], a[rows, :])
+    k.fence_proxy_async()
+    k.cluster_sync()
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(other[:, :], own[:, :], mbar=full, remote_cta_id=1 - k.cluster_rank())
+    full.wait(0)
+    k.cta.copy(b[rows, :], other[:, :])
+    k.cluster_sync()
+    return k.build(target="sm_90a", grid=4, cluster=2)
+
+
+def tiles(
+    variant: str, tile: tuple[int, int], *, op: str = "copy", dtype: str = "float16", threads: int = 96, **how: Any
+) -> tc.BuiltKernel:
+    """Tiles of counts that need not divide, in by one variant and out by ragged."""
+    k = tc.KernelBuilder("tiles", threads=threads)
+    a, b = k.param("A", (4 * tile[0], 256), dtype), k.param("B", (4 * tile[0], 256), dtype)
+    staging = k.shared(tile, dtype, name="tile")
+    box = slice(k.block_id() * tile[0], k.block_id() * tile[0] + tile[0]), slice(0, tile[1])
+    getattr(k.cta, op)(staging[:, :], a[box], variant=variant, **how)
+    if op == "copy_async":
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[box], staging[:, :], variant="ragged")
+    return k.build(target="sm_80", grid=4)
+
+
+def warps() -> tc.BuiltKernel:
+    """Each warp of a CTA moves a tile of its own."""
+    k = tc.KernelBuilder("warps", threads=96)
+    a, b = k.param("A", (4 * 96, 16), "float16"), k.param("B", (4 * 96, 16), "float16")
+    tiles = k.shared((3, 32, 16), "float16", name="tiles")
+    first = k.block_id() * 96 + k.warp_id() * 32
+    k.warp.copy(tiles[k.warp_id()], a[first : first + 32, :])
+    k.warp_sync()
+    k.warp.copy(b[first : first + 32, :], tiles[k.warp_id()])
+    return k.build(target="sm_90", grid=4)
+
+
+KERNELS = {
+    "warps": warps,
+    "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
+    "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
+    "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),
+    "columns": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (1, 32)])),
+    "swizzled": lambda: round_trip((128, 256), (32, 64), "float16", layout=swizzled("128B", "float16", (32, 64))),
+    "rolled": lambda: round_trip(
+        (256, 128), (128, 128), "float32", threads=32, layout=TileLayout(S[(128, 128) : (129, 1)])
+    ),
+    "reg, regperm": lambda: fragments("float32", None),
+    "reg, padded": lambda: fragments("float16", TileLayout(S[(32, 16) : (24, 1)])),
+    "tma": lambda: engines("tma", "tma_store", swizzled("128B", "float16", (64, 64))),
+    "bulk": lambda: engines("bulk", "bulk_store", None),
+    "tma of words": lambda: engines("tma", "tma_store", None, "float32"),
+    "dsmem": exchange,
+    "ldgsts": lambda: tiles("ldgsts", (24, 64), op="copy_async"),
+    "ragged": lambda: tiles("ragged", (7, 51)),
+    "ragged_async": lambda: tiles("ragged_async", (9, 100), op="copy_async"),
+    "ragged bytes": lambda: tiles("ragged", (5, 37), dtype="uint8"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sectors_and_wavefronts_are_those_of_the_profile(name: str) -> None:
+    kernel = KERNELS[name]()
+    arrays = [np.ones(p.shape, p.dtype.numpy()) for p in kernel.arrays]
+    counters = EmulatorExecutor(profile=True).launch(kernel, arrays).counters
+    costs = [tc.cost(plan) for plan in kernel.plans]
+    ctas = prod(kernel.launch_grid(None))
+    for counter, field in COUNTED.items():
+        found = sum(getattr(cost, field) * ctas * cost.copies_per_cta for cost in costs)
+        assert found == counters.get(counter, 0), (counter, [str(cost) for cost in costs])
+    assert not any(cost.upper_bound or cost.not_counted for cost in costs)
+    for cost in costs:
+        assert cost.sectors >= cost.ideal_sectors and cost.nbytes > 0
+        assert cost.distinct_bytes >= cost.nbytes or not cost.ideal_sectors
+
+
+ALONE = {
+    "gmem_smem": (("global", "shared"), (32, 64), {}),
+    "rolled": (
+        ("global", "shared"),
+        (64, 150),
+        {"scope": tc.warp(), "dtype": "float32", "layout": TileLayout(S[(64, 150) : (151, 1)])},
+    ),
+    "swizzled": (("global", "shared"), (64, 64), {"layout": swizzled("128B", "float16", (64, 64))}),
+    "ldgsts": (("global", "shared"), (32, 64), {"op": "copy_async"}),
+    "ragged": (("global", "shared"), (5, 37), {}),
+    "reg": (("global", "local"), (32, 16), {"scope": tc.warp(), "layout": TileLayout(S[(32, 16) : (1 @ laneid, 1)])}),
+    "of some lanes": (
+        ("global", "local"),
+        (8, 16),
+        {"scope": tc.warp(), "layout": TileLayout(S[(8, 16) : (1 @ laneid, 1)])},
+    ),
+    "inside an edge": (("global", "shared"), (32, 64), {"outside": "zero"}),
+    "halo": (("global", "shared"), (34, 66), {"outside": "zero", "low": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_instructions_are_those_that_run(name: str) -> None:
+    """The text of a copy alone, by one CTA of the grid whose box lies inside."""
+    (space, other), shape, how = ALONE[name]
+    how = {"scope": tc.cta(128), "dtype": "float16", "layout": None, "low": 0} | how
+    low, dtype, layout = how.pop("low"), how.pop("dtype"), how.pop("layout")
+    block = tc.KernelBuilder("x", threads=32).block_id("x")
+    rows = 5 * shape[0] - (1 if "outside" in how else 0)
+    source = tc.Buffer((rows, shape[1] + 8), dtype, space=space, name="A")
+    tile = tc.Buffer(shape, dtype, space=other, layout=layout, name="tile")
+    start = block * (shape[0] - low) - low
+    plan = tc.plan(tile[:, :], source[start : start + shape[0], 0 : shape[1]], target="sm_90", **how)
+    waits = "\tcp.async.wait_all;\n" if plan.request.op == "copy_async" else ""
+    cost, text = tc.cost(plan), tc.ptx_text(plan).replace("\tret;", f"{waits}\tret;")
+    array = np.ones((rows, shape[1] + 8), tc.dtype_of(dtype).numpy())
+    grid = 1 if "outside" not in how else 2
+    report = run_ptx(text, [array], grid=grid, block=cost.threads)
+    first = run_ptx(text, [array], grid=1, block=cost.threads) if grid == 2 else None
+    found = sum(report.instructions.values()) - (sum(first.instructions.values()) if first else 0)
+    assert not cost.upper_bound
+    assert cost.instructions == found - cost.threads * (2 if waits else 1), (str(cost), report.instructions, text)
+
+
+@pytest.mark.parametrize("number", [3, 35, 45, 60, 80])
+def test_the_benchmark_copies_every_tile(number: int) -> None:
+    """Small, on the emulator: what a load brings is stored, so that it can be compared."""
+    case = bench_cost.drawn()[number]
+    found = bench_cost.ways(case, 1, whole=True)
+    assert len({tiling for tiling, *_ in found}) == bench_cost.TILINGS
+    rng = np.random.default_rng(number)
+    for tiling, variant, kernel, costs in found:
+        a, b = (np.zeros(prod(p.shape[:1]) * p.strides[0], p.dtype.numpy()) for p in kernel.arrays)
+        a[:] = rng.integers(1, 100, a.shape)
+        source, target = (
+            np.lib.stride_tricks.as_strided(x, p.shape, [s * x.itemsize for s in p.strides])
+            for x, p in zip((a, b), kernel.arrays)
+        )
+        kernel(source, target, executor="emulator")
+        covered = target[target != 0]
+        assert covered.nbytes == bench_cost.moved_bytes(case, tiling, kernel), (case.name, variant, tiling)
+        if case.direction == "store":
+            warps = source.shape[0] // tiling.rows
+            assert (
+                np.array_equal(np.sort(covered), np.sort(np.tile(source.reshape(-1), covered.size // source.size)))
+                and warps
+            )
+        else:
+            assert np.array_equal(covered, source[target != 0])
+        assert bench_cost.cycles_a_byte(costs) > 0
+
+
+def test_the_order_of_costs_is_held_against_times() -> None:
+    """Ranks of the benchmark: a model that is right has 1, one that is wrong way round -1."""
+    cost = tc.cost(KERNELS["gmem_smem"]().plans[0])
+    rows = [
+        {
+            "copy": n,
+            "seconds": scale * cost.cycles * (1 + t),
+            "bytes": cost.nbytes,
+            "costs": [
+                bench_cost.attrs.asdict(cost)
+                | {"sectors": cost.sectors, "distinct_bytes": int(cost.distinct_bytes * (1 + t))}
+            ],
+        }
+        for n, scale in enumerate((1.0, 2.0))
+        for t in (0.0, 1.0, 2.0, 4.0)
+    ]
+    found = bench_cost.summary(rows)
+    assert found["cheapest_within_3_percent"] == 1 and found["spearman_of_pairs"] > 0.99
+    for row in rows:
+        row["seconds"] = 1 / row["seconds"]
+    assert bench_cost.summary(rows)["spearman_of_pairs"] < -0.99
+
+
+def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was made with dearer engines leads to dearer engines."""
+    for name in bench_cost.WEIGHTS:
+        monkeypatch.setattr(bench_cost.model, name, getattr(bench_cost.model, name))
+    costs = [tc.cost(engines("bulk", "bulk_store", None).plans[0]), tc.cost(KERNELS["gmem_smem"]().plans[0])]
+    costs += [tc.cost(KERNELS["columns"]().plans[0])]
+    times = [100 * costs[0].cycles, costs[1].cycles, costs[2].cycles]
+    rows = [
+        {
+            "copy": 0,
+            "name": "",
+            "variant": cost.variant,
+            "tiling": [],
+            "seconds": time,
+            "bytes": cost.nbytes,
+            "costs": [bench_cost.attrs.asdict(cost)],
+        }
+        for cost, time in zip(costs, times, strict=True)
+    ]
+    before = bench_cost.summary(rows)["spearman_of_pairs"]
+    found = bench_cost.fitted(rows)
+    assert found["ENGINE_COPY"] > 40 or before == 1
+    assert found["spearman_of_pairs"] >= before and found["cheapest_within_3_percent"] == 1
+    assert len(bench_cost.worst(rows)) == 1
+
+
+# --------------------------------------------------------------------------------------------- what is counted how
+
+A = tc.Buffer((4096, 64), "float16", space="global", name="A")
+TILE = tc.Buffer((128, 64), "float16", space="shared", name="tile")
+
+
+def test_costs_have_one_order() -> None:
+    whole = tc.cost(tc.plan(TILE[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a"))
+    columns = tc.Buffer((128, 64), "float16", space="shared", layout=TileLayout(S[(128, 64) : (1, 128)]), name="tile")
+    slow = tc.cost(tc.plan(columns[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a"))
+    assert whole < slow and slow > whole and whole <= whole and sorted([slow, whole]) == [whole, slow]
+    assert slow.limits["lanes"] > whole.limits["lanes"] and max(slow.limits.values()) <= slow.cycles
+    with pytest.raises(TypeError):
+        assert whole < 3  # type: ignore[operator]
+    with pytest.raises(AttributeError):
+        whole.sectors = 1  # type: ignore[misc]
+
+
+def registry_of(emit: Any) -> tc.Registry:
+    """A registry with one variant, which accepts every copy of a tile and writes what is told."""
+
+    @tc.hookimpl
+    def tilecopy_predicate(request: Any) -> Any:
+        return tc.Accept()
+
+    @tc.hookimpl
+    def tilecopy_partition(request: Any) -> Any:
+        return "some"
+
+    @tc.hookimpl
+    def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
+        emit(ptx)
+
+    record = tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(("global", "shared"),))
+    hooks = {each.__name__: each for each in (tilecopy_predicate, tilecopy_partition, tilecopy_emit)}
+    registry = tc.Registry([])
+    registry.register(SimpleNamespace(variant=record, **hooks), name="odd")
+    return registry
+
+
+def test_threads_that_branch_come_together_again() -> None:
+    def emit(ptx: Any) -> None:
+        value = ptx.reg("b32")
+        ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 2))
+        with ptx.if_(ptx.predicate(ptx.tid < 5)):
+            ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 64))
+        ptx.instr("st.shared.b32", ptx.address(TILE, ptx.tid * 2), value)
+
+    registry = registry_of(emit)
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
+    cost, text = tc.cost(plan, registry), tc.ptx_text(plan, registry=registry)
+    report = run_ptx(text, [np.ones((4096, 64), np.float16)], grid=1, block=32, profile=True)
+    assert cost.instructions == sum(report.instructions.values()) - 32
+    assert (cost.sectors, cost.wavefronts) == (4 + 5, 1)
+    assert (report.counters["global_sectors"], report.counters["shared_wavefronts"]) == (4 + 5, 1)
+    assert cost.bytes_each == (4,)
+
+
+def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
+    """A condition on what was loaded is not known; an address that was loaded has no sectors."""
+
+    def emit(ptx: Any) -> None:
+        at = ptx.address(A, ptx.tid * 4)
+        value, other = ptx.reg("b64"), ptx.reg("b32")
+        ptx.instr("ld.global.b64", value, at)
+        ptx.instr("cvt.u32.u64", other, value)
+        found = ptx.reg("pred")
+        ptx.instr("setp.ne.s32", found, other, 0)
+        ptx.instr("st.global.b32", f"[{value}]", other, guard=found)
+
+    registry = registry_of(emit)
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
+    cost = tc.cost(plan, registry)
+    assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)
+    assert cost.sectors == 8 and cost.bytes_each == (8, 4)
+    with pytest.raises(tc.PluginError, match="not installed"):
+        tc.cost(plan)
+    assert "cost: " not in plan.explain(), "there is nothing to count it with"
+    compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.warp(), registry=registry)
+    assert [row.plan.variant for row in compared.rows] == ["odd"] and "<= " in str(compared)
+
+
+def test_sizes_and_scalars_are_no_rounder_than_declared() -> None:
+    """Rows of an array whose width is no multiple of a sector begin anywhere in one."""
+    found = []
+    for multiple in (1, 16):
+        k = tc.KernelBuilder("sizes", threads=32)
+        n = k.size("n", multiple_of=multiple, lower=64)
+        a = k.param("A", (64, n), "float16", align_bytes=16)
+        tile = k.shared((16, 32), "float16", name="tile")
+        k.warp.copy(tile[:, :], a[0:16, 0:32])
+        found.append(tc.cost(k.build(target="sm_90", grid=1).plans[0]))
+    assert found[0].sectors > found[1].sectors == found[1].ideal_sectors
+    assert found[0].distinct_bytes > found[1].distinct_bytes == 16 * 64
+
+
+def test_compare_says_what_it_compares() -> None:
+    found = tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), targets=["sm_80", "sm_90a"])
+    assert {str(row.plan.request.target) for row in found.rows} == {"sm_80", "sm_90a"}
+    own = [row.cost for row in found.rows if str(row.plan.request.target) == "sm_90a"]
+    assert own == sorted(own) and {"tma", "bulk", "ldgsts", "gmem_smem"} <= {cost.variant for cost in own}
+    assert "needs sm_90" in found.declined["sm_80", "tma"]
+    with pytest.raises(tc.RequestError, match=r"option 'mbarr' is not known to any variant; .*did you mean mbar\?"):
+        tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), mbarr=3)
+    odd = tc.Buffer((5, 7), "float16", space="shared", name="odd")
+    registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name == "gmem_smem"])
+    with pytest.raises(tc.NoVariantError, match="^gmem_smem: "):
+        tc.compare(odd[:, :], A[0:5, 0:7], scope=tc.warp(), registry=registry)
+
+
+def test_what_is_better_is_named_when_asked() -> None:
+    plan = tc.plan(TILE[:, :], A[0:128, :], op="copy_async", scope=tc.thread(), target="sm_90a", variant="ldgsts")
+    said = plan.explain()
+    assert "better: bulk needs 5 instructions in all, not 1,123; ask for it by variant='bulk'" in said
+    assert len(said.splitlines()) <= 10
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_relayout_counts_alike(size: int) -> None:
+    """Its planner has counts of its own, for a single warp and in less time."""
+    from tilecopy_relayout.cost import _conflicts, _sectors
+
+    rng = np.random.default_rng(size)
+    for spread in (64, 512, 1 << 14):
+        lanes = [int(each) * size for each in rng.integers(0, spread, 32)]
+        assert _sectors(lanes, size) == distinct_sectors(0, lanes, size)
+        assert _conflicts(lanes, size) == distinct_wavefronts(np.zeros(32), np.arange(32), lanes, size)
