@@ -73,7 +73,7 @@ def test_negative_numbers_are_arguments():
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["1", "--block", "32"], "1 arguments for 4 parameters"), ([], "--block"), (["a.npy", "--block", "32"], "a.npy: there is no such file"),
+    [(["1", "--block", "32"], "1 arguments for 4 parameters (.u64 "), (["1", "2", "3", "ones:int32:4", "--block", "32"], "the kernel is vector_add(.u64 "), ([], "--block"), (["a.npy", "--block", "32"], "a.npy: there is no such file"),
      (["--block", "32", "--save", "x=y.npy"], "no parameter 'x'"), (["--entry", "other", "--block", "32"], "no entry 'other'")],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_of_our_errors(words, part):

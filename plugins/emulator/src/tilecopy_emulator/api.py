@@ -205,15 +205,17 @@ def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory
     try:
         return _encoded(program, arguments, memory)
     except LaunchError as error:
-        wanted = ", ".join(_declared(each) for each in program.parameters)
-        first = next((each.place for each in program.instructions), None)
+        signature, first = _signature(program), next((each.place for each in program.instructions), None)
+        said = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
         there = f"\n{first.in_words(program.sources)}" if first else ""
-        raise LaunchError(f"{error}\n  the kernel is {program.name}({wanted}){there}") from None
+        raise LaunchError(f"{error}{said}{there}") from None
 
 
-def _declared(parameter: Parameter) -> str:
-    size = f"[{parameter.bytes}]" if parameter.is_array else ""
-    return f".{parameter.type} {parameter.name}{size}"
+def _signature(program: Program) -> str:
+    """The parameters as PTX declares them."""
+    sizes = (f"[{each.bytes}]" if each.is_array else "" for each in program.parameters)
+    found = (f".{each.type} {each.name}{size}" for each, size in zip(program.parameters, sizes, strict=True))
+    return f"({', '.join(found) or 'none'})"
 
 
 def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
@@ -223,7 +225,7 @@ def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -
         raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
     if len(given) != len(program.parameters):
         raise LaunchError(
-            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters: {shown(arguments)}"
+            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
         )
     found: dict[str, bytes] = {}
     arrays: list[_Array] = []
