@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache, partial, wraps
 from itertools import islice
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -57,7 +58,20 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control, copies, tensor)
+_OWN: tuple[ModuleType, ...] = (
+    arithmetic,
+    moves,
+    warp,
+    matrices,
+    wmma,
+    loads,
+    stores,
+    atomics,
+    multimem,
+    control,
+    copies,
+    tensor,
+)
 _OWN += (tensor_products, wgmma)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
