@@ -64,8 +64,9 @@ MOST_WORDS = 24
 def lift(function: Function) -> Lifted:
     """What a function computes before its first branch as C++, and the rest of it.
 
-    Only where that has a product of two integers known at run time, as sizes in strides are: a compiler should take it out
-    of a loop, and sees none in a block. Without one the block's arithmetic is a few instructions, and needs fewer registers.
+    A compiler should take that out of a loop, and sees none of it in a block. It pays where it has a product of two integers known at
+    run time, as sizes in strides are, and where the block takes a single word then, the address of all that it does. Elsewhere the
+    block's arithmetic is a few instructions, and needs fewer registers.
     """
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
     written = Counter(name for part in parts_of(function.body) for name in _results(part))
@@ -83,7 +84,7 @@ def lift(function: Function) -> Lifted:
     used = {name for part in parts_of(body) if isinstance(part, Line) for name in part.names}
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
-    if not products or sum(_bits(name) // 32 for name in computed) > MOST_WORDS:
+    if not computed or sum(_bits(name) // 32 for name in computed) > (MOST_WORDS if products else 1):
         return Lifted((), function)
     moves = [Move(f"mov.b{_bits(name)}", name, name) for name in taken]
     rest = attrs.evolve(
