@@ -311,9 +311,8 @@ class CudaExecutor:
         pair = ordinal, facts.device
         with LOCK:
             if pair not in self._sharing and self.driver.has_peer_access(*pair):
-                share_memory(
-                    *pair
-                )  # the driver's flags of torch's pools say that they may be used, and they may not yet
+                # the driver's flags of torch's pools say that they may be used, and they may not yet
+                share_memory(*pair)
                 self._sharing.add(pair)
         if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.written):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")

@@ -191,9 +191,8 @@ class ReadyLaunch:
         if int(code) in NOT_CURRENT:
             with self.driver.active(self.ordinal):
                 if stream is not self.driver.legacy_stream:
-                    self.loaded.hold_in_graph(
-                        stream
-                    )  # without a current context the driver did not say whether it is captured
+                    # without a current context the driver did not say whether it is captured
+                    self.loaded.hold_in_graph(stream)
                 (code,) = self.call(stream, block.address, 0)
         if code:
             error = self.driver.error(what, code)

@@ -156,7 +156,7 @@ def pieces_of(layout: TileLayout, array: Region) -> list[Piece] | Decline:
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
-    except Exception:
+    except ValueError:
         return Decline(f"the tile {layout} cannot be split along the dimensions of {array}")
     pieces = []
     for place, dim in enumerate(dims):
