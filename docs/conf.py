@@ -44,11 +44,12 @@ AREAS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
         "tilecopy",
         "Copies",
         "Buffers, regions, scopes, targets and plans.",
-        ("memory", "description", "dispatch"),
+        ("memory", "description", "dispatch", "costs"),
     ),
     "kernels": ("tilecopy", "Kernels", "Kernels around copies.", ("kernel", "exports", "ptx")),
     "variants": ("tilecopy", "Variants", "Which variants are installed.", ("registry", "pluggy", "types")),
     "errors": ("tilecopy", "Errors", "What is raised, and when.", ("errors",)),
+    "costs": ("tilecopy.costs", "Costs", "What a copy costs, counted before it runs.", ()),
     "executors": ("tilecopy.executors", "Executors", "What runs a kernel.", ()),
     "assemblers": ("tilecopy.assemblers", "Assemblers", "PTX text to machine code, without a GPU.", ()),
     "plugin": ("tilecopy_core.plugin", "For variants", "Everything that a variant may import.", ()),
@@ -129,21 +130,17 @@ def pages() -> dict[str, str]:
         made[f"api/{page}.rst"] = page_of(title, sentence, name, names)
     if left:
         raise ValueError(f"no page of AREAS has {', '.join(sorted(left))}")
-    made["api/index.rst"] = contents("Every public name", [path[4:-4] for path in made])
+    title = "Every public name"
+    entries = [f"   {path.removeprefix('api/').removesuffix('.rst')}" for path in made]
+    made["api/index.rst"] = "\n".join(
+        [title, "=" * len(title), "", ".. toctree::", "   :maxdepth: 1", "", *entries, ""]
+    )
     folders = sorted(path.parent.name for path in HERE.glob("../plugins/*/README.md"))
     for folder in folders:
         made[f"packages/{folder}.rst"] = (
             f".. include:: ../../plugins/{folder}/README.md\n   :parser: myst_parser.sphinx_\n"
         )
-    made["packages/index.rst"] = contents("Each package", folders)
     return made
-
-
-def contents(title: str, names: Iterable[str]) -> str:
-    """A page that lists others."""
-    return "\n".join(
-        [title, "=" * len(title), "", ".. toctree::", "   :maxdepth: 1", "", *(f"   {each}" for each in names), ""]
-    )
 
 
 def write_pages(app: Sphinx) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -48,6 +49,13 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_pictures_are_those_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tilecopy_draw")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    made = {f"{name}.svg": picture.svg for name, picture in importlib.import_module("pictures").pictures().items()}
+    assert made == {path.name: path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.svg")}
 
 
 BLOCK = re.compile(

@@ -1,0 +1,57 @@
+"""The pictures of the docs: `python docs/pictures.py` writes docs/pictures/*.svg, and tests/test_docs.py holds that they are these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tilecopy as tc
+from tilecopy import S, TileLayout, laneid
+from tilecopy_draw import Picture, draw
+
+FOLDER = Path(__file__).parent / "pictures"
+
+
+def shared(shape: tuple[int, ...], dtype: str, layout: tc.Layout | None = None) -> tc.Buffer:
+    """A tile in shared memory."""
+    return tc.Buffer(shape, dtype, space="shared", name="tile", layout=layout or TileLayout(S[shape]))
+
+
+def pictures() -> dict[str, Picture]:
+    """Each picture by the name of its file."""
+    swizzle = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[16, 64]))
+    rows = tc.Buffer((32, 8), "float32", space="local", name="rows", layout=TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
+    operand = tc.Buffer(
+        (16, 16), "float16", space="local", name="A", layout=tc.mma_fragment("m16n8k16", "A", "float16")
+    )
+    A = tc.Buffer((64, 64), "float32", space="global", name="A")
+    B = tc.Buffer((64, 64), "float32", space="global", name="B")
+    tile = shared((16, 64), "float32")
+    through = tc.plan(tile[:, :], A[0:16, :], scope=tc.cta(128), target="sm_80")
+    padded = shared((32, 32), "float32", TileLayout(S[(32, 32) : (33, 1)]))
+    transposed = tc.plan(B.T[0:32, 0:32], padded[:, :], scope=tc.warp(), target="sm_80")
+    box = shared((16, 64), "float16", swizzle)
+    half = tc.Buffer((200, 1000), "float16", space="global", name="A")
+    full = tc.Buffer((1,), "uint64", space="shared", name="full")
+    tensor = tc.plan(
+        box[:, :],
+        half[0:16, 0:64],
+        op="copy_async",
+        scope=tc.thread(),
+        target="sm_90",
+        variant="tma",
+        mbar=full[0],
+    )
+    return {
+        "swizzle": draw(shared((16, 64), "float16", swizzle)),
+        "rows": draw(rows, "fragment"),
+        "mma_a": draw(operand, "fragment"),
+        "through_shared": draw(through),
+        "transpose": draw(transposed, "banks", before=TileLayout(S[32, 32])),
+        "tma": draw(tensor),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, picture in pictures().items():
+        picture.save(FOLDER / f"{name}.svg")
