@@ -110,3 +110,41 @@ $end:
     run_ptx(text, [found], grid=70000, block=32)
     numbers = np.arange(70000)
     assert np.array_equal(found, np.where(numbers % 4 == 1, 7, numbers))
+
+
+PIECES = """
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out) {{
+    .reg .b32 %t, %c, %n, %x; .reg .b64 %a, %o; .reg .pred %p; .shared .align 4 .b8 h[4];
+    mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; shl.b32 %n, 32, %c; mov.b32 %x, 0;
+    ld.param.u64 %a, [out]; mad.lo.u32 %x, %c, 32, %t; mad.wide.u32 %a, %x, 4, %a;
+    setp.lt.u32 %p, %t, 16; bra APART;
+TOGETHER:
+    {body}
+    st.global.b32 [%a], %x;
+    ret;
+APART:
+    @%p bra TOGETHER;
+    mov.b32 %x, 1;
+    bra TOGETHER;
+}}"""
+"""A warp that comes in two pieces to where its CTAs part."""
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("shfl.sync.idx.b32 %x, %t, %c, 31, -1;", [0, 1, 2]),
+        (
+            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [h], %n; bar.warp.sync -1; ld.shared.b32 %x, [h];"
+            "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %x, %n;",
+            [480, 448, 384],
+        ),
+    ],
+)  # fmt: skip
+def test_a_warp_that_comes_in_pieces_may_part_from_other_ctas(body: str, wanted: list[int]) -> None:
+    found = np.full((3, 32), 7, np.uint32)
+    run_ptx(PIECES.format(body=body), [found], grid=3, block=32)
+    assert found.tolist() == [[each] * 32 for each in wanted]

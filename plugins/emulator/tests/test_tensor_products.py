@@ -42,7 +42,7 @@ ISSUED:
 WAIT: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra WAIT;
     tcgen05.fence::after_thread_sync;
     shl.b32 %x, %w, 21; add.u32 %d, %d, %x;
-    tcgen05.ld.sync.aligned.{load}.b32 {{{registers}}}, [%d];
+    tcgen05.ld.sync.aligned.{load}b32 {{{registers}}}, [%d];
     tcgen05.wait::ld.sync.aligned;
     mov.u32 %x, %ctaid.x; mad.lo.u32 %x, %x, 128, %t; ld.param.u64 %p, [d]; mad.wide.u32 %p, %x, {row}, %p;
     {stores}
@@ -105,25 +105,27 @@ def run(
         f"tcgen05.mma.cta_group::1.kind::{KINDS.get(a_type, 'f8f6f4')} [%d], {'[%in]' if tensor else '%da'}, %db, "
     )
     product += f"{code | word}, {masks}%more;\n    setp.eq.u32 %more, 0, 0;\n"
-    half = m == 64
+    half, packs = m == 64, "pack::16b." if d_type == "f16" else ""
+    width = n // 2 if packs else n  # registers of a row
     text = TEXT.format(
         left=images[0].size * images[0].itemsize, right=images[1].size, n=n, fill=fill, products=product * steps,
-        left_descriptor=descriptors[0], right_descriptor=descriptors[1], load=f"16x64b.x{n // 2}" if half else f"32x32b.x{n}",
-        registers=", ".join(f"%r{i}" for i in range(n // 2 if half else n)), row=n * 4,
-        stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(n // 2 if half else n)),
+        left_descriptor=descriptors[0], right_descriptor=descriptors[1], row=width * 4,
+        load=(f"16x64b.x{width // 2}." if half else f"32x32b.x{width}.") + packs,
+        registers=", ".join(f"%r{i}" for i in range(width // 2 if half else width)),
+        stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(width // 2 if half else width)),
     )  # fmt: skip
     assert change[0] in text
-    every = np.zeros((grid, 128, n), np.uint32)
+    every = np.zeros((grid, 128, width), np.uint32)
     run_ptx(text.replace(*change), [*images, every], grid=grid, block=128)
     found = every[0]
     assert (every == found).all()
     if half:  # register i of lane t: lane t / 4 + 8 (t & 1), column (t >> 1 & 1) + 2 i
-        rows = np.zeros((64, n), np.uint32)
+        rows = np.zeros((64, width), np.uint32)
         for t in range(128):
-            rows[t // 32 * 16 + t % 32 // 4 + 8 * (t & 1), (t >> 1 & 1) :: 2] = found[t, : n // 2]
+            rows[t // 32 * 16 + t % 32 // 4 + 8 * (t & 1), (t >> 1 & 1) :: 2] = found[t, : width // 2]
         found = rows
     kinds = {"f16": np.float16, "f32": np.float32, "s32": np.int32}
-    values = np.ascontiguousarray(found).view(kinds[d_type])[:, :: 2 if d_type == "f16" else 1]
+    values = np.ascontiguousarray(found).view(kinds[d_type])
     wanted = steps * (numbers[0] @ numbers[1].T) * (1 - 2 * signs[0]) * (1 - 2 * signs[1])
     return values, wanted
 
@@ -162,6 +164,8 @@ def test_products_equal_numpy(how: dict[str, Any]) -> None:
         ({"a_type": "bf16", "d_type": "f16"}, "descriptor", "D is f16 and A or B is bf16"),
         ({"m": 32, "n": 16}, "descriptor", "M is 32"),
         ({"word": 1 << 17}, "descriptor", "N is 40"),
+        ({"d_type": "f16", "change": (".pack::16b", "")}, "poison", "the upper 16 bits are read"),
+        ({"tensor": True, "change": (".32x32b.x8.b32 [%in]", ".32x32b.x8.unpack::16b.b32 [%in]")}, "poison", "the upper 16 bits are read"),
         ({"steps": 2, "change": ("setp.eq.u32 %more, 0, 0;", "add.u32 %d, %d, 16; setp.ne.u32 %more, 0, 0;")}, "async", "tcgen05.mma"),
     ],
     ids=str,
@@ -190,7 +194,7 @@ def test_a_pair_of_ctas_shares_b(unordered: bool) -> None:
     a, b = random.integers(0, 3, (2, 128, 16)), random.integers(0, 3, (2, 16, 16))
     images = [np.ascontiguousarray(x.astype(np.float16).reshape(2, -1, 2, 8).swapaxes(1, 2)) for x in (a, b)]
     text = TEXT.format(
-        left=4096, right=512, n=32, fill="", left_descriptor=128 << 16 | 8 << 32 | 1 << 46, row=128, load="32x32b.x32",
+        left=4096, right=512, n=32, fill="", left_descriptor=128 << 16 | 8 << 32 | 1 << 46, row=128, load="32x32b.x32.",
         right_descriptor=16 << 16 | 8 << 32 | 1 << 46, registers=", ".join(f"%r{i}" for i in range(32)),
         products=f"tcgen05.mma.cta_group::1.kind::f16 [%d], %da, %db, {1 << 4 | 4 << 17 | 16 << 24}, %more;",
         stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(32)),

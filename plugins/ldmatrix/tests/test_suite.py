@@ -44,7 +44,7 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
         if tile[dim] > grain:
             begin[dim] = draw.pick(range(0, tile[dim] - grain + 1, grain))
             extents[dim] = draw.pick(range(grain, tile[dim] - begin[dim] + 1, grain))
-    columns = bits == 16 and draw.pick([False, True])
+    columns = bits <= 16 and draw.pick([False, True])
     unit, moved = 128 // bits, draw.pick([0, 0, 0, 8, 16])
     turns = draw.pick([1, 1, 2])
     lead = draw.pick([0, 0, unit, 1])

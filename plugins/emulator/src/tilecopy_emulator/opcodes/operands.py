@@ -13,6 +13,7 @@ from tilecopy_core.ptx.instructions import instruction_of
 from ..machine.machine import Machine
 from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
 from ..threads.special import SPECIAL_REGISTERS
+from ..threads.threads import FULL
 
 Lanes = Any
 Step = Callable[[Machine, Lanes], None]
@@ -164,6 +165,16 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
     if width_of(type) < 32 or type[0] == "f":
         raise refuse(instruction, f"the address of {operand} stands where .{type} is wanted")
     return lambda machine, lanes: machine.symbol(operand, lanes).astype(dtype)
+
+
+def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
+    """Demand that operands are the same in every copy, before lanes wait for others: those that came first do not come again.
+
+    Raises:
+        Diverged: they are not.
+    """
+    for read in readers if lanes is not FULL else ():
+        machine.uniform(read(machine, lanes), lanes)
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:

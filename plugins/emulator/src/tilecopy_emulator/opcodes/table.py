@@ -46,6 +46,8 @@ from . import (
 from .operands import Handler, Lanes, Step, hold, refuse
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from tilecopy_core.registry import Source
 
 __all__ = ["GROUP", "Handler", "Package", "Step", "compile_program", "handlers", "packages"]
@@ -58,21 +60,8 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN: tuple[ModuleType, ...] = (
-    arithmetic,
-    moves,
-    warp,
-    matrices,
-    wmma,
-    loads,
-    stores,
-    atomics,
-    multimem,
-    control,
-    copies,
-    tensor,
-)
-_OWN += (tensor_products, wgmma)
+_OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control)
+_OWN += (copies, tensor, tensor_products, wgmma)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
 

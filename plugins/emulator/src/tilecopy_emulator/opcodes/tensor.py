@@ -25,7 +25,7 @@ from ..threads.operations import Operation, lands_later
 from .copies import check_sent
 from .descriptors import TCGEN05, Descriptor, places_of
 from .loads import address_reader, immediate, shared_address
-from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+from .operands import Handler, Lanes, Step, agree, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512
 CELLS = TENSOR_CELLS
@@ -89,7 +89,7 @@ class TensorMemory:
         self.machine = machine
         self.words = np.zeros((machine.unit_ctas * CELLS, machine.copies), np.uint32)
         self.low_alone = np.zeros(machine.unit_ctas * CELLS, bool)
-        """Cells of which the upper half is unknown: ``.unpack::16b`` says nothing of it."""
+        """Cells of which the upper half is unknown: ``.unpack::16b`` says nothing of it, and a D of 16 bits has none."""
         self.shadow = Shadow(machine.unit_ctas * CELLS)
         self.allocated: dict[int, list[_Allocation]] = {}
         self.last_size: dict[int, int] = {}
@@ -168,6 +168,15 @@ class TensorMemory:
             "bounds", f"lane {rows[0]}, column {first}: lanes {rows[0]} to {rows[1]}, columns {first} to {last} are not "
             f"allocated (columns allocated: {have})", lanes, position,
         )  # fmt: skip
+
+    def demand_upper(self, cells: Any, lanes: Any, position: int, at: int) -> None:
+        """Cells that an instruction reads as a whole have 32 known bits."""
+        alone = self.low_alone[cells]
+        if alone.any():
+            self.machine.hazard(
+                "poison", f"{self.where(int(cells.flat[np.argmax(alone)]))}: the upper 16 bits are read; the lower 16 alone were "
+                "written (by .unpack::16b, or as D of type f16)", lanes, position, at=at,
+            )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: frozenset[int] | None = None) -> Any:
         """Order of accesses by unit lanes (one each) after earlier stamps; ``after``: operations in flight that come before."""
@@ -313,6 +322,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         memory = TensorMemory.of(machine)
         _demand_pairs(machine, group, lanes)
+        agree(machine, lanes, holder, count)
         lanes = machine.whole_warps(lanes)
         index = machine.index(lanes)
         if not len(index):
@@ -362,6 +372,7 @@ def _dealloc(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         memory = TensorMemory.of(machine)
+        agree(machine, lanes, taddr, count)
         lanes = machine.whole_warps(lanes)
         index = machine.index(lanes)
         if not len(index):
@@ -573,6 +584,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
     half = shape != "32x32b"
 
     def step(machine: Machine, lanes: Lanes) -> None:
+        agree(machine, lanes, address)
         lanes = machine.whole_warps(lanes)
         memory, index = TensorMemory.of(machine), machine.index(lanes)
         if not len(index):
@@ -601,12 +613,8 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
                 values = memory.words[spots]  # (lanes, registers, C)
                 if halves:
                     values = values & 0xFFFF | memory.words[spots + 1] << 16
-                elif memory.low_alone[cells].any():
-                    where = memory.where(int(cells[np.argmax(memory.low_alone[cells])]))
-                    machine.hazard(
-                        "poison", f"{where}: the upper 16 bits are read; .unpack::16b stored the lower 16 alone", lanes,
-                        int(members[0]),
-                    )  # fmt: skip
+                else:
+                    memory.demand_upper(cells, lanes, int(members[0]), machine.at)
                 for name in registers.items:
                     if name != "_":
                         machine.undefine(name, lanes_here)

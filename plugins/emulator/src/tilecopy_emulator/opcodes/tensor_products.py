@@ -99,7 +99,9 @@ class _Product:
     def land(self, machine: Machine, operation: Operation) -> None:
         """Compute D and put it into tensor memory."""
         data, memory, shared = operation.data, TensorMemory.of(machine), machine.shared
+        one, cells = np.array([operation.lane]), data["cells"]
         if "cells_a" in data:
+            memory.demand_upper(data["cells_a"], one, 0, operation.at)
             words = memory.words[data["cells_a"]]  # (rows, columns, copies)
             a = values_of(words.transpose(2, 0, 1), self.a).reshape(machine.copies, self.m, self.k)
         else:
@@ -110,16 +112,20 @@ class _Product:
             matrix_of(shared.fetch(places, UNIT), rows, self.k, self.b, mn_major=self.transposed[1])
             for places in data["place_b"]
         ]
-        b, cells = np.concatenate(parts, axis=1), data["cells"]
+        b = np.concatenate(parts, axis=1)
         c: Any = np.zeros((1, self.m, self.n))
+        kept = data["kept_lanes"]
         if self.accumulates:
             held = memory.words[cells].transpose(2, 0, 1)
-            held = held.astype(np.uint16) if self.d == "f16" else held
+            if self.d == "f16":
+                held = held.astype(np.uint16)
+            else:
+                memory.demand_upper(cells[kept], one, 0, operation.at)
             c = values_of(held, self.d)[..., 0] * self.scale
         raw = product(a * self.signs[0], b * self.signs[1], c, self.d, saturate=self.saturates)
         found = np.broadcast_to(raw, (machine.copies, self.m, self.n)).transpose(1, 2, 0)
-        kept = data["kept_lanes"]
         memory.words[cells[kept]] = found[kept]
+        memory.low_alone[cells[kept]] = self.d == "f16"
 
 
 def _mma(instruction: Instruction, program: Program) -> Step:

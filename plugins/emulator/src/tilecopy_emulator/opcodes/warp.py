@@ -15,7 +15,7 @@ from ..alu.forms import Mode
 from ..machine.machine import Machine
 from ..order.clocks import ISSUED
 from ..program import Instruction, Pair, Program
-from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, agree, demand_count, reader, refuse, writer
 
 
 @attrs.frozen(eq=False)
@@ -75,6 +75,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
     value, by, clamp, mask = (reader(x, "b32", instruction, program) for x in instruction.operands[1:])
 
     def step(machine: Machine, lanes: Lanes) -> None:
+        agree(machine, lanes, by, clamp)
         here = _together(machine, lanes, mask)
         if here is None:
             return
