@@ -10,7 +10,7 @@ import signal
 
 
 def main() -> None:
-    """Run the command line; exit status 0 (done), 1 (it failed) or 2 (it was asked wrongly)."""
+    """Run the command line; exit status 0 (done), 1 (it failed) or 2 (the input is invalid)."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is something to clean up: no traceback of an import
     from .commands import tilecopy

@@ -44,7 +44,7 @@ _MAX_LOCAL_BYTES = 1 << 16
 def tilecopy() -> None:
     """Lower GPU tile copies to PTX, and run them on the GPU or on the emulator.
 
-    Exit status: 0 done, 1 failed, 2 asked wrongly. With --json the answer, or an object "error" with its "type" and
+    Exit status: 0 done, 1 failed, 2 invalid input. With --json the answer, or an object "error" with its "type" and
     "message", is all of standard output.
     """
 

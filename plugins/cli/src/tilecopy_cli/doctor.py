@@ -1,13 +1,14 @@
-"""What is found on this machine: GPU, assemblers, executors, variants. Each is tried, not looked up alone."""
+"""What is found on this machine: GPU, assemblers, executors, variants, other packages. Each is tried, not looked up alone."""
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import attrs
 from tilecopy.assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
 from tilecopy.executors import executor_named, executors, why_unavailable
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS, install_line
 
 from tilecopy_core.errors import AssemblerError, TilecopyError
 from tilecopy_core.registry import default_registry, shown_error
@@ -36,7 +37,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
-    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_extensions(usable), *_variants()]
+    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
@@ -120,4 +121,15 @@ def _variants() -> list[Finding]:
         working = plugin is not None and plugin.status in ("ready", "wrapper")
         state = "found" if working else "missing" if plugin is None else "unusable"
         found.append(Finding(f"variant {name}", state, text))
+    return found
+
+
+def _packages() -> list[Finding]:
+    found = []
+    for name, line in KNOWN_PACKAGES.items():
+        try:
+            state, detail = "found", version(name)
+        except PackageNotFoundError:
+            state, detail = "missing", f"install {name} (from a checkout: {line})"
+        found.append(Finding(f"package {name}", state, detail))
     return found

@@ -38,7 +38,7 @@ from .streams import (
 )
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
-"""Exit statuses: it was done; it was understood and failed; it was asked wrongly."""
+"""Exit statuses: it was done; it failed; the input is invalid."""
 _UNTITLED = {"UsageError", "Stopped", "FileError", "OSError"}
 COMMANDS_GROUP = "tilecopy.commands.v1"
 """Entry points of this group are subcommands: their name, and a click.Command."""
@@ -141,7 +141,7 @@ class TilecopyGroup(NearestGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run and end the program: 0 done, 1 failed, 2 asked wrongly; by a signal, as that signal ends a program."""
+        """Run and end the program: 0 done, 1 failed, 2 invalid input; by a signal, as that signal ends a program."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:

@@ -1,4 +1,4 @@
-"""The commands ``tilecopy cache``: kernels that were assembled before."""
+"""The commands ``tilecopy cache``: the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilecopy_cli.command import Answer, NearestGroup, shown, table
 from .cache import ModuleCache
 
 
-@click.group("cache", cls=NearestGroup, short_help="The kernels that were assembled before: info, clear.")
+@click.group("cache", cls=NearestGroup, short_help="The cache of compiled kernels: info, clear.")
 def cache_group() -> None:
     """Kernels that were assembled in earlier processes, kept on disk.
 

@@ -180,6 +180,7 @@ def _escaped(text: str, more: str = "") -> str:
     "--annotations", type=click.Choice(["github"]), help="Print a hazard as annotations of this code host too."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report, or a hazard, as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show an error's traceback.")
 def emulate(
     file: Path,
     arguments: tuple[str, ...],

@@ -58,3 +58,10 @@ KNOWN_VARIANTS: dict[str, KnownVariant] = {
     "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
 }
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-cuda", "emulator": "tilecopy-emulator"}
+KNOWN_PACKAGES: dict[str, str] = {
+    "tilecopy-draw": "pip install plugins/emulator plugins/draw",
+    "tilecopy-export": "pip install plugins/export",
+    "tilecopy-relayout": "pip install plugins/gmem_smem plugins/ragged plugins/reg plugins/regperm plugins/relayout",
+    "tilecopy-testkit": "pip install plugins/cli plugins/emulator plugins/testkit",
+}
+"""Packages that are neither, and how to install each and what it needs from a checkout."""
