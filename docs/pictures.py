@@ -41,6 +41,16 @@ def pictures() -> dict[str, Picture]:
         variant="tma",
         mbar=full[0],
     )
+    image = tc.Buffer((100, 72), "float32", space="global", name="A")
+    halo = shared((18, 34), "float32")
+    corner = tc.plan(halo[:, :], image[-1:17, -1:33], scope=tc.cta(256), target="sm_80", outside="zero")
+    table = tc.Buffer((1000, 256), "float32", space="global", name="table")
+    part = tc.Buffer(
+        (256,), "float32", space="local", name="part", layout=TileLayout(S[(2, 32, 4) : (4, 1 @ laneid, 1)])
+    )
+    stage = shared((8, 128), "float32")
+    long = tc.Buffer((1024, 128), "float32", space="global", name="A")
+    fetch = tc.plan(stage[:, :], long[0:8, :], op="copy_async", scope=tc.cta(128), target="sm_80", variant="ldgsts")
     return {
         "swizzle": draw(shared((16, 64), "float16", swizzle)),
         "rows": draw(rows, "fragment"),
@@ -48,6 +58,9 @@ def pictures() -> dict[str, Picture]:
         "through_shared": draw(through),
         "transpose": draw(transposed, "banks", before=TileLayout(S[32, 32])),
         "tma": draw(tensor),
+        "halo": draw(corner),
+        "gather": draw(tc.plan(part[:], table[7, :], scope=tc.warp(), target="sm_80")),
+        "pipeline": draw(fetch),
     }
 
 
