@@ -114,9 +114,11 @@ def run(
         registers=", ".join(f"%r{i}" for i in range(width // 2 if half else width)),
         stores=" ".join(f"st.global.b32 [%p+{4 * i}], %r{i};" for i in range(width // 2 if half else width)),
     )  # fmt: skip
-    assert change[0] in text
+    for old, new in [change] if isinstance(change, tuple) else change:
+        assert old in text
+        text = text.replace(old, new)
     every = np.zeros((grid, 128, width), np.uint32)
-    run_ptx(text.replace(*change), [*images, every], grid=grid, block=128)
+    run_ptx(text, [*images, every], grid=grid, block=128)
     found = every[0]
     assert (every == found).all()
     if half:  # register i of lane t: lane t / 4 + 8 (t & 1), column (t >> 1 & 1) + 2 i
@@ -215,6 +217,25 @@ def test_ctas_may_part_while_a_product_is_in_flight() -> None:
     parting = "mov.u32 %x, %ctaid.x; setp.eq.u32 %q, %x, 1; @%q bra P; add.u32 %x, %x, 1; P: mov.b32 %x, 0;\n"
     found, wanted = run(steps=2, change=(COMMIT, parting + COMMIT), grid=3)
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+def test_a_product_comes_after_one_of_its_thread_that_has_landed(grid: int) -> None:
+    """With no fence: products of one thread with the same D are in order, however their commits came to be known."""
+    parting = "mov.u32 %x, %ctaid.x; setp.eq.u32 %q, %x, 1; @%q bra P; add.u32 %x, %x, 1; P: mov.b32 %x, 0;\n"
+    wait = "LANDED: mbarrier.try_wait.parity.shared.b64 %q, [bar+8], 0; @!%q bra LANDED;\n" + parting
+    many = [
+        ("bar[8]", "bar[16]"),
+        ("mbarrier.init.shared.b64 [bar], 1;", "mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [bar+8], 1;"),
+        (COMMIT, COMMIT.replace("[bar]", "[bar+8]") + wait + "PRODUCT" + COMMIT),
+    ]
+    product = "tcgen05.mma.cta_group::1.kind::f16 [%d], %da, %db, %v0, %more;\n"
+    many += [("mov.b32 %x, 0;\n", f"mov.b32 %x, 0; mov.b32 %v0, {1 << 4 | 4 << 17 | 8 << 24};\n"), ("PRODUCT", product)]
+    found, wanted = run(change=many, grid=grid)
+    assert np.array_equal(found, 2 * wanted)
+    narrow = product.replace("%v0", str(1 << 4 | 2 << 17 | 8 << 24))
+    with pytest.raises(HazardError, match=r"no tcgen05\.fence"):  # of another shape: it needs one
+        run(change=[*many[:-1], ("PRODUCT", narrow)], grid=grid)
 
 
 def test_lanes_that_are_masked_keep_what_they_hold() -> None:

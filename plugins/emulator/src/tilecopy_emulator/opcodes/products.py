@@ -160,7 +160,9 @@ def product(
                 c = double.fused(left, right, c, direction)
             return encode(np.ascontiguousarray(c), F64)
         columns = b.swapaxes(-1, -2)
-        both = a @ columns
+        rows = min(16, a.shape[-2])  # at a time: for more, BLAS starts threads, which wait longer than they multiply
+        blocks = a.reshape(*a.shape[:-2], -1, rows, a.shape[-1]) @ columns[..., None, :, :]
+        both = blocks.reshape(*blocks.shape[:-3], -1, blocks.shape[-1])
         sums = (a.sum(axis=-1)[..., None] + columns.sum(axis=-2)[..., None, :] - 2 * both if xor else both) + c
         if type == "s32":
             if saturate:

@@ -7,7 +7,7 @@ stand around whatever synchronises them: they are a proxy of their own (section 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,11 @@ TRANSFER_REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x
 MOST_REGISTERS = 128
 HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
 """What makes two columns of one register: their low halves are its halves."""
+
+
+def _distinct(values: Any) -> list[int]:
+    """Which values there are; mostly there is one."""
+    return values[:1].tolist() if (values == values[:1]).all() else np.unique(values).tolist()
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
@@ -99,6 +104,8 @@ class TensorMemory:
         self.stores: list[_Transfer] = []
         self.copies: dict[tuple[int, int], list[Operation]] = {}
         self.completed: dict[tuple[int, int], Clock] = {}
+        self.landed: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+        """Lane, and D of its products or () for its copies -> the stamps that they left."""
 
     @classmethod
     def of(cls, machine: Machine) -> TensorMemory:
@@ -116,8 +123,8 @@ class TensorMemory:
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
         self.low_alone = np.tile(self.low_alone, copies)
         self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
-        allocated, after, completed = self.allocated, self.after, self.completed
-        self.allocated, self.after, self.completed = {}, {}, {}
+        allocated, after, completed, landed = self.allocated, self.after, self.completed, self.landed
+        self.allocated, self.after, self.completed, self.landed = {}, {}, {}, {}
         for copy in range(copies):
             for cta, found in allocated.items():
                 self.allocated[cta + copy * ctas] = [
@@ -125,6 +132,9 @@ class TensorMemory:
                 ]
             for (lane, group), clock in completed.items():
                 self.completed[lane + copy * lanes, group] = machine.order.moved(clock, machine.first + copy * ctas)
+            for (lane, result), stamps in landed.items():
+                moved_result = (result[0] + copy * ctas * CELLS, *result[1:]) if result else ()
+                self.landed[lane + copy * lanes, moved_result] = {x + copy * ctas * BARRIER_COLUMNS for x in stamps}
             for lane, rows in after.items():
                 moved = machine.first + copy * ctas
                 self.after[lane + copy * lanes] = {key + moved: row for key, row in rows.items()}
@@ -178,21 +188,18 @@ class TensorMemory:
                 "written (by .unpack::16b, or as D of type f16)", lanes, position, at=at,
             )  # fmt: skip
 
-    def judge(self, lanes: Any, *, fenced: bool = True, after: frozenset[int] | None = None) -> Any:
-        """Order of accesses by unit lanes (one each) after earlier stamps; ``after``: operations in flight that come before."""
+    def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
+        """Order of accesses by unit lanes (one each) after earlier stamps; ``after``: stamps of what comes before."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
-            ordered = np.zeros(len(before), bool)
+            ordered = np.isin(before, list(after)) if after else np.zeros(len(before), bool)
             actors, times = actor_of(before), time_of(before)
-            for lane in np.unique(lanes[positions]).tolist():
-                mine = lanes[positions] == lane
+            for lane in _distinct(lanes[positions]):
+                mine = ~ordered & (lanes[positions] == lane)
                 known = self.after.get(lane, {}) if fenced else machine.order.snapshot(np.array([lane])).rows
-                for actor in np.unique(actors[mine]).tolist():
+                for actor in _distinct(actors[mine]):
                     here = mine & (actors == actor)
-                    if after and actor in after:
-                        ordered[here] = True
-                        continue
                     ordered[here] = self._knows(known, lane, actor) >= times[here]
             return ordered, np.zeros(len(before), bool)
 
@@ -220,9 +227,9 @@ class TensorMemory:
         action: str,
         *,
         fenced: bool = True,
-        after: frozenset[int] | None = None,
+        after: Set[int] | None = None,
     ) -> None:
-        """An access by a warp (or thread) to cells; of a product that is about to start, ``after``: what in flight it comes after."""
+        """An access by a warp (or thread) to cells; of a product that is about to start, ``after``: stamps of what it comes after."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -491,6 +498,11 @@ def _commit(instruction: Instruction, program: Program) -> Step:
     return step
 
 
+def result_of(data: dict[str, Any]) -> tuple[int, ...]:
+    """Which D an operation has, by its first cell and its extents; of a copy ()."""
+    return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
+
+
 def _land_commit(machine: Machine, operation: Operation) -> None:
     """The copies of the thread until then have completed; arrive."""
     memory = TensorMemory.of(machine)
@@ -506,9 +518,10 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
         if copy is None:
             continue
         data = copy.data
+        memory.landed.setdefault((copy.lane, result_of(data)), set()).add(int(stamps))
         if "product" in data:
             data["product"].land(machine, copy)
-            memory.shadow.land(copy.actor, np.unique(data["cells"]), stamps)
+            memory.shadow.land(copy.actor, data["cells"].ravel(), stamps)
             machine.engines.done(copy, actor)
             continue
         raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)

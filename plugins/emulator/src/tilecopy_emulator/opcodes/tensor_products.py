@@ -7,19 +7,21 @@ half of B. Products of one thread come one after another where D is the same, an
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import attrs
 import numpy as np
 
 from ..machine.machine import Machine
+from ..order.shadow import in_flight
 from ..program import Instruction, Memory, Program
 from ..threads.operations import Operation, lands_later
 from .descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
 from .loads import address_reader, immediate, names_of
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
 from .products import ELEMENT_BITS, product, values_of
-from .tensor import CELLS, COLUMNS, TensorMemory
+from .tensor import CELLS, COLUMNS, TensorMemory, result_of
 
 _FLOATS = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
 KINDS: dict[str, tuple[int, dict[int, str], dict[int, str]]] = {
@@ -180,8 +182,13 @@ def _issue(
     place_b, cells_b = np.stack([places for places, _ in found]), np.concatenate([cells for _, cells in found])
     earlier = [each for each in machine.flying.values() if each.lane == lane and each.kind in _PIPELINED]
     for number, each in enumerate(ctas):
-        data: dict[str, Any] = {"product": form, "place_b": place_b, "cells": form.cells(each, taddr, form.n)}
-        after = frozenset(x.actor for x in earlier if x.kind == "tcgen05.cp")
+        cells = form.cells(each, taddr, form.n)
+        data: dict[str, Any] = {"product": form, "place_b": place_b, "cells": cells}
+        after, same = (
+            {in_flight(x.actor) for x in earlier if result_of(x.data) == result}
+            | memory.landed.get((lane, result), set())
+            for result in ((), result_of(data))
+        )
         reads = cells_b
         if in_tensor:
             columns = form.k * ELEMENT_BITS[form.a] // 32
@@ -191,10 +198,7 @@ def _issue(
             what = (form.m, form.k, form.a)
             data["place_a"], cells_a = operand_in_shared(machine, one, each, where, *what, mn_major=form.transposed[0])
             reads = np.union1d(reads, cells_a)
-        same = frozenset(
-            x.actor for x in earlier if x.kind == "tcgen05.mma" and np.array_equal(x.data["cells"], data["cells"])
-        )
-        lanes = data["cells"][:, 0] % CELLS // COLUMNS + 128 * number
+        lanes = cells[:, 0] % CELLS // COLUMNS + 128 * number
         data["kept_lanes"] = ~off[lanes] if len(off) else np.ones(form.m, bool)
         for action in ("read", "written") if form.accumulates else ("written",):
             _touched(machine, one, each, form, taddr, form.n, action, after | same, data["kept_lanes"])
@@ -206,13 +210,13 @@ def _issue(
         memory.shadow.begin(
             operation.actor,
             data.get("cells_a", np.zeros(0, np.int64)).ravel(),
-            data["cells"][data["kept_lanes"]].ravel(),
+            cells[data["kept_lanes"]].ravel(),
         )
         memory.copies.setdefault((lane, group), []).append(operation)
 
 
 def _touched(
-    machine: Machine, one: Any, cta: int, form: _Product, taddr: int, columns: int, action: str, after: frozenset[int], kept: Any = True
+    machine: Machine, one: Any, cta: int, form: _Product, taddr: int, columns: int, action: str, after: Set[int], kept: Any = True
 ) -> Any:  # fmt: skip
     """Cells of tensor memory, allocated and in order."""
     memory, cells = TensorMemory.of(machine), form.cells(cta, taddr, columns)
