@@ -392,7 +392,7 @@ class CopyRequest:
         if not _OP.fits(self.op):
             raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
         if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
-            raise RequestError(f"scope {shown(self.scope)} does not copy; the scopes are {', '.join(SCOPES)}")
+            raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
             if not isinstance(region, Region):
                 raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")

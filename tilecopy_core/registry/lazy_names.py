@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -43,7 +44,7 @@ def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str
             with LOCK:  # a fork in another thread waits for the import
                 return getattr(import_module(later[name], module), name)
         hint = f"; {brought[name]}" if name in brought else ""
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[module])
 
     return look_up
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .bars import progress_bar
 from .copies import copy_in_words, plan_data
 from .errors import FileError, shown
+from .expressions import DTYPE_ALIASES
 from .group import Answer, AnswerCommand, NearestGroup
 from .npy import NpyFile, read_npy, stamp_of
 from .output import output_file
@@ -15,6 +16,7 @@ from .tables import table
 from .words import FilePath, Name
 
 __all__ = [
+    "DTYPE_ALIASES",
     "Answer",
     "AnswerCommand",
     "FileError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry
 
 from .bars import progress_bar
-from .copies import TARGET, check_names, copy_in_words, plan_data, regions_in_words
+from .copies import TARGET, check_names, copy_in_words, plan_data, record_of, regions_in_words
 from .copying import copy_file
 from .doctor import findings
 from .group import Answer, TilecopyGroup
@@ -99,7 +100,13 @@ def plan_command(**copy: Any) -> Answer:
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
           --dst-layout 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
 
-    A start is a coordinate. With --outside a region may overhang its array at both ends:
+    A layout is made of S, R, TileLayout, SwizzledLayout, swizzle, mma_fragment, tile_fragment and the names of axes:
+
+    \b
+      tilecopy plan "shared float16 [16, 16]" "local float16 [16, 16]" --scope warp \\
+          --dst-layout 'mma_fragment("m16n8k16", "A", "float16")'
+
+    A --variant that completes on an mbarrier, such as tma, is given one. A start is a coordinate. With --outside a region may overhang its array at both ends:
 
     \b
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
@@ -135,7 +142,11 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     src, dst = (_declared(kernel, region) for region in (src, dst))
-    getattr(getattr(kernel, scope.kind), op)(dst, src, **how)
+    how = {name: _declared(kernel, given) if isinstance(given, Region) else given for name, given in how.items()}
+    record = record_of(how["variant"])
+    alone = record is not None and record.threads == "one"
+    with kernel.if_(kernel.thread_id() == 0) if alone else nullcontext():
+        getattr(getattr(kernel, scope.kind), op)(dst, src, **how)
     built = kernel.build(target=target)
     return Answer({"ptx": built.ptx, "plans": [plan_data(found) for found in built.plans]}, lambda: built.ptx)
 

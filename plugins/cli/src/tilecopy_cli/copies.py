@@ -10,9 +10,10 @@ import click
 from tilecopy.executors import executors
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
 
-from tilecopy_core.description import OPS, TARGETS
+from tilecopy_core.description import OPS, TARGETS, Variant
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import checked, did_you_mean, instance_of
+from tilecopy_core.memory import Buffer
 from tilecopy_core.registry import default_registry
 
 from .expressions import parse_region, parse_scope
@@ -61,6 +62,12 @@ def _split(partition: Any) -> dict[str, Any]:
     return {name: getattr(partition, name) for name in _SPLIT if hasattr(partition, name)}
 
 
+def record_of(variant: str | None) -> Variant | None:
+    """What a variant that was asked for declares; None where none was, or none is there."""
+    plugin = default_registry().table().named(variant) if variant else None
+    return None if plugin is None else plugin.variant
+
+
 _HOW = (
     click.option("--op", type=Name("op", OPS), default="copy", show_default=True),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True),
@@ -85,6 +92,9 @@ def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any
     ) -> Answer:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         check_names(variant=words.get("variant"))
+        record = record_of(words.get("variant"))
+        if record is not None and any(option.name == "mbar" for option in record.options):
+            words["mbar"] = Buffer(1, "uint64", space="shared", name="mbar")[0]
         return command(src=src, dst=dst, scope=parse_scope(scope), **words)
 
     options = (

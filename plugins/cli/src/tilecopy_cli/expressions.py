@@ -15,15 +15,30 @@ from tilecopy.kernel.cta_ids import block_index
 
 from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
-from tilecopy_core.layout import AXES, DTYPES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
+from tilecopy_core.layout import (
+    AXES,
+    DTYPES,
+    R,
+    S,
+    Swizzle,
+    SwizzledLayout,
+    TileLayout,
+    mma_fragment,
+    swizzle,
+    tile_fragment,
+)
 from tilecopy_core.memory import SPACES, Buffer, Region
 
 MAX_CHARACTERS = 4000
 MAX_DEPTH = 40
 MAX_INTEGER = 2**63 - 1
+DTYPE_ALIASES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+"""Shorter names of dtypes, which every command takes too."""
+_SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
 
-
-_FUNCTIONS: dict[str, Any] = {made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle)}
+_FUNCTIONS: dict[str, Any] = {
+    made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle, mma_fragment, tile_fragment)
+}
 _LAYOUT_NAMES: dict[str, Any] = {"S": S, "R": R, **_FUNCTIONS, **AXES}
 _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
@@ -78,7 +93,7 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
         return _walk(part, names, depth + 1)
 
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) and not isinstance(node.value, bool):
-        return _bounded(node.value)
+        return _bounded(DTYPE_ALIASES.get(str(node.value), node.value))
     if isinstance(node, ast.Constant) and node.value is Ellipsis:
         return node.value
     if isinstance(node, ast.Name):
@@ -122,16 +137,12 @@ def parse_layout(text: str) -> TileLayout:
     """A layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
     value = evaluate_expression(text, _LAYOUT_NAMES)
     if not isinstance(value, TileLayout):
-        raise RequestError(f"{text!r} is {value!r}, not a layout")
+        found = f"the function {value.__name__}" if value in _FUNCTIONS.values() else repr(value)
+        raise RequestError(f"{text!r} is {found}, not a layout such as S[(32, 8) : (1 @ laneid, 1)]")
     return value
 
 
 _BUFFER = re.compile(r"\s*(\w+)\s+(\w+)\s*\[([^\]]*)\]\s*(\[.*\])?\s*\Z", re.ASCII)
-
-
-_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
-_ALIASES |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-"""Shorter names that are taken too."""
 
 
 def parse_region(text: str, layout: str | None, name: str) -> Region:
@@ -150,7 +161,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
         raise RequestError(
             f"{name}: {text!r} is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
         )
-    space, dtype = (_ALIASES.get(word, word) for word in match.group(1, 2))
+    space, dtype = _SPACE_ALIASES.get(match[1], match[1]), DTYPE_ALIASES.get(match[2], match[2])
     for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
         if word not in known:
             near = did_you_mean(word, known)

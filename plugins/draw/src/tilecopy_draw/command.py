@@ -31,8 +31,6 @@ def draw_command(output: Path | None, kind: str | None, part: str | None, width:
     """
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise click.UsageError(f"--output {shown(output)}: a picture is written as {', '.join(SUFFIXES)}")
-    if _completes_on_an_mbarrier(copy["variant"]):
-        copy["mbar"] = tc.Buffer(1, "uint64", space="shared", name="mbar")[0]
     plan = tc.plan(**copy)
     if output is None:
         picture = draw(plan, kind, part=part, width=width)
@@ -41,9 +39,3 @@ def draw_command(output: Path | None, kind: str | None, part: str | None, width:
         picture = draw(plan, kind, part=part, width=width)
         write((picture.bytes_as(output.suffix.lower()),))
     return Answer({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")
-
-
-def _completes_on_an_mbarrier(variant: str | None) -> bool:
-    """Whether a variant that was asked for needs an mbarrier to be told of."""
-    records = [plugin.variant for plugin in tc.default_registry().plugins() if plugin.name == variant]
-    return any(option.name == "mbar" for record in records if record is not None for option in record.options)

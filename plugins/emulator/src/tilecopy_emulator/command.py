@@ -6,12 +6,13 @@ import json
 import math
 import re
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from tilecopy_cli.command import FilePath, progress_bar, read_npy
+from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
 
 from tilecopy_core import HazardError, LaunchError
 
@@ -35,6 +36,7 @@ def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
 
 
 def _dtype(name: str) -> Any:
+    name = DTYPE_ALIASES.get(name, name)
     try:
         found = np.dtype(name)
     except TypeError:
@@ -204,6 +206,12 @@ def emulate(
 
     Exit status: 0 no hazard; 1 a hazard, or something that cannot be run; 2 wrong usage.
     """
+    for word in (str(file), *arguments):
+        if word.startswith(
+            "--"
+        ):  # numbers may begin with a dash, so click takes an option that it does not know as one
+            known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
+            raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and as_json:
         raise click.UsageError("--annotations and --json both want standard output; give one")
     text = _text_of(file)

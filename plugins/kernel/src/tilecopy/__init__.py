@@ -196,3 +196,8 @@ __all__ = [
     "wgid",
     "wid_in_wg",
 ]
+
+
+def __dir__() -> list[str]:
+    """Also the names that are imported when they are first asked for."""
+    return sorted({*globals(), *__all__})

@@ -174,7 +174,10 @@ class Cost:
         return html_table(attrs.asdict(self).items())
 
 
-@checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
+@checked(
+    plan=instance_of("a Plan, as plan() and a kernel's .plans give it", Plan),
+    registry=optional(instance_of("a Registry", Registry)),
+)
 def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     """What a plan's copy takes: instructions, registers, and traffic of global and shared memory.
 

@@ -574,7 +574,8 @@ class KernelBuilder(Recorder):
                 self._hold(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
-                    f"an operand of inline PTX is a value, an integer or an element, not {shown(operand)}"
+                    "an operand of inline PTX is a value, an integer, an element or a region of a fragment, such as "
+                    f"k.registers(fragment)[:], not {shown(operand)}"
                 )
 
         def write(ptx: PtxBuilder) -> None:
@@ -590,7 +591,9 @@ class KernelBuilder(Recorder):
         taken = set[tuple[Memory, int]]()
         for region in out:
             if not isinstance(region, Region) or region.buffer.space != "local":
-                raise RequestError(f"inline_ptx: out has regions of fragments (local buffers), not {shown(region)}")
+                raise RequestError(
+                    f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {shown(region)}"
+                )
             words = {(region.buffer.memory, word) for word in words_of(region)}
             if words & taken:
                 raise RequestError(f"inline_ptx: out has {region} twice, or another region with registers of it")
