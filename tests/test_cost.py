@@ -129,7 +129,7 @@ def matrices(shape: tuple[int, int], dtype: str, fragment: TileLayout, target: s
 
 KERNELS = {
     "warps": warps,
-    "ldmatrix": lambda: matrices((16, 32), "float16", tc.mma_fragment("m16n8k16", "A", "float16"), "sm_90"),
+    "ldmatrix": lambda: matrices((16, 16), "float16", tc.mma_fragment("m16n8k16", "A", "float16"), "sm_90"),
     "ldmatrix of bytes": lambda: matrices((16, 32), "int8", tc.mma_fragment("m16n8k32", "A", "int8"), "sm_100a"),
     "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
     "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
