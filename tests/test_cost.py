@@ -114,8 +114,23 @@ def warps() -> tc.BuiltKernel:
     return k.build(target="sm_90", grid=4)
 
 
+def matrices(shape: tuple[int, int], dtype: str, fragment: TileLayout, target: str) -> tc.BuiltKernel:
+    """A fragment of tensor cores, stored the other way round in shared memory."""
+    k = tc.KernelBuilder("matrices", threads=32)
+    a, b = k.param("A", shape[::-1], dtype), k.param("B", shape, dtype)
+    tile = k.shared(shape[::-1], dtype, name="tile")
+    held = k.local(shape, dtype, layout=fragment, name="held")
+    k.warp.copy(tile[:, :], a[:, :])
+    k.warp_sync()
+    k.warp.copy(held[:, :], tile.T[:, :], variant="ldmatrix")
+    k.warp.copy(b[:, :], held[:, :])
+    return k.build(target=target, grid=1)
+
+
 KERNELS = {
     "warps": warps,
+    "ldmatrix": lambda: matrices((16, 16), "float16", tc.mma_fragment("m16n8k16", "A", "float16"), "sm_90"),
+    "ldmatrix of bytes": lambda: matrices((16, 32), "int8", tc.mma_fragment("m16n8k32", "A", "int8"), "sm_100a"),
     "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
     "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
     "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),

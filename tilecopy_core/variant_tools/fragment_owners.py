@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
+from math import prod
 
 import attrs
 import numpy as np
@@ -103,9 +104,13 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
+    nobody = _nobodys(request.scope, tuple(threads), layout)
+    if nobody is not None:
+        where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
+        return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
     if request.src is not fragment:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
-    distinct = _told_apart(request.scope, tuple(threads))
+    distinct = len(_there(request.scope, tuple(threads)))
     if distinct == request.scope.threads:
         return None
     return (
@@ -121,10 +126,27 @@ def thread_axes(fragment: Region) -> list[Axis]:
 
 
 @lru_cache(maxsize=256)
-def _told_apart(scope: Scope, axes: tuple[Axis, ...]) -> int:
-    """How many of a scope's threads have places of their own along some axes."""
-    places = [by_thread(axis_index(axis, scope.tid), scope.threads) for axis in axes]
-    return len(np.unique(np.stack(places), axis=1)[0]) if places else 1
+def _there(scope: Scope, axes: tuple[Axis, ...]) -> frozenset[tuple[int, ...]]:
+    """The places of a scope's threads along some axes."""
+    places = [by_thread(axis_index(axis, scope.tid), scope.threads).tolist() for axis in axes]
+    return frozenset(zip(*places, strict=True)) if places else frozenset({()})
+
+
+def _nobodys(scope: Scope, axes: tuple[Axis, ...], layout: TileLayout) -> tuple[int, ...] | None:
+    """A place along some axes that a layout's elements lie at and no thread has, such as lane 16 of a last warp of 16; or None."""
+    there = _there(scope, axes)
+    if len(there) == prod(len(set(places)) for places in zip(*there, strict=True)):
+        return None  # each place along one axis goes with each along the others
+    reached = []
+    for axis in axes:
+        first = layout.offset_on(axis)
+        assert isinstance(first, int)
+        found = {first}
+        for it in layout.shard:
+            if it.axis == axis:
+                found = {at + int(it.stride) * step for at in found for step in range(it.extent)}
+        reached.append(sorted(found))
+    return next((places for places in product(*reached) if places not in there), None)
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:

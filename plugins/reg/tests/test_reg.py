@@ -71,6 +71,13 @@ def test_declines_with_the_reason() -> None:
     assert "swizzled" in reason(r_layout=tc.SwizzledLayout(tc.Swizzle(2, 1, 1), rows), shape=(32, 8))
     assert "names 32 of the 128 threads" in reason(r_layout=rows, shape=(32, 8), scope=tc.cta(128), store=True)
     assert "reaches place 63 along laneid" in reason(r_layout=TileLayout(S[(64, 2) : (1 @ laneid, 1)]), shape=(64, 2))
+    halves = TileLayout(S[(2, 32, 2) : (1 @ warpid, 1 @ laneid, 1)])
+    for store in (False, True):  # each axis alone has place 16 and place 1
+        assert "reaches place 16 along laneid, 1 along warpid, which none of the 48 threads" in reason(
+            r_layout=halves, shape=(64, 2), scope=tc.cta(48), store=store
+        )
+    there = plan(TileLayout(S[(2, 16, 2) : (1 @ warpid, 1 @ laneid, 1)]), (32, 2), scope=tc.cta(48))
+    assert there.variant == "reg"
     assert "name the same threads twice" in reason(
         r_layout=TileLayout(S[(32, 4, 2) : (1 @ tx, 1 @ laneid, 1)]), shape=(128, 2), scope=tc.cta(128)
     )

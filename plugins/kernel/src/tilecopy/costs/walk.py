@@ -275,7 +275,7 @@ class Walk:
         if name in ("ldmatrix", "stmatrix"):
             count = int(_first(re.compile(r"x([124])"), parts, 1))
             where = line.operands[1 if name == "ldmatrix" else 0]
-            rows = mask & (self._lanes < 8 * count)
+            rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))  # a lane for each row's address
             self._plain(line.opcode, "shared", where, 16, rows, loads=False)
             return True
         if line.opcode.startswith("cp.async.bulk.tensor."):
