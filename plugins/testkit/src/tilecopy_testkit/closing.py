@@ -32,7 +32,7 @@ def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:
     if (
         "tmem" in description.spaces
         or description.spaces == ("local", "local")
-        or not draw.pick([False, True, True, True, True, True] if one else [False] * 4 + [True])
+        or not draw.pick([False, True, True, True, True, True] if one else [False] * 3 + [True])
     ):
         return description
     found = _staged(draw, description) if one and draw.pick([True] * 7 + [False]) else description
@@ -203,14 +203,16 @@ def _deeper(draw: Draw, ranges: Ranges, d: Description) -> Description:
 
 
 def _sliced(draw: Draw, ranges: Ranges, d: Description) -> Description:
-    """An operand is a part of a buffer that is twice as long along a dimension."""
-    name = _side(draw, d)
+    """An operand is a part of a buffer, or of a fragment, that is twice as long along a dimension."""
+    name = draw.pick(["dst", "src"])
     operand: Operand = getattr(d, name)
     dim = draw.pick(range(len(operand.shape)))
     longer = _longer(draw, d, operand, dim, 2)
     if longer is None:
         return d
     start = operand.starts[dim]
+    if operand.space == "local" and (start.base < 0 or start.base + operand.extents[dim] > operand.shape[dim]):
+        return d  # where it overhangs there would be registers now
     base = start.base + draw.pick([operand.shape[dim], 0])
     return _with(d, name, attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base))))
 
@@ -228,9 +230,12 @@ def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
     """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
-    more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 1]))
-    if draw.pick([True, True, True, False]):
+    more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 128, 1]))
+    how = draw.pick(["own start", "own start", "own start", "offset", "address"])
+    if how == "own start":
         return _with(d, name, attrs.evolve(operand, own_start=operand.own_start + more))
+    if how == "address":
+        return _with(d, name, attrs.evolve(operand, align_bytes=max(d.elem_bytes, min(operand.align_bytes, 128))))
     return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))
 
 
@@ -257,12 +262,45 @@ def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return attrs.evolve(d, **changed)
 
 
+def _interleaved(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """Neighbours along a dimension lie apart: what is an iter becomes two, the inner with the larger stride."""
+    name = _side(draw, d)
+    operand: Operand = getattr(d, name)
+    place, factor = draw.pick(range(len(operand.iters))), draw.pick([2, 4])
+    extent, step, axis = operand.iters[place]
+    if extent % factor or extent == factor or operand.space == "global":
+        return d
+    two = ((extent // factor, step, axis), (factor, step * (extent // factor), axis))
+    return _with(d, name, attrs.evolve(operand, iters=(*operand.iters[:place], *two, *operand.iters[place + 1 :])))
+
+
+def _over_warps(draw: Draw, ranges: Ranges, d: Description) -> Description:
+    """A warp's fragment is repeated over the warps of a warpgroup or CTA, each with a box of its own."""
+    scope, warps, axis = draw.pick([("cta", 2, "warpid"), ("warpgroup", 4, "wid_in_wg"), ("cta", 4, "warpid")])
+    pairs = _matched(d)
+    if (d.scope, d.threads) != ("warp", 32) or "local" not in d.spaces or not pairs:
+        return d
+    changed = dict[str, Any]()
+    for name, dim in zip(("dst", "src"), draw.pick(pairs), strict=True):
+        operand: Operand = getattr(d, name)
+        if operand.space != "local":
+            longer = _longer(draw, d, operand, dim, warps)
+        elif (longer := _beside(draw, d, operand, dim, warps)) is not None:
+            at = next(place for place, it in enumerate(longer.iters) if operand.iters[place : place + 1] != (it,))
+            longer = attrs.evolve(longer, iters=_put(longer.iters, at, (warps, 1, axis)))
+        if longer is None or operand.extents[dim] != operand.shape[dim] and operand.space == "local":
+            return d
+        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, warps * operand.extents[dim]))
+    return attrs.evolve(d, scope=scope, threads=32 * warps, **changed)
+
+
 def _edged(draw: Draw, ranges: Ranges, d: Description) -> Description:
-    """The global array ends within the box, or begins there."""
-    pairs, name = _matched(d), "dst" if d.dst.space == "global" else "src"
+    """The global array ends within the box, or begins there; or the tile in shared memory does."""
+    sides = sorted(("dst", "src"), key=lambda side: getattr(d, side).space)
+    pairs, name = _matched(d), draw.pick([sides[0]] * 4 + [sides[1]])
     operand: Operand = getattr(d, name)
     places = _places(operand)
-    if not ranges.variant.edges or d.outside is not None or operand.space != "global" or not pairs or places is None:
+    if not ranges.variant.edges or d.outside is not None or operand.space == "local" or not pairs or places is None:
         return d
     dim = draw.pick(pairs)[name == "src"]
     start, whole = operand.starts[dim], len(places[dim]) == 1
@@ -305,6 +343,6 @@ def _multicast(draw: Draw, ranges: Ranges, d: Description) -> Description:
 
 WAYS: tuple[Way, ...] = (
     *(_doubled, _doubled, _doubled, _deeper, _deeper, _sliced, _pitched, _moved, _permuted),
-    *(_edged, _edged, _sized, _multicast),
+    *(_edged, _edged, _sized, _multicast, _interleaved, _over_warps),
 )
 """Those that come more than once are drawn more often."""

@@ -143,7 +143,8 @@ def describe(draw: Draw, ranges: Ranges) -> Description | None:
     elif variant.threads == "one":
         found = _bulk(draw, ranges, pair)
     elif "local" in pair:
-        found = _fragments(draw, ranges, pair)
+        matrices = set(pair) != {"local"} and draw.pick([False, False, False, True, True])
+        found = (_matrices if matrices else _fragments)(draw, ranges, pair)
     else:
         found = _staged(draw, ranges, pair)
     return None if _too_large(found) else _closed(draw, ranges, found)
@@ -473,6 +474,93 @@ def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description
             "dst": sides[1],
             "src": sides[0],
             "outside": outside,
+        },
+        counts,
+    )
+
+
+MATRICES: dict[int, tuple[tuple[str, str, str, tuple[int, int]], ...]] = {
+    8: (("m16n8k32", "A", "int8", (16, 32)), ("m16n8k32", "B", "int8", (8, 32))),
+    16: (
+        ("m16n8k16", "A", "float16", (16, 16)),
+        ("m16n8k16", "B", "float16", (8, 16)),
+        ("m16n8k16", "C", "float16", (16, 8)),
+    ),
+    32: (("m16n8k8", "A", "float32", (16, 8)), ("m16n8k8", "B", "float32", (8, 8))),
+}
+"""Operands of mma.sync by the bits of an element, with their shapes; those of other types of so many bits are alike."""
+
+
+def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """Fragments of mma.sync, side by side in registers and warps, and rows or columns of 16 bytes in memory."""
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in MATRICES] or ["float16"])
+    name, operand, of, atom = draw.pick(MATRICES[tc.dtype_of(dtype).bits])
+    scope, threads = draw.pick(
+        [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
+    )
+    units = {"cta": 1, "warp": threads // 32, "warpgroup": threads // 128}[scope]
+    warps = threads // 32 // units
+    apart = draw.pick([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
+    along = (apart, warps // apart) if warps % apart == 0 else (warps, 1)
+    alike = scope != "warp" and draw.pick([False] * 5 + [True])  # every warp holds the same
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (1, 3), (3, 2)])
+    tile = tuple(a * r * (1 if alike else w) for a, r, w in zip(atom, repeats, along, strict=True))
+    axis = tc.wid_in_wg if scope == "warpgroup" else tc.warpid
+    layout = tc.tile_fragment(tc.mma_fragment(name, operand, of), tile, (1, 1) if alike else along, warp_axis=axis)
+    iters = tuple((it.extent, int(it.stride), it.axis.name) for it in layout.shard)
+    replica = ((warps, 1, axis.name),) if alike else ()
+    if scope != "warp" and draw.pick([False, False, True]):  # lanes and warps along one axis
+        whole, each = ("tid_in_wg" if scope == "warpgroup" else "tx"), {"m": 1, "laneid": 1, axis.name: 32}
+        iters, replica = (
+            tuple((e, s * each[a], a if a == "m" else whole) for e, s, a in part) for part in (iters, replica)
+        )
+
+    extents, begin = list(tile), [0, 0]
+    if draw.pick([True, False, False]):
+        dim, grain = draw.pick([0, 1]), draw.pick([8] * 6 + [16, 4])
+        if tile[dim] > grain:
+            begin[dim] = draw.pick(range(0, tile[dim] - grain + 1, grain))
+            extents[dim] = draw.pick(range(grain, tile[dim] - begin[dim] + 1, grain))
+    fragment = Operand("local", tile, tuple(extents), tuple(map(Start, begin)), iters, replica=replica)
+
+    counts = {"unit": units, "block": 1, "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    space = next(each for each in pair if each != "local")
+    unit = max(1, 16 // tc.dtype_of(dtype).bytes)
+    inner = draw.pick([1, 1, 0]) if unit == 8 else draw.pick([1] * 7 + [0])  # the dimension that is contiguous
+    odd = draw.pick([""] * 6 + ["pitch", "lead", "start", "address"])  # what no whole 16 bytes fit
+    mode = draw.pick(["none", "none", "32B", "64B", "128B"]) if space == "shared" else "none"
+    swizzle = None if mode == "none" else _parts(mode, dtype)
+    moved = draw.pick([0, 0, unit, 2 * unit])
+    starts = [Start(0), Start(0)]
+    starts[inner] = Start(0, (Term("turn", moved),)) if moved and counts["turn"] > 1 else Start(moved)
+    shape = list(extents)
+    shape[inner] += moved
+    grain = unit if swizzle is None else unit << swizzle[1]
+    pitch = -(-shape[inner] // grain) * grain + draw.pick([0, grain])
+    pitch += draw.pick([unit // 2 or 1, 1]) if odd == "pitch" else 0
+    strides = [pitch, pitch]
+    strides[inner] = 1
+    each = -(-pitch * shape[1 - inner] // grain) * grain + (unit // 2 if odd == "lead" else 0)
+    memory = Operand(
+        space,
+        (units, *shape),
+        (1, *extents),
+        (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
+        ((units, each, "m"), *((e, s, "m") for e, s in zip(shape, strides, strict=True))),
+        swizzle=swizzle,
+        own_start=1 if odd == "start" else draw.pick([0, 0, unit]),
+        align_bytes=8 if odd == "address" else draw.pick([16, 16, 1024 if space == "shared" else 16]),
+    )
+    src, dst = (fragment, memory) if pair[0] == "local" else (memory, fragment)
+    return _whole(
+        {
+            "op": ranges.variant.op,
+            "dtype": dtype,
+            "scope": scope,
+            "threads": threads,
+            "target": draw.pick(ranges.targets),
+            "dst": dst,
+            "src": src,
         },
         counts,
     )
