@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import pytest
 import tilecopy_testkit.profiles  # noqa: F401
 from tilecopy.executors import executor_named
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the programs that tests start share compiled modules, also where none is written beside the sources."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
 
 
 @pytest.fixture(scope="session")

@@ -34,27 +34,13 @@ TARGET = "sm_100a"
 
 
 class World:
-    """A kernel with one of everything, and a PTX builder; new for each call."""
+    """A kernel and a PTX builder, with what a call needs of PARTS; new for each call."""
 
-    def __init__(self) -> None:
-        k = self.k = tc.KernelBuilder("surface", threads=64)
-        self.a = k.param("A", (64, 64), "float16")
-        self.x = k.param("X", (64,), "float32")
-        self.n = k.scalar("n", upper=32)
-        self.m = k.size("M", multiple_of=8, upper=2**20)
-        self.y = k.param("Y", (self.m, 64), "float16")
-        self.s = k.shared((64, 64), "float16", name="tile")
-        self.words = k.shared((64,), "uint32", name="words")
-        self.mbar = k.mbarrier("mbar", count=2)
-        self.frag = k.local((4,), "uint32", name="frag")
-        self.tmem = k.tmem(
-            (128, 8), "uint32", layout=TileLayout(S[(128, 8) : (1 @ tc.TLane, 1 @ tc.TCol)]), name="columns"
-        )
-        self.value = k.load(self.x[0])
-        self.condition = k.thread_id() < 32
-        self.layout = TileLayout(S[8, 8])
-        self.iter = plugin.Iter(8, 8)
-        self.pair = (plugin.Iter(8, 8), plugin.Iter(8, 64))
+    def __getattr__(self, name: str) -> Any:
+        if name not in PARTS:
+            raise AttributeError(name)
+        setattr(self, name, PARTS[name](self))
+        return getattr(self, name)
 
     @property
     def request(self) -> tc.CopyRequest:
@@ -137,28 +123,47 @@ class World:
     def plan(self) -> tc.Plan:
         return tc.plan(self.s[:, :], self.a[:, :], scope=tc.cta(64), target=TARGET)
 
-    def __getattr__(self, name: str) -> Any:
-        """What few calls need is made when it is asked for."""
-        if name == "ptx":
-            self.ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64, self.k._described.shared)
-            self.ptx.bind(next(iter(self.m.symbols)), self.ptx.reg("b32"))
-            return self.ptx
-        if name == "r32":
-            self.r32 = self.ptx.reg("b32")
-            return self.r32
-        if name == "pred":
-            self.pred = self.ptx.reg("pred")
-            return self.pred
-        if name == "at":
-            self.at = self.ptx.address(self.s)
-            return self.at
-        if name == "bar":
-            self.bar = self.ptx.address(self.mbar.buffer)
-            return self.bar
-        if name == "far":
-            self.far = self.ptx.mapa(self.at, 1)
-            return self.far
-        raise AttributeError(name)
+
+def builder_of(w: World) -> plugin.PtxBuilder:
+    """A builder that knows the shared memory, and has a register for the size."""
+    ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64, [w.s, w.words, w.mbar.buffer])
+    ptx.bind(next(iter(w.m.symbols)), ptx.reg("b32"))
+    return ptx
+
+
+def loading_of(w: World) -> Any:
+    """The statement that loads the value."""
+    assert isinstance(w.value, tc.Value)
+    return w.k._stack[0].body[0].statement
+
+
+COLUMNS = TileLayout(S[(128, 8) : (1 @ tc.TLane, 1 @ tc.TCol)])
+PARTS: dict[str, Callable[[World], Any]] = {
+    "k": lambda w: tc.KernelBuilder("surface", threads=64),
+    "a": lambda w: w.k.param("A", (64, 64), "float16"),
+    "x": lambda w: w.k.param("X", (64,), "float32"),
+    "n": lambda w: w.k.scalar("n", upper=32),
+    "y": lambda w: w.k.param("Y", (w.k.size("M", multiple_of=8, upper=2**20), 64), "float16"),
+    "m": lambda w: w.y.shape[0],
+    "s": lambda w: w.k.shared((64, 64), "float16", name="tile"),
+    "words": lambda w: w.k.shared((64,), "uint32", name="words"),
+    "mbar": lambda w: w.k.mbarrier("mbar", count=2),
+    "frag": lambda w: w.k.local((4,), "uint32", name="frag"),
+    "tmem": lambda w: w.k.tmem((128, 8), "uint32", layout=COLUMNS, name="columns"),
+    "value": lambda w: w.k.load(w.x[0]),
+    "condition": lambda w: w.k.thread_id() < 32,
+    "layout": lambda w: TileLayout(S[8, 8]),
+    "iter": lambda w: plugin.Iter(8, 8),
+    "pair": lambda w: (plugin.Iter(8, 8), plugin.Iter(8, 64)),
+    "loading": loading_of,
+    "ptx": builder_of,
+    "r32": lambda w: w.ptx.reg("b32"),
+    "pred": lambda w: w.ptx.reg("pred"),
+    "at": lambda w: w.ptx.address(w.s),
+    "bar": lambda w: w.ptx.address(w.mbar.buffer),
+    "far": lambda w: w.ptx.mapa(w.at, 1),
+}
+"""What a world has, made when it is asked for."""
 
 
 def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Bound:
@@ -272,7 +277,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "KernelBuilder.range": lambda w: call(
         lambda count, start, unroll: using(w.k.range(count, start=start, unroll=unroll)), w.n, 0, False
     ),
-    "KernelBuilder.record": lambda w: call(w.k.record, w.k._stack[0].body[0].statement),
+    "KernelBuilder.record": lambda w: call(w.k.record, w.loading),
     "KernelBuilder.registers": lambda w: call(w.k.registers, w.frag),
     "KernelBuilder.scalar": lambda w: call(w.k.scalar, "mine", "int32", multiple_of=2, lower=0, upper=64),
     "KernelBuilder.shared": lambda w: call(w.k.shared, (8, 8), "float16", layout=w.layout, name="mine", align_bytes=16),
