@@ -101,12 +101,10 @@ def test_a_wider_page_holds_more():
 
 
 def test_names_are_escaped():
-    from tilecopy_draw.page import Box, Grid, Page, Panel
+    from tilecopy_draw.page import Box, Grid, Panel, Sheet
 
-    page = Page(600)
-    page.heading("<b> & 'c'", "a > b")
-    assert page.panels([Panel("<x>", Grid.empty({0: ""}, {}, 1, "&"), [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])])
-    root = ET.fromstring(page.svg("</svg>"))
+    panel = Panel("<x>", Grid.empty([""], [""], "&"), [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])
+    root = ET.fromstring(Sheet("<b> & 'c'", "a > b", [[panel]]).svg(600))
     assert {text for text, *_ in texts(root)} == {"<b> & 'c'", "a > b", "<x>", "&", "<&>"}
 
 

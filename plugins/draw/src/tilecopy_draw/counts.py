@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy.costs import distinct_sectors
 
-from .running import Touched
+from .running import CopySide, Touched
 
 SECTOR, BANKS, WORD = 32, 32, 4
 """Bytes of a sector, banks of shared memory, bytes of a bank's word."""
@@ -44,30 +44,11 @@ class Phase:
         return tuple((self.threads - self.threads[0]).tolist()), turned.tobytes(), self.turns.tobytes()
 
 
-def requests_of(touched: Touched) -> Iterator[tuple[int, int, Touched]]:
-    """Instruction, warp and rows of each request."""
-    keys = touched.step * 64 + touched.thread // 32
-    for key in np.unique(keys).tolist():
-        yield key // 64, key % 64, touched.only(keys == key)
-
-
-def sectors_of(touched: Touched) -> tuple[int, int, int]:
-    """Requests, their sectors of 32 bytes, and the fewest that hold as many bytes."""
-    requests = sectors = least = 0
-    for _, _, request in requests_of(touched):
-        some = request.only(request.read > 0)
-        if len(some):
-            reached = np.concatenate([some.offset // SECTOR, (some.offset + some.read - 1) // SECTOR])
-            requests, sectors = requests + 1, sectors + len(np.unique(reached))
-            pieces = np.unique(np.stack([some.offset, some.read]), axis=1)
-            least += -(-int(pieces[1].sum()) // SECTOR)
-    return requests, sectors, least
-
-
 def phases_of(touched: Touched) -> list[Phase]:
     """The phases of all requests, in order."""
     found = []
-    for step, warp, request in requests_of(touched):
+    for key in np.unique(touched.request).tolist():
+        request = touched.only(touched.request == key)
         words = max(1, int(request.size[0]) // WORD)
         number = request.thread % 32 * words // 32
         for each in np.unique(number).tolist():
@@ -80,12 +61,25 @@ def phases_of(touched: Touched) -> list[Phase]:
                 values = word[here]
                 first = {value: turn for turn, value in enumerate(dict.fromkeys(values.tolist()), 1)}
                 turns[here] = [first[value] for value in values.tolist()]
-            found.append(Phase(step, warp, each, part.thread[order], word % BANKS, turns))
+            found.append(Phase(key // 64, key % 64, each, part.thread[order], word % BANKS, turns))
     return found
 
 
-def wavefronts_of(touched: Touched) -> tuple[int, int, int]:
-    """Requests, their wavefronts, and the fewest: one a phase."""
-    phases = phases_of(touched)
-    requests = len({(phase.step, phase.warp) for phase in phases})
-    return requests, sum(phase.wavefronts for phase in phases), len(phases)
+def counts_of(side: CopySide) -> dict[str, int]:
+    """Of a side in memory that threads access: ``requests``, ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
+    touched = side.touched
+    if side.space == "shared":
+        phases = phases_of(touched)
+        return {
+            "requests": len(np.unique(touched.request)),
+            "wavefronts": sum(phase.wavefronts for phase in phases),
+            "least": len(phases),
+        }
+    some = touched.only(touched.read > 0)
+    request, _, read = np.unique(np.stack([some.request, some.offset, some.read]), axis=1)
+    filled = np.bincount(request, read)
+    return {
+        "requests": len(np.unique(request)),
+        "sectors": distinct_sectors(some.request, some.offset, some.read),
+        "least": int((-(-filled // SECTOR)).sum()),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,13 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import one_of, optional, shown
 
-from .banks import Tile, before_of, draw_banks, draw_layout
-from .counts import sectors_of, wavefronts_of
+from .banks import draw_banks, draw_layout
+from .counts import counts_of
 from .engines import draw_boxes
 from .fragments import draw_fragment, load_of
 from .grids import registers_of
 from .moves import draw_moves
-from .page import Page
+from .page import Sheet
 from .part import Part
 from .picture import Picture
 from .running import Movement, run_copy
@@ -24,6 +25,8 @@ KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
 """Of a layout that is drawn by itself."""
+_ELEMENTS = {1: "uint64", 3: "uint16", 4: "uint8"}
+"""By the ``per_element`` of a swizzle."""
 
 
 def draw(
@@ -56,7 +59,26 @@ def draw(
     wanted = Part.read(part)
     if isinstance(x, tc.Plan):
         return _of_plan(x, kind, wanted, before, width)
-    return _of_layout(x, kind, wanted, before, width)
+    region = _region_of(x)
+    if region.size > MOST_ELEMENTS:
+        raise tc.RequestError(
+            f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"
+        )
+    owned = _owned(region.buffer.layout)
+    kind = kind or ("fragment" if owned else "banks")
+    if kind == "fragment":
+        return _of_plan(load_of(region.buffer), kind, wanted, before, width)
+    if kind != "banks":
+        raise tc.RequestError(
+            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it"
+        )
+    if owned or any(axis.name != "m" for axis in region.buffer.layout.axes) or region.buffer.dtype.bits % 8:
+        raise tc.RequestError(f"draw: x is not of memory, so it has no banks: {shown(x)}")
+    if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
+        raise tc.RequestError(
+            f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
+        )
+    return _picture(kind, draw_layout(region, wanted, before), width, {})
 
 
 def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
@@ -64,62 +86,38 @@ def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout 
     kind = kind or ("boxes" if movement.by_engine else "moves")
     if before is not None and kind != "banks":
         raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
-    data = data_of(movement)
-    if kind == "moves" and not movement.by_engine:
-        title, page = draw_moves(movement, part, width)
-    elif kind == "moves":
-        raise tc.RequestError(
-            f"draw: one thread issues {movement.variant}, and an engine moves the bytes; draw kind 'boxes'"
-        )
-    elif kind == "banks":
-        title, page, data["phases"] = draw_banks(movement, before_of(movement, before), part, width)
-    elif kind == "fragment":
-        title, page = draw_fragment(movement, part, width)
+    if kind == "banks":
+        sheets = draw_banks(movement, part, before)
     else:
-        title, page = draw_boxes(movement, part, width)
-    return _picture(kind, title, page, data)
+        sheets = {"moves": draw_moves, "fragment": draw_fragment, "boxes": draw_boxes}[kind](movement, part)
+    return _picture(kind, sheets, width, data_of(movement))
 
 
-def _picture(kind: str, title: str, page: Page, data: dict[str, Any]) -> Picture:
-    return Picture(title, kind, page.svg(title), {"kind": kind, "title": title, **data})
+def _picture(kind: str, sheets: Iterator[Sheet], width: int, data: dict[str, Any]) -> Picture:
+    """The first sheet that fits; where none does, the error that a kind ends with."""
+    svg = None
+    while svg is None:
+        sheet = next(sheets)
+        svg = sheet.svg(width)
+    return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
 
 
-def _of_layout(x: Any, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
-    region = x if isinstance(x, tc.Region) else x[...] if isinstance(x, tc.Buffer) else None
-    layout = region.buffer.layout if region is not None else x
-    if not isinstance(layout, tc.TileLayout):
+def _owned(layout: tc.TileLayout) -> bool:
+    """Whether threads hold the elements."""
+    return any(axis.name not in ("m", "TLane", "TCol") for axis in layout.axes)
+
+
+def _region_of(x: Any) -> Any:
+    """The region, or that of a buffer, or of a layout alone with elements of 4 bytes, or of those that its swizzle is for."""
+    if isinstance(x, tc.TileLayout):
+        shape, each = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
+        if _owned(x):
+            return tc.Buffer(shape, "float32", space="local", layout=x, name="fragment")[...]
+        return tc.Buffer(shape, _ELEMENTS.get(each, "uint32"), space="global", layout=x, name="layout")[...]
+    region = x[...] if isinstance(x, tc.Buffer) else x
+    if not isinstance(region, tc.Region) or not isinstance(region.buffer.layout, tc.TileLayout):
         raise tc.RequestError(f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {shown(x)}")
-    size = region.size if region is not None else layout.size
-    if size > MOST_ELEMENTS:
-        raise tc.RequestError(
-            f"draw: x has {size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"
-        )
-    shape = region.buffer.shape if region is not None else tuple(it.extent for it in layout.shard)
-    owned = any(axis.name not in ("m", "TLane", "TCol") for axis in layout.axes)
-    kind = kind or ("fragment" if owned else "banks")
-    if kind == "fragment":
-        dtype = region.buffer.dtype if region is not None else "float32"
-        name = region.buffer.name if region is not None else "fragment"
-        plan = load_of(tc.Buffer(shape, dtype, space="local", layout=layout, name=name))
-        return _of_plan(plan, kind, part, before, width)
-    if kind != "banks":
-        raise tc.RequestError(
-            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it"
-        )
-    if owned or "TLane" in {axis.name for axis in layout.axes}:
-        raise tc.RequestError(f"draw: x is not of memory, so it has no banks: {shown(x)}")
-    if region is None:
-        size = 16 >> layout.swizzle.per_element if layout.swizzle is not None and layout.swizzle.per_element <= 4 else 4
-        tile = Tile("layout", layout, shape, (0,) * len(shape), shape, size)
-    else:
-        starts = tuple(start for start in region.starts if isinstance(start, int))
-        if len(starts) < len(region.starts) or region.buffer.placed_by():
-            raise tc.RequestError(
-                f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
-            )
-        tile = Tile(region.buffer.name, layout, shape, starts, region.extents, max(1, region.buffer.dtype.bits // 8))
-    title, page, data = draw_layout(tile, before, part, width)
-    return _picture(kind, title, page, data)
+    return region
 
 
 def data_of(movement: Movement) -> dict[str, Any]:
@@ -132,7 +130,7 @@ def data_of(movement: Movement) -> dict[str, Any]:
         "instructions": [{"line": step.line, "opcode": step.opcode} for step in movement.steps],
         "ptx": movement.ptx,
     }
-    for side in (movement.source, movement.destination):
+    for side in movement.sides:
         touched = side.touched
         found[side.name] = {
             "space": side.space,
@@ -143,9 +141,8 @@ def data_of(movement: Movement) -> dict[str, Any]:
             },
             "element_bytes": side.elements.tolist(),
         }  # fmt: skip
-        if len(touched) and not movement.by_engine and side.space in ("global", "shared"):
-            count, names = (sectors_of, "sectors") if side.space == "global" else (wavefronts_of, "wavefronts")
-            found[side.name] |= dict(zip(("requests", names, "least"), count(touched), strict=True))
+        if side.by_threads:
+            found[side.name] |= counts_of(side)
     if "local" in request.spaces:
         threads, registers, _ = registers_of(movement)
         return found | {"registers": {"thread": threads.tolist(), "register": registers.tolist()}}

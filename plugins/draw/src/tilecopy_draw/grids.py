@@ -1,13 +1,16 @@
-"""Grids of numbers: which access, piece or register holds each element, by coordinate, by byte address, or by thread."""
+"""Grids of numbers (which access, piece or register holds each element), and what pictures of several kinds say."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from .page import Grid
+from .counts import counts_of
+from .page import Box, Grid, Panel
 from .running import NO_PLACE, CopySide, Movement, Touched
 
 LINE = 128
@@ -38,16 +41,17 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 def by_coordinate(side: CopySide, ids: Any) -> Grid:
     """The elements of a side's box in rows and columns, each with its number."""
-    shape, folded = table_shape(side.region.extents), sum(extent > 1 for extent in side.region.extents) < 2
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
-    rows, columns = {}, {}
-    for row in range(shape[0]):
-        place = side.coordinate(row * shape[1])
-        rows[row] = ",".join(str(place[dim]) for dim in (wide if folded else wide[:-1])) if shape[0] > 1 else ""
-    for column in range(shape[1]):
-        columns[column] = str(column + (0 if folded and shape[0] > 1 else side.start[wide[-1]] if side.start else 0))
+    rows, columns = shape = table_shape(side.region.extents)
+    folded = len(wide) == 1
+    first = [side.coordinate(row * columns) for row in range(rows)]
+    named = [",".join(str(place[dim]) for dim in (wide if folded else wide[:-1])) for place in first]
+    begin = side.start[wide[-1]] if side.start and not (folded and rows > 1) else 0
     elements = np.arange(len(side.elements)).reshape(shape)
-    return Grid(ids.reshape(shape), elements, rows, columns, "element of the row" if folded else "column")
+    return Grid(
+        ids.reshape(shape), elements, named if rows > 1 else [""], [str(begin + column) for column in range(columns)],
+        "element of the row" if folded else "column",
+    )  # fmt: skip
 
 
 def touched_by_coordinate(side: CopySide, touched: Touched) -> Grid:
@@ -70,9 +74,8 @@ def by_address(side: CopySide, touched: Touched, size: int, line: int = LINE) ->
     cells = (used[:, None] * line + np.arange(0, line, unit)).ravel()
     ids = holders(cells, touched.offset, touched.size).reshape(len(used), -1)
     elements = holders(cells, side.elements, np.full(len(side.elements), max(size, unit))).reshape(ids.shape)
-    rows = {row: str(number * line) for row, number in enumerate(used.tolist())}
-    columns = {column: str(column * unit) for column in range(line // unit)}
-    return Grid(ids, elements, rows, columns, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE))
+    names = [str(number * line) for number in used.tolist()], [str(byte) for byte in range(0, line, unit)]
+    return Grid(ids, elements, *names, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE))
 
 
 def registers_of(movement: Movement) -> tuple[Any, Any, Any]:
@@ -93,3 +96,37 @@ def registers_of(movement: Movement) -> tuple[Any, Any, Any]:
         there = movement.destination.elements
         flat[there >= 0] = movement.arrived[there[there >= 0]]
     return np.where(flat >= 0, flat // per_thread, NO_PLACE), flat % per_thread // 4, copies
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def side_panel(side: CopySide, grid: Grid, boxes: Sequence[Box], **look: Any) -> Panel:
+    """The panel of a side in memory: global memory by coordinate, shared memory by address."""
+    how = "by coordinate" if side.space == "global" else "by byte address"
+    return Panel(f"{side.name.capitalize()}: {side.space} {side.label}, {how}", grid, boxes, **look)
+
+
+def listed(names: list[str]) -> str:
+    """Names with commas; of many the first ones and the last."""
+    return ", ".join(names if len(names) < 6 else [*names[:3], "...", names[-1]])
+
+
+def instructions_text(movement: Movement) -> str:
+    """Opcodes and how often each, in order."""
+    counts = Counter(step.opcode for step in movement.steps)
+    return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
+
+
+def notes_of(movement: Movement) -> list[str]:
+    """What was counted and verified."""
+    found = []
+    for side, verb in zip(movement.sides, ("read", "written"), strict=True):
+        if side.by_threads:
+            requests, number, least = counts_of(side).values()
+            what = "sectors of 32 bytes" if side.space == "global" else "wavefronts"
+            found.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
+    values = "".join(f"; {name} = {value}" for name, value in movement.values.items())
+    local = "local" in movement.request.spaces
+    checked = "what arrived was read back" if local else "every byte arrived where the copy says"
+    return [*found, f"Run on the emulator with marks in the source: {checked}{values}."]

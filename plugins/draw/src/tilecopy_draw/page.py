@@ -1,9 +1,12 @@
-"""A page of plain SVG text: headings, panels of boxes, a legend, notes. Every text has a width that is estimated, and fits."""
+"""A picture as data (boxes on grids, panels, a sheet of them), and the one writer of its SVG text.
+
+Every text has a width that is estimated, and fits.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape
@@ -18,13 +21,16 @@ FONT = "font-family=\"'DejaVu Sans',Verdana,sans-serif\""
 MARGIN, GAP, TEXT = 24, 28, 11
 SMALLEST = 10
 """No text is smaller, in pixels."""
-MOST_BOXES, MOST_ROWS = 512, 48
-"""Of one picture whose boxes have labels, and rows of one panel."""
+MOST_BOXES, MOST_HEIGHT = 512, 960
+"""Boxes of a panel whose boxes have labels, and its height in pixels."""
+Place = tuple[int, int, int, int]
+"""Row, column, row after the last, column after the last."""
 LOOKS = {
     "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
     "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
     "absent": 'fill="url(#absent)" stroke="none"',
 }
+_EDGE = f'stroke="{INK}" stroke-width="0.8"'
 _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 
@@ -52,16 +58,16 @@ def wrapped(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
 
 @attrs.frozen
 class Box:
-    """A rectangle of a panel, in its rows and columns, the ends not included.
+    """A rectangle of a panel, in its rows and columns.
 
     Attributes:
-        place: row, column, row after the last, column after the last.
+        place: where it lies.
         label: what stands in it; left out where it does not fit, and the panel says so.
         fill: number in :data:`FILLS`.
         tip: what a reader is shown who points at it.
     """
 
-    place: tuple[int, int, int, int]
+    place: Place
     label: str = ""
     fill: int = 0
     tip: str = ""
@@ -74,28 +80,21 @@ class Grid:
     Attributes:
         ids: the number of each cell, ``(rows, columns)``.
         elements: the element of the box that each cell belongs to, likewise; -1 where it is none.
-        row_names, column_names: of the rows and columns.
+        row_names, column_names: of the rows and columns; empty where one has no name.
         columns_are: what a column is.
     """
 
     ids: Any
     elements: Any
-    row_names: dict[int, str]
-    column_names: dict[int, str]
+    row_names: Sequence[str]
+    column_names: Sequence[str]
     columns_are: str
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return len(self.ids), self.ids.shape[1]
 
     def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
         """Some rows and columns, by their numbers from 0."""
-        (r0, r1), (c0, c1) = rows, columns
-        row_names = {row - r0: name for row, name in self.row_names.items() if r0 <= row < r1}
-        column_names = {column - c0: name for column, name in self.column_names.items() if c0 <= column < c1}
-        ids, elements = self.ids[r0:r1, c0:c1], self.elements[r0:r1, c0:c1]
-        return Grid(ids, elements, row_names, column_names, self.columns_are)
+        down, along = slice(*rows), slice(*columns)
+        names = self.row_names[down], self.column_names[along]
+        return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
     def cropped(self) -> Grid:
         """The rows and columns in which something is."""
@@ -103,10 +102,34 @@ class Grid:
         return self.window((int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1))
 
     @classmethod
-    def empty(cls, rows: dict[int, str], columns: dict[int, str], wide: int, columns_are: str) -> Grid:
-        """One for boxes that have no numbers; ``wide`` columns."""
-        nothing = np.full((len(rows), wide), -1)
+    def empty(cls, rows: Sequence[str], columns: Sequence[str], columns_are: str) -> Grid:
+        """One for boxes that have no numbers."""
+        nothing = np.full((len(rows), len(columns)), -1)
         return cls(nothing, nothing, rows, columns, columns_are)
+
+
+def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
+    """Cover the chosen cells of a grid of numbers with rectangles of one number each; negative ones are left out.
+
+    Returns:
+        Numbers and rectangles, row by row.
+    """
+    cells = np.where(chosen, ids, -1)
+    found: list[tuple[int, Place]] = []
+    open_: dict[tuple[int, int, int], int] = {}
+    for row in range(len(cells) + 1):
+        runs: set[tuple[int, int, int]] = set()
+        if row < len(cells):
+            edges = [0, *(np.flatnonzero(np.diff(cells[row])) + 1).tolist(), cells.shape[1]]
+            runs = {(a, b, int(cells[row][a])) for a, b in pairwise(edges) if cells[row][a] >= 0}
+        found += [(key[2], (open_.pop(key), key[0], row, key[1])) for key in set(open_) - runs]
+        open_ |= dict.fromkeys(runs - set(open_), row)
+    return sorted(found, key=lambda each: each[1])
+
+
+def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
+    """The rectangles around the chosen cells of a grid, one for each number."""
+    return [place for _, place in rectangles(ids, chosen)]
 
 
 @attrs.frozen(eq=False)
@@ -117,6 +140,7 @@ class Panel:
         title: what it shows.
         grid: its rows and columns, and what these are.
         boxes: on it.
+        fills: what each fill means, for the legend.
         frames: places with a heavy outline: one instruction, the lanes of a warp.
         followed: places with the outline of what is followed from panel to panel.
         beside: rows and the line of text at the right of them.
@@ -130,8 +154,9 @@ class Panel:
     title: str
     grid: Grid
     boxes: Sequence[Box]
-    frames: Sequence[tuple[int, int, int, int]] = ()
-    followed: Sequence[tuple[int, int, int, int]] = ()
+    fills: dict[int, str] = attrs.Factory(dict)
+    frames: Sequence[Place] = ()
+    followed: Sequence[Place] = ()
     beside: Sequence[tuple[tuple[int, int], str]] = ()
     cell: tuple[float, float, float] = (0, 64, 18)
     padding: float = 4
@@ -142,12 +167,12 @@ class Panel:
     @property
     def rows(self) -> int:
         """Of the grid."""
-        return self.grid.shape[0]
+        return len(self.grid.ids)
 
     @property
     def columns(self) -> int:
         """Of the grid."""
-        return self.grid.shape[1]
+        return int(self.grid.ids.shape[1])
 
     @property
     def gaps(self) -> bool:
@@ -157,12 +182,18 @@ class Panel:
     @property
     def left(self) -> float:
         """Width of the row labels."""
-        return max((text_width(t, SMALLEST) for t in self.grid.row_names.values()), default=0) + 8
+        return max((text_width(t, SMALLEST) for t in self.grid.row_names), default=0) + 8
 
     @property
     def right(self) -> float:
         """Width of what stands beside."""
         return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
+
+    @property
+    def readable(self) -> bool:
+        """Whether a page holds as many boxes and rows."""
+        most, outlined = MOST_BOXES * (4 if self.optional else 1), max(len(self.frames), len(self.followed))
+        return len(self.boxes) <= most and outlined <= MOST_BOXES and self.rows * self.cell[2] <= MOST_HEIGHT
 
     def column_width(self, room: float) -> float:
         """Pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
@@ -182,30 +213,91 @@ class Panel:
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
         """The row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
         begins = {box.place[1] for box in self.boxes}
-        columns = {
-            at: name for at, name in self.grid.column_names.items() if at in begins or len(begins) < 4 or self.blank
-        }
+        every = len(begins) < 4 or self.blank
+        columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
         high, wide = (lambda name: 12.0), (lambda name: text_width(name, SMALLEST) + 6)
         return _thinned(self.grid.row_names, self.cell[2], high), _thinned(columns, width, wide)
 
 
-def _thinned(names: dict[int, str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
+def _thinned(names: Sequence[str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
     """Every first, second, fourth .. of the names, so that the next begins where one ends."""
-    kept = sorted(at for at, name in names.items() if name)
+    kept = [at for at, name in enumerate(names) if name]
     while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
         kept = kept[::2]
     return {at: names[at] for at in kept}
 
 
+@attrs.frozen(eq=False)
+class Sheet:
+    """A whole picture.
+
+    Attributes:
+        title: the question that it answers.
+        subtitle: what a box is.
+        stacks: panels one below the other; the stacks stand beside each other where all fit.
+        signs: what the outlines and the hatching mean, by their names in ``LOOKS``.
+        notes: what was counted and verified.
+        beside: stacks one below the other are no picture.
+        data: what it was made from, beside what the copy did.
+    """
+
+    title: str
+    subtitle: str
+    stacks: Sequence[Sequence[Panel]]
+    signs: dict[str, str] = attrs.Factory(dict)
+    notes: Sequence[str] = ()
+    beside: bool = False
+    data: dict[str, Any] = attrs.Factory(dict)
+
+    @property
+    def panels(self) -> list[Panel]:
+        """Of all stacks."""
+        return [panel for stack in self.stacks for panel in stack]
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """The looks of the fills, outlines and hatching that are there, and what they mean."""
+        used = {box.fill for panel in self.panels for box in panel.boxes}
+        fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
+        found = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
+        there = {
+            "frame": any(panel.frames for panel in self.panels),
+            "followed": any(panel.followed for panel in self.panels),
+            "absent": any(panel.gaps for panel in self.panels),
+        }
+        return found + [(LOOKS[name], self.signs[name]) for name in there if there[name] and name in self.signs]
+
+    def svg(self, width: float) -> str | None:
+        """Its text, so many pixels wide; None where it does not fit."""
+        room = width - 2 * MARGIN
+        share = (room - GAP * (len(self.stacks) - 1)) / len(self.stacks)
+        side_by_side = all(panel.column_width(share) for panel in self.panels)
+        below = not self.beside and all(panel.column_width(room) for panel in self.panels)
+        if not (side_by_side or below) or not all(panel.readable for panel in self.panels):
+            return None
+        page = _Page(width)
+        page.lines(self.title, MARGIN, room, 15, 20, bold=True)
+        page.lines(self.subtitle, MARGIN, room, TEXT, 17)
+        top = lowest = page.y = page.y + 18
+        for number, stack in enumerate(self.stacks):
+            page.y = top if side_by_side else page.y
+            for panel in stack:
+                page.panel(panel, MARGIN + number * (share + GAP) * side_by_side, share if side_by_side else room)
+            lowest = max(lowest, page.y)
+        page.y = lowest
+        page.legend(self.legend)
+        for note in self.notes:
+            page.lines(note, MARGIN, room, TEXT, 17)
+        return page.svg(self.title)
+
+
 @attrs.define
-class Page:
+class _Page:
     """What has been drawn so far, from the top."""
 
     width: float
     y: float = 16
     parts: list[str] = attrs.Factory(list)
-
-    # ------------------------------------------------------------------------------------------- texts
 
     def text(self, x: float, y: float, text: str, size: float = TEXT, *, bold: bool = False, ink: str = INK, anchor: str = "start") -> None:  # fmt: skip
         """One line, its baseline at ``y``."""
@@ -221,42 +313,8 @@ class Page:
             self.y += step
             self.text(x, self.y, line, size, **look)
 
-    def heading(self, title: str, subtitle: str) -> None:
-        """The question, and what a box is."""
-        self.lines(title, MARGIN, self.width - 2 * MARGIN, 15, 20, bold=True)
-        self.lines(subtitle, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
-        self.y += 18
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """What was verified and counted, below."""
-        for note in notes:
-            self.lines(note, MARGIN, self.width - 2 * MARGIN, TEXT, 17)
-
-    # ------------------------------------------------------------------------------------------- panels
-
-    def panels(self, *stacks: Sequence[Panel], beside: bool = False) -> bool:
-        """Draw stacks of panels beside each other where all fit, else (unless ``beside``) one below the other.
-
-        Returns:
-            False, and nothing is drawn, where one does not fit.
-        """
-        room = self.width - 2 * MARGIN
-        share = (room - GAP * (len(stacks) - 1)) / len(stacks)
-        side_by_side = all(panel.column_width(share) for stack in stacks for panel in stack)
-        if not side_by_side and (beside or not all(panel.column_width(room) for stack in stacks for panel in stack)):
-            return False
-        top = lowest = self.y
-        for number, stack in enumerate(stacks):
-            if side_by_side:
-                self.y = top
-            for panel in stack:
-                left = MARGIN + number * (share + GAP) * side_by_side
-                self._panel(panel, left, share if side_by_side else room)
-            lowest = max(lowest, self.y)
-        self.y = lowest
-        return True
-
-    def _panel(self, panel: Panel, x: float, room: float) -> None:
+    def panel(self, panel: Panel, x: float, room: float) -> None:
+        """A panel, its left end at ``x``, at most so wide."""
         width, height = panel.column_width(room), panel.cell[2]
         left, wide = x + panel.left, width * panel.columns
         self.lines(panel.title, left, room - panel.left, 12, 15, bold=True)
@@ -267,7 +325,7 @@ class Page:
             self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
         top = self.y = self.y + 4
 
-        def outlined(place: tuple[int, int, int, int], look: str, inside: str = "") -> None:
+        def outlined(place: Place, look: str, inside: str = "") -> None:
             r0, c0, r1, c1 = place
             at = f'x="{_px(left + c0 * width)}" y="{_px(top + r0 * height)}"'
             size = f'width="{_px((c1 - c0) * width)}" height="{_px((r1 - r0) * height)}"'
@@ -283,7 +341,7 @@ class Page:
         labelled = panel.labelled(width)
         for box in panel.boxes:
             tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
-            outlined(box.place, f'fill="{FILLS[box.fill]}" stroke="{INK}" stroke-width="0.8"', tip)
+            outlined(box.place, f'fill="{FILLS[box.fill]}" {_EDGE}', tip)
             if box.label and labelled:
                 self._label(panel, box, left, top, width)
         outlined(whole, f'fill="none" stroke="{INK}" stroke-width="1.2"')
@@ -307,14 +365,8 @@ class Page:
         x, y = left + (c0 + c1) / 2 * width, top + r0 * panel.cell[2] + height / 2 + size * 0.36
         self.text(x, y, box.label, size, anchor="middle", bold=bold)
 
-    # ------------------------------------------------------------------------------------------- legend
-
-    def legend(self, fills: dict[int, str], signs: dict[str, str]) -> None:
-        """What fills and outlines mean; ``signs`` by ``frame``, ``followed``, ``absent``."""
-        entries = [
-            (f'fill="{FILLS[fill]}" stroke="{INK}" stroke-width="0.8"', text) for fill, text in sorted(fills.items())
-        ]
-        entries += [(LOOKS[name], text) for name, text in signs.items()]
+    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
+        """What fills and outlines mean."""
         x, top = float(MARGIN), self.y + 4
         for look, text in entries:
             lines = wrapped(text, self.width - 2 * MARGIN - 40)
@@ -347,17 +399,3 @@ class Page:
 
 def _px(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def rectangles(ids: Any) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-    """Cover a grid of numbers with rectangles of one number each, row by row; negative ones are left out."""
-    open_: dict[tuple[int, int, int], int] = {}
-    for row in range(len(ids) + 1):
-        runs: set[tuple[int, int, int]] = set()
-        if row < len(ids):
-            edges = [0, *(np.flatnonzero(np.diff(ids[row])) + 1).tolist(), len(ids[row])]
-            runs = {(a, b, int(ids[row][a])) for a, b in pairwise(edges) if ids[row][a] >= 0}
-        for key in sorted(set(open_) - runs):
-            yield key[2], (open_.pop(key), key[0], row, key[1])
-        for key in runs - set(open_):
-            open_[key] = row

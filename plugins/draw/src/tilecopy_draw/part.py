@@ -63,7 +63,7 @@ class Part:
             RequestError: there are accesses, and none of them is.
         """
         chosen = np.ones(len(touched), bool)
-        for name, values in (("instruction", touched.step), ("warp", touched.thread // 32), ("thread", touched.thread)):
+        for name, values in (("instruction", touched.step), ("warp", touched.warp), ("thread", touched.thread)):
             wanted = getattr(self, name)
             if wanted is None or not len(touched):
                 continue

@@ -15,7 +15,7 @@ import numpy as np
 import tilecopy as tc
 from tilecopy_emulator import Access, EmulatorExecutor, Transfer
 
-from tilecopy_core.plugin import evaluate
+from tilecopy_core.plugin import evaluate, symbols_of
 
 from .around import Around
 
@@ -49,6 +49,20 @@ class Touched:
     def __len__(self) -> int:
         return len(self.step)
 
+    @property
+    def warp(self) -> Any:
+        """Of each row's thread."""
+        return self.thread // 32
+
+    @property
+    def request(self) -> Any:
+        """A number for each instruction of a warp: 64 times the step, and the warp."""
+        return self.step * 64 + self.warp
+
+    def row(self, number: int) -> tuple[int, ...]:
+        """One row, its values in the order of the attributes."""
+        return tuple(int(value[number]) for value in attrs.astuple(self, recurse=False))
+
     def only(self, chosen: Any) -> Touched:
         """Some of the rows."""
         return Touched(*(value[chosen] for value in attrs.astuple(self, recurse=False)))
@@ -72,6 +86,7 @@ class CopySide:
         start: where its box begins, with the values of the run.
         elements: first byte of each element of the box in its memory, row-major; -1 outside the array.
         touched: what the copy did to it; nothing of registers.
+        by_threads: it is global or shared memory, and threads access it.
     """
 
     name: str
@@ -79,6 +94,7 @@ class CopySide:
     start: tuple[int, ...]
     elements: Any
     touched: Touched
+    by_threads: bool
 
     @property
     def space(self) -> str:
@@ -135,6 +151,16 @@ class Movement:
     by_engine: bool
 
     @property
+    def sides(self) -> tuple[CopySide, CopySide]:
+        """Source and destination."""
+        return self.source, self.destination
+
+    @property
+    def fragment(self) -> CopySide:
+        """The side in registers."""
+        return self.source if self.source.space == "local" else self.destination
+
+    @property
     def size(self) -> int:
         """Bytes of an element."""
         return self.request.dst.buffer.dtype.bits // 8
@@ -143,47 +169,24 @@ class Movement:
         return f"{self.source} ({self.source.space}) to {self.destination} ({self.destination.space}), {self.request.dst.buffer.dtype}"
 
 
-def places(layout: Any, shape: Sequence[int], coordinates: Sequence[Any], values: dict[Any, int]) -> dict[str, Any]:
-    """Where coordinates (arrays, one a dimension) lie, in elements along each axis; of replica 0.
-
-    Args:
-        layout: of a buffer.
-        shape: the buffer's.
-        coordinates: may lie outside the shape where the layout has one stride a dimension.
-        values: of its symbols.
-    """
-    if not isinstance(layout, tc.TileLayout):
-        return {"m": sum(c * int(evaluate(s, values)) for c, s in zip(coordinates, layout.strides, strict=True))}
-    flat: Any = 0
-    for index, extent in zip(coordinates, shape, strict=True):
-        flat = flat * extent + index
-    found = {axis.name: np.zeros_like(flat) + int(evaluate(layout.offset_on(axis), values)) for axis in layout.axes}
-    for each in reversed(layout.shard):
-        found[each.axis.name] = found[each.axis.name] + flat % each.extent * int(evaluate(each.stride, values))
-        flat = flat // each.extent
-    if layout.swizzle is not None:
-        found["m"] = layout.swizzle.apply(found["m"])
-    return found
-
-
-def grid_of(starts: Sequence[int], extents: Sequence[int]) -> list[Any]:
-    """The coordinates of a box, flat and row-major."""
-    return [start + each.ravel() for start, each in zip(starts, np.indices(tuple(extents)), strict=True)]
-
-
 def elements_of(region: tc.Region, values: dict[Any, int]) -> Any:
     """First byte of each element of a region in its memory, -1 outside the array; in tensor memory ``2048 * lane + 4 * column``."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
-    shape = [int(evaluate(extent, values)) for extent in buffer.shape]
-    coordinates = grid_of([int(evaluate(start, values)) for start in region.starts], region.extents)
-    inside = np.ones(region.size, bool)
-    for index, extent in zip(coordinates, shape, strict=True):
-        inside &= (index >= 0) & (index < extent)
-    found = places(buffer.layout, shape, [np.where(inside, index, 0) for index in coordinates], values)
+    inside, index = np.ones(region.size, bool), []
+    for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):
+        index.append(int(evaluate(start, values)) + along.ravel())
+        inside &= (index[-1] >= 0) & (index[-1] < int(evaluate(extent, values)))
+    names = [tc.symbol(f"index_{dim}", lower=0) for dim in range(len(index))]
+    known = values | {
+        symbol: np.where(inside, each, 0)
+        for name, each in zip(names, index, strict=True)
+        for symbol in symbols_of(name)
+    }
+    found = {axis: evaluate(place, known) for axis, place in buffer.layout.apply(*names, shape=buffer.shape).items()}
     if buffer.space == "tmem":
         offsets = LANE_BYTES * found["TLane"] + found["TCol"] * size
     else:
-        offsets = (found.get("m", np.zeros(region.size, int)) + int(evaluate(buffer.elem_offset, values))) * size
+        offsets = (found.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
     return np.where(inside, offsets, NO_PLACE)
 
 
@@ -223,13 +226,14 @@ def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Mo
     steps, touched = _touched(told, kernel, around)
     if request.dst.buffer.space == "shared":
         arrived = arrived.reshape(around.ctas, -1)[int(touched[1].cta.min(initial=around.ctas - 1))]
+    by_engine = around.record.threads == "one"
     sides = []
     for name, region, each in zip(("source", "destination"), (request.src, request.dst), touched, strict=True):
         start = tuple(int(evaluate(start, around.values)) for start in region.starts)
         ranked = attrs.evolve(each, step=np.unique(each.step, return_inverse=True)[1])
-        sides.append(CopySide(name, region, start, elements_of(region, around.values), ranked))
+        by_threads = region.buffer.space in ("global", "shared") and len(each) > 0 and not by_engine
+        sides.append(CopySide(name, region, start, elements_of(region, around.values), ranked, by_threads))
     values = {str(each): value for each, value in around.values.items()}
-    by_engine = around.record.threads == "one"
     found = Movement(
         request, variant, partition, values, kernel.ptx, steps, sides[0], sides[1], arrived, around.threads, by_engine
     )
