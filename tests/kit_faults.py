@@ -28,7 +28,11 @@ import attrs
 
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = ROOT / "tests" / "kit_faults.toml"
-VARIANTS = {"tma": ("tma", "tma_store"), "ldmatrix": ("ldmatrix", "stmatrix"), "tcgen05_ldst": ("tcgen05_ld", "tcgen05_st")}
+VARIANTS = {
+    "tma": ("tma", "tma_store"),
+    "ldmatrix": ("ldmatrix", "stmatrix"),
+    "tcgen05_ldst": ("tcgen05_ld", "tcgen05_st"),
+}
 """Folder of a package -> its variants."""
 
 
@@ -117,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def tried(each: tuple[str, Planted | None]) -> tuple[str, Planted | None, str, str]:
         package, fault = each
         alone, seconds = found(package, fault, asked.examples, asked.seed, drawn=False)
-        told, more = (alone, 0.0) if alone or asked.alone else found(package, fault, asked.examples, asked.seed, drawn=True)
+        told, more = (
+            (alone, 0.0) if alone or asked.alone else found(package, fault, asked.examples, asked.seed, drawn=True)
+        )
         how = "alone" if alone else "by draws" if told else "NOT" if fault else "nothing"
         name = fault.id if fault else f"({package})"
         print(f"{name:34} {how:8} {seconds + more:6.1f} s  {told.splitlines()[0][:110] if told else ''}", flush=True)

@@ -33,7 +33,9 @@ def multiplied(kernel: tc.BuiltKernel, m: int, n: int, k: int) -> tuple[Any, Any
     return c.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32).T
 
 
-@pytest.mark.parametrize(("m", "n", "k", "ctas"), [(150, 264, 72, 2), (128, 256, 64, 1), (130, 520, 392, 2), (8, 8, 8, 1)])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "ctas"), [(150, 264, 72, 2), (128, 256, 64, 1), (130, 520, 392, 2), (8, 8, 8, 1)]
+)
 def test_the_gemm_is_numpys(m: int, n: int, k: int, ctas: int) -> None:
     found, wanted = multiplied(gemm_blackwell.gemm(m, n, k, ctas), m, n, k)
     assert np.allclose(found, wanted, rtol=2**-8, atol=1e-3)

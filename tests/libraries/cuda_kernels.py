@@ -468,7 +468,7 @@ def coalesced_scan(x):
     return [out]
 
 
-@kernel("groups.cu", ints(128), lacks="'fns' is not known")
+@kernel("groups.cu", ints(128))
 def coalesced_reduce(x):
     out = np.zeros((4, 32), I4)
     for row, found in zip(tiles(x, 32), out, strict=True):
@@ -476,7 +476,7 @@ def coalesced_reduce(x):
     return [out]
 
 
-@kernel("groups.cu", ints(128), lacks="'fns' is not known")
+@kernel("groups.cu", ints(128))
 def coalesced_shuffles(x):
     out = np.zeros((4, 32), I4)
     for row, found in zip(tiles(x, 32), out, strict=True):
@@ -799,7 +799,7 @@ def thrust_sort(x):
     return [np.sort(x.reshape(32, 12), 1)]
 
 
-@kernel("cub_more.cu", *(floats(16, 16, dtype=HALF),) * 2, block=32, lacks="'wmma' is not known")
+@kernel("cub_more.cu", *(floats(16, 16, dtype=HALF),) * 2, block=32)
 def wmma_product(a, b):
     return product(a, b, np.float32)
 
