@@ -26,6 +26,7 @@ exclude_patterns = ["_build", "examples"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "tilecopy"
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 pygments_style = "default"
