@@ -48,7 +48,8 @@ def gemm(m: int, n: int, k: int, multiprocessors: int = 148) -> tc.BuiltKernel:
 
     a_ring, b_ring, c_ring = ring(BM, BK, STAGES, "a_ring"), ring(BN, BK, STAGES, "b_ring"), ring(BM, PART, 2, "c_ring")
     columns = RESULTS * BN
-    results = kb.tmem((BM, columns), "float32", layout=TileLayout(S[(BM, columns) : (1 @ TLane, 1 @ TCol)]), name="results")
+    rows_and_columns = TileLayout(S[(BM, columns) : (1 @ TLane, 1 @ TCol)])
+    results = kb.tmem((BM, columns), "float32", layout=rows_and_columns, name="results")
     full, empty = kb.mbarrier("full", count=STAGES), kb.mbarrier("empty", count=STAGES)
     done, taken = kb.mbarrier("done", count=RESULTS), kb.mbarrier("taken", count=RESULTS)
     tid, warp = kb.thread_id(), kb.warp_id()
@@ -80,8 +81,10 @@ def gemm(m: int, n: int, k: int, multiprocessors: int = 148) -> tc.BuiltKernel:
             slot, at = number % STAGES, block * BK
             empty.wait(1 - number // STAGES % 2, index=slot)
             full.arrive_expect_tx(STAGE_BYTES, index=slot)
-            for into, box in ((a_ring, A[row : row + BM, at : at + BK]), (b_ring, B[column : column + BN, at : at + BK])):
-                kb.thread.copy_async(into[slot], box, mbar=full[slot], outside="zero", variant="tma")
+            box = A[row : row + BM, at : at + BK]
+            kb.thread.copy_async(a_ring[slot], box, mbar=full[slot], outside="zero", variant="tma")
+            box = B[column : column + BN, at : at + BK]
+            kb.thread.copy_async(b_ring[slot], box, mbar=full[slot], outside="zero", variant="tma")
     with kb.if_(tid == 32):
         start = kb.load(results.allocated_addr[0])
         with kb.range(mine, unroll=False) as turn:

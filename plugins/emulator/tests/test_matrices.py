@@ -65,6 +65,18 @@ LOADS = [
 ]
 
 
+def test_a_generic_address_of_a_row() -> None:
+    given = bytes_of()
+    body = f"{STORE_ROW} .reg .b64 %g; cvt.u64.u32 %g, %at; cvta.shared.u64 %g, %g;"
+    body += "ldmatrix.sync.aligned.m8n8.x4FORM {%r0, %r1, %r2, %r3}, ADDRESS;" + GIVE_REGISTERS
+    generic = body.replace("FORM", ".b16").replace("ADDRESS", "[%g]")
+    assert np.array_equal(
+        run(generic, given), run(body.replace("FORM", ".shared.b16").replace("ADDRESS", "[%at]"), given)
+    )
+    with pytest.raises(HazardError, match="^window"):
+        run(generic.replace("[%g]", "[%p]"), given)
+
+
 @pytest.mark.parametrize(("form", "tiles", "rows", "size", "place"), LOADS)
 def test_loads(form: str, tiles: int, rows: int, size: int, place: Callable[..., Any]) -> None:
     given, count = bytes_of(), tiles * rows * 16 // 128

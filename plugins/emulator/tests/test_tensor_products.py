@@ -226,7 +226,10 @@ def test_a_product_comes_after_one_of_its_thread_that_has_landed(grid: int) -> N
     wait = "LANDED: mbarrier.try_wait.parity.shared.b64 %q, [bar+8], 0; @!%q bra LANDED;\n" + parting
     many = [
         ("bar[8]", "bar[16]"),
-        ("mbarrier.init.shared.b64 [bar], 1;", "mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [bar+8], 1;"),
+        (
+            "mbarrier.init.shared.b64 [bar], 1;",
+            "mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [bar+8], 1;",
+        ),
         (COMMIT, COMMIT.replace("[bar]", "[bar+8]") + wait + "PRODUCT" + COMMIT),
     ]
     product = "tcgen05.mma.cta_group::1.kind::f16 [%d], %da, %db, %v0, %more;\n"

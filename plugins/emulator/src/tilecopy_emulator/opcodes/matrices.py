@@ -16,7 +16,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Program
-from .loads import address_reader, names_of, origins_of
+from .loads import names_of, origins_of, shared_address
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 from .products import laid
 
@@ -87,7 +87,7 @@ def _form_of(instruction: Instruction) -> _Form:
     name, parts = instruction.opcode[0], set(instruction.opcode)
     shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
     trans, packed = "trans" in parts, next((bits for format, bits in _PACKED_BITS.items() if format in parts), 0)
-    if (name, shape, trans) not in _FORMS or not parts & {"shared", "shared::cta"}:
+    if (name, shape, trans) not in _FORMS:
         raise refuse(instruction, f"this form of {name} is not known")
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
 
@@ -121,7 +121,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     names = names_of(instruction.operands[0], form.registers, instruction)
     writers = [writer(x, "b32", instruction, program) for x in names]
-    address = address_reader(instruction.operands[1], instruction, program)
+    address = shared_address(instruction.operands[1], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         who, addresses = _rows(machine, lanes, form, address(machine, lanes))
@@ -144,7 +144,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
 def _store(instruction: Instruction, program: Program) -> Step:
     form = _form_of(instruction)
     demand_count(instruction, 2)
-    address = address_reader(instruction.operands[0], instruction, program)
+    address = shared_address(instruction.operands[0], instruction, program)
     names = names_of(instruction.operands[1], form.registers, instruction)
     readers = [reader(x, "b32", instruction, program) for x in names]
 
