@@ -5,3 +5,4 @@ from tilecopy_testkit import VariantSuite
 
 class TestDsmem(VariantSuite):
     plugin = "dsmem"
+    examples = 30

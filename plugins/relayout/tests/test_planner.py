@@ -160,7 +160,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @pytest.mark.parametrize("share", range(4))
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_every_relayout_equals_numpy_and_touches_nothing_else(share: int, data: st.DataObject) -> None:
     asked = data.draw(problems())

@@ -5,3 +5,4 @@ from tilecopy_testkit import VariantSuite
 
 class TestTcgen05Cp(VariantSuite):
     plugin = "tcgen05_cp"
+    examples = 30
