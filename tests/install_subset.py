@@ -28,6 +28,9 @@ ROW, N = tc.symbol("row", upper=1000), tc.symbol("n", lower=1, upper=2**31 - 1)
 GLOBAL = tc.Buffer((N, 32), "float32", space="global", name="A")[ROW * 32 : ROW * 32 + 32, :]
 RAGGED = tc.Buffer((N, 5), "float32", space="global", name="A")[ROW * 7 : ROW * 7 + 7, :]
 ASYNC: dict[str, Any] = {"op": "copy_async", "target": "sm_90a"}
+OPERAND = tc.mma_fragment("m16n8k16", "A", "float16")
+MATRICES = region("shared", (16, 16), "float16", align_bytes=16)
+LANES = region("tmem", (32, 8), layout=TileLayout(S[(32, 8) : (1 @ TLane, 1 @ TCol)]), allocated_addr=HOLDER)
 COPIES: dict[str, tuple[tc.Region, tc.Region, dict[str, Any]]] = {
     "gmem_smem": (region("shared", (32, 32)), GLOBAL, {"scope": tc.warp()}),
     "reg": (region("local", (32, 8), layout=FRAGMENT), region("shared", (32, 8)), {"scope": tc.warp()}),
@@ -56,10 +59,17 @@ COPIES: dict[str, tuple[tc.Region, tc.Region, dict[str, Any]]] = {
         region("shared", (32, 16), "uint8", align_bytes=128),
         {**ASYNC, "scope": tc.thread(), "target": "sm_100a"},
     ),
+    "tcgen05_ld": (region("local", (32, 8), layout=FRAGMENT), LANES, {"scope": tc.warp(), "target": "sm_100a"}),
+    "tcgen05_st": (LANES, region("local", (32, 8), layout=FRAGMENT), {"scope": tc.warp(), "target": "sm_100a"}),
+    "ldmatrix": (region("local", (16, 16), "float16", layout=OPERAND), MATRICES, {"scope": tc.warp()}),
+    "stmatrix": (MATRICES, region("local", (16, 16), "float16", layout=OPERAND), {"scope": tc.warp()}),
     "tma": (region("shared", (32, 32)), GLOBAL, {**ASYNC, "scope": tc.thread(), "mbar": MBAR[0]}),
     "tma_store": (GLOBAL, region("shared", (32, 32)), {**ASYNC, "scope": tc.thread()}),
 }
 """Destination, source and how, for each variant."""
+FOLDERS = {name: name.removesuffix("_async").removesuffix("_store").removesuffix("_shfl") for name in COPIES}
+FOLDERS |= {"stmatrix": "ldmatrix", "tcgen05_ld": "tcgen05_ldst", "tcgen05_st": "tcgen05_ldst"}
+"""The folder of plugins/ that brings each variant."""
 
 
 def planned(name: str, **more: Any) -> tc.Plan:
@@ -74,10 +84,10 @@ def main(installed: str) -> None:
         try:
             found = planned(name).variant
         except tc.NoVariantError as error:
-            assert not installed or not name.startswith(installed), error
-            assert f"pip install plugins/{name.partition('_async')[0].partition('_s')[0]}" in str(error), error
+            assert FOLDERS[name] != installed, error
+            assert f"pip install plugins/{FOLDERS[name]}" in str(error), error
         else:  # ragged takes what others take
-            assert installed and found.startswith(installed), f"{name} works by {found}, which is not installed"
+            assert FOLDERS[found] == installed, f"{name} works by {found}, which is not installed"
     print(f"{installed or 'no variant'}: its copies work, the others say what to install")
 
 

@@ -47,7 +47,7 @@ def test_01_the_example_of_the_readme() -> None:
     exec(example.replace("tiles = 24", "tiles = 3"), names)
     a, b = names["a"], names["b"]
     assert isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b) and a.shape == (384, 64)
-    assert "pip install . plugins/*/ " in text
+    assert "pip install . plugins/*/" in text
 
 
 def test_02_run_on_files(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_14_pictures(tmp_path: Path) -> None:
     assert tilecopy("draw", *words, "--kind", "fragment").stdout.startswith("<svg")
 
 
-def test_15_costs() -> None:
+def test_15_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     A, tile = (tc.Buffer((64, 64), "float32", space=space, name=space) for space in ("global", "shared"))
     plain, ragged = (
         tc.cost(tc.plan(tile[:, :], A[:, :], scope=tc.cta(128), target="sm_90a", variant=v))
@@ -319,6 +319,7 @@ def test_15_costs() -> None:
     assert plain.sectors == plain.ideal_sectors == 512 and not ragged < plain
     found = tc.compare(tile[:, :], A[:, :], scope=tc.cta(128))
     assert {"gmem_smem", "ldgsts", "bulk", "tma"} <= {row.plan.variant for row in found.rows}
+    monkeypatch.setenv("COLUMNS", "120")
     done = tilecopy("compare", SOURCE, DESTINATION, "--target", "sm_80", "--target", "sm_90a")
     assert done.exit_code == 0 and "wavefronts" in done.stdout and "sm_80" in done.stdout, done.output
     with pytest.raises(tc.RequestError, match="plans"):

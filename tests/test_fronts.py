@@ -248,6 +248,7 @@ EMULATOR: dict[str, Callable[[], Bound]] = {
         dtype=None,
         read_only=False,
         exchange=False,
+        scan=None,
     ),
     "Form": lambda: call(
         extending.Form,

@@ -303,7 +303,7 @@ def test_a_register_that_inline_ptx_does_not_write_is_a_hazard() -> None:
 INLINE: list[tuple[Callable[[tc.KernelBuilder, tc.Buffer], Any], str]] = [
     (
         lambda k, f: k.inline_ptx("// {0}", out=[k.param("A", (8,), "float32")[0]]),
-        "out has regions of fragments .*not A",
+        "out has regions of fragments.*not A",
     ),
     (lambda k, f: k.inline_ptx("// {0}", out=f), "out is a sequence of regions of fragments"),
     (lambda k, f: k.inline_ptx("// {0}", out=[f]), "out has regions of fragments"),

@@ -247,7 +247,10 @@ class SharedMemory(ShadowedMemory):
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)
         self.check_write(lanes, places, access.bytes, access.strength)
         if access.scan is not None and machine.flags.quiet(access, shared=True):
-            return self._scanned(lanes, access, access.scan, places, update)
+            old = self._scanned(lanes, access, access.scan, places, update)
+            if machine.launch.observer is not None:
+                observed.tell_access(machine, "atomic", lanes, ("shared", places), old[..., None].view(np.uint8))
+            return old
         old = np.empty((len(places), machine.copies), access.dtype)
         columns, index = np.arange(machine.copies), machine.index(lanes)
         for part in rounds(places):
