@@ -4,13 +4,14 @@
 
 Each fault is planted in a copy of its package, in a temporary folder that comes first on the path of another process,
 which holds the package's variants against the suite as their own tests do. The first pass draws nothing but what the kit
-draws by itself; what it does not find is tried with the draws of an author (:data:`DRAWS`). ``--alone`` leaves the second
+draws by itself; what it does not find is tried with the draws of an author (:func:`author_draws`). ``--alone`` leaves the second
 pass out. The exit status is 1 where a fault is found by neither, or a package without a fault is flagged.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -21,10 +22,14 @@ import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import attrs
+import tilecopy as tc
+from tilecopy_testkit import Description, Draw, Operand, Ranges, Start, Subject
+from tilecopy_testkit.suite import first_finding
 
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = ROOT / "tests" / "kit_faults.toml"
@@ -90,9 +95,6 @@ def found(package: str, fault: Planted | None, examples: int, seed: int, *, draw
 
 def child(package: str, examples: int, seed: int, *, drawn: bool) -> None:
     """In the other process: print what the suite finds first."""
-    from tilecopy_testkit import Subject
-    from tilecopy_testkit.suite import first_finding
-
     finding = None
     for name in VARIANTS[package]:
         draws = author_draws(package) if drawn else None
@@ -100,6 +102,102 @@ def child(package: str, examples: int, seed: int, *, drawn: bool) -> None:
     loaded = [m.__file__ for name, m in sys.modules.items() if name.startswith(f"tilecopy_{package}") and m.__file__]
     told = "" if finding is None else f"{finding.rule}: {finding.found}"
     print(json.dumps({"found": told, "from": [str(Path(each).resolve()) for each in loaded]}))
+
+
+def author_draws(package: str) -> Any:
+    """What the package's author would draw: tiles and fragments as kernels have them."""
+    if package == "ldmatrix":
+        path = ROOT / "plugins" / "ldmatrix" / "tests" / "test_suite.py"
+        spec = importlib.util.spec_from_file_location("ldmatrix_suite", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.fragments
+    return {"tma": tiles, "tcgen05_ldst": tensor_fragments}[package]
+
+
+def tiles(draw: Draw, ranges: Ranges) -> Description:
+    """A row of tiles whose rows or columns are split in an order of their own; a swizzle, perhaps of another width; edges."""
+    dtype = draw.pick([dtype for dtype in ranges.dtypes if tc.dtype_of(dtype).bits in (8, 16, 32)])
+    unit = 16 // tc.dtype_of(dtype).bytes
+    rows, width = draw.pick([8, 16, 32]), unit * draw.pick([2, 1, 4, 8])
+    mode = draw.pick([None, "32B", "64B", "128B"])
+    swizzle = None
+    if mode is not None:
+        found = tc.swizzle(mode, draw.pick([dtype, dtype, "uint8", "float32"]))
+        swizzle, width = (found.per_element, found.swizzle_len, found.atom_len), unit << found.swizzle_len
+    gap = draw.pick([0, 0, 128 // tc.dtype_of(dtype).bytes])
+    split: tuple[tuple[int, int, str], ...] = ((rows, width, "m"),)
+    if draw.pick([False, True]):  # every other row, or of each four, lies after all of the others before it
+        apart, half = rows // 2 * width + gap, (rows // 2, width, "m")
+        split = (half, (2, apart, "m"))
+        if draw.pick([False, True]):
+            split = ((rows // 4, width, "m"), (2, apart, "m"), (2, rows // 4 * width, "m"))
+    tile = rows * width + 2 * gap
+    depth = draw.pick([1, 2, 3])
+    unaligned = draw.pick([0, 0, 0, 128]) // tc.dtype_of(dtype).bytes
+    overhang = draw.pick([0, 0, 1, 8])
+    room = (depth, rows - (overhang if draw.pick([False, True]) else 0), width)
+    place = draw.pick([0, 1])
+    shared = Operand(
+        "shared",
+        (depth, rows, width),
+        (depth, rows, width),
+        (Start(0), Start(0), Start(0)),
+        ((depth, -(-tile // 1024) * 1024, "m"), *split, (width, 1, "m")),
+        swizzle=swizzle,
+        own_start=unaligned,
+        align_bytes=draw.pick([1024, 1024, 128]),
+    )
+    if (
+        overhang and len(split) == 1 and room[1] < rows and draw.pick([False, True])
+    ):  # the tile has fewer rows than the box
+        shared = attrs.evolve(
+            shared, shape=room, iters=((depth, *shared.iters[0][1:]), (room[1], width, "m"), shared.iters[-1])
+        )
+    array = (2, 3 + depth, 2 * rows - overhang, 2 * width)
+    strides = (prod(array[1:]), array[2] * array[3], array[3], 1)
+    memory = Operand(
+        "global",
+        array,
+        (1, depth, rows, width),
+        (Start(place), Start(draw.pick([0, 2])), Start(rows), Start(draw.pick([0, width]))),
+        tuple((extent, stride, "m") for extent, stride in zip(array, strides, strict=True)),
+    )
+    dst, src = (shared, memory) if ranges.spaces[0][0] == "global" else (memory, shared)
+    return Description(
+        op="copy_async", dtype=dtype, scope="thread", threads=128, target=draw.pick(ranges.targets), dst=dst, src=src,
+        issuers="one", outside="zero" if overhang else None,
+    )  # fmt: skip
+
+
+def tensor_fragments(draw: Draw, ranges: Ranges) -> Description:
+    """Fragments of tcgen05.ld by name, of some of the warps, from a column on; lanes that are repeated, too."""
+    dtype = draw.pick(["float32", "float16", "uint8"])
+    per = 4 // tc.dtype_of(dtype).bytes
+    repeated = draw.pick([False, False, True])
+    columns, first, warps = per * draw.pick([4, 8, 12]), per * draw.pick([0, 4]), draw.pick([(0, 4), (0, 3), (1, 2)])
+    rows = 32 if repeated else 32 * warps[1]
+    registers = ((columns, 1, "m"),)
+    begin = 0 if repeated else 32 * warps[0]
+    lanes = ((32, 1, "laneid"),) if repeated else ((4, 1, "wid_in_wg"), (32, 1, "laneid"))
+    fragment = Operand(
+        "local", (32 if repeated else 128, columns), (rows, columns), (Start(begin), Start(0)), (*lanes, *registers)
+    )
+    tensor = Operand(
+        "tmem",
+        (32 if repeated else 128, columns + first),
+        (rows, columns),
+        (Start(begin), Start(first)),
+        ((32 if repeated else 128, 1, "TLane"), (columns + first, 1, "TCol")),
+        replica=((4, 32, "TLane"),) if repeated else (),
+    )
+    dst, src = (fragment, tensor) if ranges.spaces[0][0] == "tmem" else (tensor, fragment)
+    return Description(
+        op="copy", dtype=dtype, scope="warp" if repeated else "warpgroup", threads=128, target=draw.pick(ranges.targets), dst=dst,
+        src=src,
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

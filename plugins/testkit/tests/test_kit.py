@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import resource
+from typing import Any
 
 import attrs
 import faults
@@ -30,7 +31,8 @@ from tilecopy_testkit import (
 from tilecopy_testkit.declines import declined_alone
 from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.enumeration import why_wrong
-from tilecopy_testkit.proofs import _difference, far_places_are_right
+from tilecopy_testkit.finding import difference
+from tilecopy_testkit.proofs import far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
@@ -249,8 +251,48 @@ def test_declines_that_another_variant_shows_not_to_be_needed() -> None:
     assert "is not for me" in str(found[0]) and found[0].example.to_json() in str(found[0])
 
 
-def test_texts_that_differ_are_told_by_their_first_lines() -> None:
-    told = _difference("a\nb\nc 1\nd", "a\nb\nc 2\nd")
-    assert told == "  line 1: a\n  line 2: b\n  line 3:\n  here:  c 1\n  there: c 2"
-    assert _difference(None, "x") == "  here:  none\n  there: x"
-    assert "there: ..." in _difference("x" * 500 + "1", "x" * 500 + "2")
+def test_texts_that_differ_are_told_as_a_short_diff() -> None:
+    assert difference("a\nb\nc 1\nd", "a\nb\nc 2\nd") == "@@ -2,3 +2,3 @@\n b\n-c 1\n+c 2\n d"
+    assert difference(None, "x") == "-none\n+x"
+    assert difference("x" * 500 + "1", "x" * 500 + "2").endswith(f"-{'x' * 20}1\n+{'x' * 20}2")
+    long = difference("\n".join(map(str, range(40))), "\n".join(map(str, range(40, 80))))
+    assert len(long.split("\n")) == 12 and long.endswith("... and 70 lines more")
+
+
+def test_a_launch_has_arguments_of_the_variants_own() -> None:
+    """A table of which an option is a word, and a number: the copy is made where both reach the kernel."""
+
+    class Marked:
+        variant = attrs.evolve(
+            thirdparty.elementwise.variant,
+            name="marked",
+            options=(tc.Option("word", (tc.Region,), "holds 2"), tc.Option("number", (int, tc.Expr), "5")),
+        )
+        tilecopy_predicate = thirdparty.elementwise.tilecopy_predicate
+        tilecopy_partition = thirdparty.elementwise.tilecopy_partition
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
+            (word,) = ptx.load(ptx.element(request.options["word"]), 32)
+            two = ptx.reg("pred")
+            ptx.instr("setp.eq.b32", two, word, 2)
+            with ptx.if_(two), ptx.if_(ptx.predicate(request.options["number"] == 5)):
+                thirdparty.elementwise.tilecopy_emit(request, partition, ptx)
+
+    def subject(table: Any) -> Subject:
+        options = {
+            "word": lambda around: around.arguments["table"][2],
+            "number": lambda around: around.arguments["five"],
+        }
+        arguments = {"table": lambda description: table, "five": lambda description: 5}
+        return Subject.of(Marked(), options=options, arguments=arguments)
+
+    def right(table: Any) -> int:
+        drawn = [seeded(subject(table).ranges, f"marked {number}") for number in range(3)]
+        return sum(rules.results_are_right(subject(table), description) for description in drawn)
+
+    assert right(np.arange(4, dtype=np.uint32)) > 1
+    with pytest.raises(Finding, match="no instruction of the copy writes it"):
+        right(np.zeros(4, np.uint32))
+    with pytest.raises(Finding, match="argument table: .* is not a NumPy array or an integer"):
+        right("no")

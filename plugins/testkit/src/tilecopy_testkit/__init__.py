@@ -19,10 +19,17 @@ from .subject import Subject
 if TYPE_CHECKING:
     from .strategies import requests
     from .suite import VariantSuite, for_all
+    from .vectors import Vector, recorded_vectors
 
 __version__ = "0.1.0"
-_LATER = {"VariantSuite": "suite", "for_all": "suite", "requests": "strategies"}
-"""Names whose modules need hypothesis or pytest: they are imported when they are asked for."""
+_LATER = {
+    "Vector": "vectors",
+    "VariantSuite": "suite",
+    "for_all": "suite",
+    "recorded_vectors": "vectors",
+    "requests": "strategies",
+}
+"""Names that few programs need; the modules of some need hypothesis or pytest. They are imported when they are asked for."""
 
 
 def __getattr__(name: str) -> Any:
@@ -44,10 +51,12 @@ __all__ = [
     "Subject",
     "Term",
     "VariantSuite",
+    "Vector",
     "__version__",
     "arguments_of",
     "arrays_of",
     "expected",
     "for_all",
+    "recorded_vectors",
     "requests",
 ]

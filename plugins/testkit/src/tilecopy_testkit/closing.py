@@ -84,12 +84,20 @@ def _stride_between(d: Description, operand: Operand, draw: Draw) -> int:
 
 
 def _beside(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
-    """Tiles beside each other along a dimension."""
+    """Tiles beside each other along a dimension; of four or more perhaps every other one in the second half."""
+    step = _stride_between(d, operand, draw)
+    if times % 4 == 0 and draw.pick([False, True]):
+        return _tiled(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
+    return _tiled(operand, dim, ((times, step, "m"),))
+
+
+def _tiled(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
+    """So many times as long along a dimension, the tiles where these iters say."""
     places = _places(operand)
     if places is None:
         return None
-    before = sum(map(len, places[:dim]))
-    iters = (*operand.iters[:before], (times, _stride_between(d, operand, draw), "m"), *operand.iters[before:])
+    before, times = sum(map(len, places[:dim])), prod(extent for extent, _, _ in tiles)
+    iters = (*operand.iters[:before], *tiles, *operand.iters[before:])
     return attrs.evolve(operand, shape=_put(operand.shape, dim, times * operand.shape[dim]), iters=iters)
 
 
@@ -174,7 +182,7 @@ def _with(d: Description, name: str, operand: Operand, **more: Any) -> Descripti
 
 def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
     """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
-    pairs, times = _matched(d), draw.pick([2, 2, 3, 4, 32, 32])
+    pairs, times = _matched(d), draw.pick([2, 4, 2, 3, 32, 32])
     if not pairs:
         return d
     changed = dict[str, Any]()
@@ -285,10 +293,11 @@ def _over_warps(draw: Draw, ranges: Ranges, d: Description) -> Description:
         operand: Operand = getattr(d, name)
         if operand.space != "local":
             longer = _longer(draw, d, operand, dim, warps)
-        elif (longer := _beside(draw, d, operand, dim, warps)) is not None:
-            at = next(place for place, it in enumerate(longer.iters) if operand.iters[place : place + 1] != (it,))
-            longer = attrs.evolve(longer, iters=_put(longer.iters, at, (warps, 1, axis)))
-        if longer is None or operand.extents[dim] != operand.shape[dim] and operand.space == "local":
+        elif operand.extents[dim] == operand.shape[dim]:
+            longer = _tiled(operand, dim, ((warps, 1, axis),))
+        else:
+            longer = None
+        if longer is None:
             return d
         changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, warps * operand.extents[dim]))
     return attrs.evolve(d, scope=scope, threads=32 * warps, **changed)

@@ -508,7 +508,7 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     axis = tc.wid_in_wg if scope == "warpgroup" else tc.warpid
     layout = tc.tile_fragment(tc.mma_fragment(name, operand, of), tile, (1, 1) if alike else along, warp_axis=axis)
     iters = tuple((it.extent, int(it.stride), it.axis.name) for it in layout.shard)
-    replica = ((warps, 1, axis.name),) if alike else ()
+    replica: _Iters = ((warps, 1, axis.name),) if alike else ()
     if scope != "warp" and draw.pick([False, False, True]):  # lanes and warps along one axis
         whole, each = ("tid_in_wg" if scope == "warpgroup" else "tx"), {"m": 1, "laneid": 1, axis.name: 32}
         iters, replica = (
@@ -540,13 +540,13 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     pitch += draw.pick([unit // 2 or 1, 1]) if odd == "pitch" else 0
     strides = [pitch, pitch]
     strides[inner] = 1
-    each = -(-pitch * shape[1 - inner] // grain) * grain + (unit // 2 if odd == "lead" else 0)
+    apart_elems = -(-pitch * shape[1 - inner] // grain) * grain + (unit // 2 if odd == "lead" else 0)
     memory = Operand(
         space,
         (units, *shape),
         (1, *extents),
         (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
-        ((units, each, "m"), *((e, s, "m") for e, s in zip(shape, strides, strict=True))),
+        ((units, apart_elems, "m"), *((e, s, "m") for e, s in zip(shape, strides, strict=True))),
         swizzle=swizzle,
         own_start=1 if odd == "start" else draw.pick([0, 0, unit]),
         align_bytes=8 if odd == "address" else draw.pick([16, 16, 1024 if space == "shared" else 16]),

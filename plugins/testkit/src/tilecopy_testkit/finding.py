@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
+
 import tilecopy as tc
 
 from tilecopy_core.plugin import TEXT, instance_of, integer_in, optional
 
 from .description import Description
 
+MOST_LINES, MOST_CHARACTERS = 12, 120
+"""Of a difference of two texts that is shown."""
 _DESCRIPTION = optional(instance_of("a Description", Description))
 
 
@@ -47,3 +51,22 @@ class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review h
 
 def _again(rule: str, found: str, description: Description | None, line: int, text: str) -> Finding:
     return Finding(rule, found, description, line=line, text=text)
+
+
+def difference(here: str | None, there: str | None) -> str:
+    """Two texts that differ as a unified diff of at most 12 lines; long lines are told in parts of 120 characters."""
+    if here is None or there is None:
+        one, other = ("none" if text is None else text[:MOST_CHARACTERS] for text in (here, there))
+        return f"-{one}\n+{other}"
+    _, _, *found = unified_diff(_parts(here), _parts(there), n=1, lineterm="")
+    more = len(found) - MOST_LINES
+    return "\n".join(found if more <= 0 else [*found[: MOST_LINES - 1], f"... and {more + 1} lines more"])
+
+
+def _parts(text: str) -> list[str]:
+    """The lines of a text, those that are too long in several."""
+    return [
+        line[at : at + MOST_CHARACTERS]
+        for line in text.split("\n")
+        for at in range(0, max(1, len(line)), MOST_CHARACTERS)
+    ]

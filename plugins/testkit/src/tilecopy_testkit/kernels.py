@@ -24,6 +24,7 @@ from .oracle import TMEM_LANES, check_memory, consistent, low_halves, memory_sha
 
 DESCRIPTION = instance_of("a Description", Description)
 OptionMaker = Callable[["Around"], Any]
+ArgumentMaker = Callable[[Description], Any]
 
 
 def _mbarrier_of(around: Around) -> Any:
@@ -47,12 +48,14 @@ class Surroundings:
         registry: where it is looked up; ``None`` is the process's.
         steps: what completes a copy.
         options: makes each option that only a kernel has.
+        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name: an array or an integer.
     """
 
     variant: tc.Variant
     registry: tc.Registry | None
     steps: tuple[Step, ...]
     options: Mapping[str, OptionMaker]
+    arguments: Mapping[str, ArgumentMaker] = attrs.field(factory=dict)
 
     @classmethod
     def of(
@@ -61,10 +64,23 @@ class Surroundings:
         registry: tc.Registry | None = None,
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
+        arguments: Mapping[str, ArgumentMaker] | None = None,
     ) -> Surroundings:
         """Those that follow from a record."""
         known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
-        return cls(variant, registry, known, OPTIONS | dict(options or {}))
+        return cls(variant, registry, known, OPTIONS | dict(options or {}), dict(arguments or {}))
+
+    def launched(self, description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
+        """The arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
+        own = [_argument(name, make(description)) for name, make in self.arguments.items()]
+        return [*arguments_of(description, source, target, unread), *own]
+
+
+def _argument(name: str, value: Any) -> Any:
+    """What an author's function made, where a launch can take it."""
+    if not isinstance(value, (np.ndarray, int)):
+        raise tc.PluginError(f"argument {name}: {shown(value)} is not a NumPy array or an integer")
+    return value
 
 
 def element_storage(dtype: str) -> tuple[str, int]:
@@ -124,6 +140,7 @@ class Around:
         turn: the loop's index, or 0.
         rank: the CTA's rank in its cluster.
         sizes: of ``dst`` and ``src`` those that are known at launch only, or ().
+        arguments: by name, the parameters of the variant's own: a buffer in global memory, or a symbolic integer.
     """
 
     def __init__(
@@ -159,6 +176,7 @@ class Around:
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.block: Any = k.block_id() if d.blocks > 1 else 0
         self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self.arguments = {name: self._own(name, make(d)) for name, make in surroundings.arguments.items()}
         self.rank: Any = k.cluster_rank() if d.cluster > 1 else 0
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         self._pools = {name: self._pool(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
@@ -289,6 +307,13 @@ class Around:
         """The sizes of a global array that are known at launch only."""
         sizes = enumerate(sizes_at_launch(self.description, operand))
         return tuple(self.kernel.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
+
+    def _own(self, name: str, value: Any) -> Any:
+        """The parameter of an argument that is the variant's own."""
+        value = _argument(name, value)
+        if isinstance(value, int):
+            return self.kernel.scalar(name, lower=min(0, value), upper=max(0, value))
+        return self.kernel.param(name, value.shape, value.dtype.name)
 
     def _pool(self, name: str, operand: Operand) -> tc.Buffer | None:
         elems, k = operand.memory_elems * self._words, self.kernel

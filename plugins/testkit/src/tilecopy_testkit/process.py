@@ -62,7 +62,7 @@ def answers_elsewhere(
         return None
     own = {name: make for name, make in subject.surroundings.options.items() if name not in OPTIONS}
     try:
-        options = pickle.dumps(own).hex()
+        options = pickle.dumps((own, dict(subject.surroundings.arguments))).hex()
     except Exception:
         return None
     asked = {
@@ -93,8 +93,8 @@ def main() -> None:
     """Answer what standard input asks."""
     asked: Mapping[str, Any] = json.load(sys.stdin)
     sys.path[:] = asked["path"]
-    options = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
-    subject = Subject.of(referred(asked["plugin"]), options=options)
+    options, arguments = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
+    subject = Subject.of(referred(asked["plugin"]), options=options, arguments=arguments)
     print(json.dumps(answers(subject, [Description.from_json(text) for text in asked["descriptions"]])))
 
 

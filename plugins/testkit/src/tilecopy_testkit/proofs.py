@@ -18,8 +18,8 @@ from tilecopy_emulator.executor import EmulatorExecutor
 from . import oracle
 from .description import Description, Operand
 from .drawing import seeded
-from .finding import Finding
-from .kernels import arguments_of, arrays_of
+from .finding import Finding, difference
+from .kernels import arrays_of
 from .process import answers, answers_elsewhere
 from .rules import Meaningless, built, copy_lines, first_mover, partition_of, request_of, results_are_right
 from .subject import Subject
@@ -121,7 +121,7 @@ def _right_without(subject: Subject, description: Description, step: str) -> boo
     source, target = arrays_of(description)
     wanted = oracle.expected(description, (source, target))
     try:
-        EmulatorExecutor().launch(kernel, arguments_of(description, source, target))
+        EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target))
     except tc.HazardError:
         return False
     return bool(np.array_equal(wanted, target))
@@ -170,29 +170,10 @@ def same_elsewhere(subject: Subject, count: int = 12) -> bool:
                 if own.get(what) != other.get(what):
                     raise Finding(
                         SAME_ELSEWHERE,
-                        f"the {what} is not the same here and there:\n{_difference(own.get(what), other.get(what))}",
+                        f"the {what} is not the same here and there:\n{difference(own.get(what), other.get(what))}",
                         description,
                     )
     return True
-
-
-def _difference(here: str | None, there: str | None) -> str:
-    """The first lines that differ, with those around them; of a long line the part that does."""
-    if here is None or there is None:
-        return f"  here:  {'none' if here is None else here[:200]}\n  there: {'none' if there is None else there[:200]}"
-    one, other = here.split("\n"), there.split("\n")
-    at = next(
-        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
-    )
-    found = [f"  line {n + 1}: {line.strip()[:120]}" for n, line in enumerate(one[:at]) if n >= at - 2]
-    here_line, there_line = ("".join(lines[at : at + 1]).strip() or "(the end)" for lines in (one, other))
-    same = next((n for n, pair in enumerate(zip(here_line, there_line, strict=False)) if pair[0] != pair[1]), 0)
-    begin = 0 if max(len(here_line), len(there_line)) <= 120 else max(0, same - 60)
-    cut = "..." if begin else ""
-    told = (
-        f"  {where} {cut}{line[begin : begin + 160]}" for where, line in (("here: ", here_line), ("there:", there_line))
-    )
-    return "\n".join([*found, f"  line {at + 1}:", *told])
 
 
 class _Fallback:
@@ -349,7 +330,7 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
     for (there, _), (here, _) in at:
         arrays[place][here] = given[there]
     try:
-        EmulatorExecutor().launch(kernel, arguments_of(far, *arrays))
+        EmulatorExecutor().launch(kernel, subject.surroundings.launched(far, *arrays))
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
@@ -385,7 +366,7 @@ def right_on_gpu(subject: Subject, count: int = 20) -> int:
         source, target = arrays_of(description)
         wanted = oracle.expected(description, (source, target))
         try:
-            kernel(*arguments_of(description, source, target), executor="cuda")
+            kernel(*subject.surroundings.launched(description, source, target), executor="cuda")
         except tc.TilecopyError as error:
             raise Finding(ON_GPU, f"{type(error).__name__}: {error}", description) from error
         if not np.array_equal(wanted, target):

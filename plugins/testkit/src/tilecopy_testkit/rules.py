@@ -20,8 +20,8 @@ from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 from . import oracle
 from .description import Description
 from .enumeration import moves_of, why_wrong
-from .finding import Finding
-from .kernels import Around, arguments_of, arrays_of, unread_places
+from .finding import Finding, difference
+from .kernels import Around, arrays_of, unread_places
 from .subject import Subject
 from .watching import QUICK_SECONDS, Watcher, snapshot
 from .widths import brute_force
@@ -329,12 +329,10 @@ def text_is_own(subject: Subject, description: Description) -> bool:
     _complain(watcher, description)
     if first.ptx != second.ptx:
         pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)
-        number, (one, other) = next(
-            ((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]), (0, ("one text is longer", ""))
-        )
+        number, one = next(((n, pair[0]) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]), (0, ""))
         raise Finding(
             DETERMINISTIC,
-            f"at a second build the line is {other.strip()!r}",
+            f"a second build differs:\n{difference(first.ptx, second.ptx)}",
             description,
             line=number,
             text=one,
@@ -365,7 +363,7 @@ def results_are_right(subject: Subject, description: Description, seed: int = 0)
 def _run(subject: Subject, description: Description, kernel: tc.BuiltKernel, source: Any, target: Any) -> Any:
     held = source.copy()
     try:
-        report = EmulatorExecutor().launch(kernel, arguments_of(description, source, target))
+        report = EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target))
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         first = str(error).split("\n")[0]
@@ -416,7 +414,8 @@ def _writer(
         source, target = arrays_of(description, seed)
         try:
             EmulatorExecutor().launch(
-                attrs.evolve(kernel, ptx="\n".join(shortened)), arguments_of(description, source, target)
+                attrs.evolve(kernel, ptx="\n".join(shortened)),
+                subject.surroundings.launched(description, source, target),
             )
         except tc.TilecopyError:
             continue
@@ -436,7 +435,7 @@ def only_the_box_is_read(subject: Subject, description: Description) -> bool:
         return False  # declined, or told by another rule
     source, target = arrays_of(description)
     try:
-        EmulatorExecutor().launch(kernel, arguments_of(description, source, target, unread))
+        EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target, unread))
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         found = str(error).split("\n")[0]

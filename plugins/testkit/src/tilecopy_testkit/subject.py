@@ -17,7 +17,7 @@ from .completion import COMPLETIONS, Step
 from .description import Description
 from .drawing import Draw, Ranges
 from .enumeration import Move
-from .kernels import OptionMaker, Surroundings
+from .kernels import ArgumentMaker, OptionMaker, Surroundings
 from .kinds import DTYPES, FUNCTION, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS, by_name
 
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
@@ -103,6 +103,7 @@ class Subject:
         targets=TARGETS,
         steps=optional(tuple_of(instance_of("a Step", Step))),
         options=optional(by_name(FUNCTION)),
+        arguments=optional(by_name(FUNCTION)),
         draws=MAYBE_FUNCTION,
     )
     def of(
@@ -114,6 +115,7 @@ class Subject:
         targets: Sequence[str] | None = None,
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
+        arguments: Mapping[str, ArgumentMaker] | None = None,
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> Subject:
@@ -125,7 +127,7 @@ class Subject:
         source = source_of(plugin)
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
-        surroundings = Surroundings.of(record, registry, steps, options)
+        surroundings = Surroundings.of(record, registry, steps, options, arguments)
         return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets, draws), surroundings, **more)
 
     @property

@@ -17,7 +17,7 @@ from . import proofs, rules
 from .completion import Step
 from .description import Description
 from .finding import Finding
-from .kernels import OptionMaker
+from .kernels import ArgumentMaker, OptionMaker
 from .kinds import ANY, FUNCTION
 from .searching import drawn, smallest
 from .subject import WIDTHS_BITS, Moves, OwnDraws, Subject
@@ -185,6 +185,8 @@ class VariantSuite:
         known_narrower: reason -> for which copies a narrower vector than brute force finds is right.
         steps: what completes a copy, for a completion of the variant's own.
         options: makes the options that only a kernel has, by name, from the :class:`~tilecopy_testkit.kernels.Around`.
+        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name, from the
+            :class:`~tilecopy_testkit.Description`: a NumPy array or an integer. ``Around.arguments`` has the parameters.
         moves: what is moved, for a partition of the variant's own that has no method ``moves``.
         examples: copies that each rule is held against.
         seed: what is drawn; the same seed draws the same. By default what ``TILECOPY_TESTKIT_SEED`` says, or 0.
@@ -200,6 +202,7 @@ class VariantSuite:
     known_narrower: ClassVar[Mapping[str, Callable[[Description], bool]]] = {}
     steps: ClassVar[Sequence[Step] | None] = None
     options: ClassVar[Mapping[str, OptionMaker]] = {}
+    arguments: ClassVar[Mapping[str, ArgumentMaker]] = {}
     moves: ClassVar[Moves | None] = None
     examples: ClassVar[int] = 60
     seed: ClassVar[int] = int(os.environ.get("TILECOPY_TESTKIT_SEED", "0"))
@@ -214,6 +217,7 @@ class VariantSuite:
             targets=cls.targets,
             steps=cls.steps,
             options=cls.options,
+            arguments=cls.arguments,
             widths_bits=cls.widths_bits,
             known_narrower=cls.known_narrower,
             draws=cls.draws,

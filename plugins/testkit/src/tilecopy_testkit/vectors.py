@@ -1,0 +1,165 @@
+"""Vectors: what a GPU did with a kernel, recorded once and replayed on the emulator wherever there is no GPU.
+
+A handler of an instruction and a variant that emits it, both by one author, share what the author believes. A vector does not.
+A file of them is JSON::
+
+    {"device": "NVIDIA H200", "driver": "570.86", "date": "2026-11-22",
+     "vectors": [{"name": "ldmatrix.x4.trans",
+                  "ptx": [".version 8.7", ".target sm_90", ...],
+                  "grid": 1, "block": 32,
+                  "arguments": ["00010203...", 5],
+                  "after": ["00010203...", null]}]}
+
+``ptx`` is a module of one kernel, line by line. An argument is the bytes of an array in hexadecimal, or an integer; ``after``
+has the bytes of each array when the kernel has ended, and null for an integer. A test replays each by itself::
+
+    @pytest.mark.parametrize("vector", recorded_vectors(Path(__file__).with_name("vectors.json")), ids=str)
+    def test_a_vector(vector):
+        vector.replay()
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import tilecopy as tc
+from tilecopy_emulator import run_ptx
+
+from tilecopy_core.plugin import TEXT, Kind, checked, integer_in, shown, tuple_of
+
+from .finding import Finding
+from .kinds import ANY, PATH, said_by_system
+
+AS_RECORDED = "the emulator gives what the GPU gave"
+_GIVEN = Kind("the bytes of an array, or an integer", lambda value: isinstance(value, bytes) or ANY.fits(value))
+_LEFT = Kind("the bytes of an array, or None", lambda value: value is None or isinstance(value, bytes))
+
+
+@attrs.frozen
+class Vector:
+    """One launch.
+
+    Attributes:
+        name: what is tried.
+        ptx: a module of one kernel.
+        grid: CTAs.
+        block: threads of each.
+        arguments: the bytes of an array, or an integer, for each parameter.
+        after: the bytes of each array afterwards, None for an integer; () where nothing has been recorded yet.
+        recorded: on what and when.
+    """
+
+    name: str = attrs.field(validator=TEXT)
+    ptx: str = attrs.field(validator=TEXT)
+    grid: int = attrs.field(validator=integer_in(1, 2**31 - 1))
+    block: int = attrs.field(validator=integer_in(1, 1024))
+    arguments: tuple[bytes | int, ...] = attrs.field(validator=tuple_of(_GIVEN))
+    after: tuple[bytes | None, ...] = attrs.field(default=(), validator=tuple_of(_LEFT))
+    recorded: str = attrs.field(default="", validator=TEXT)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def given(self) -> list[Any]:
+        """New arrays of bytes, and integers, for a launch, which changes the arrays."""
+        return [np.frombuffer(each, np.uint8).copy() if isinstance(each, bytes) else each for each in self.arguments]
+
+    def with_result(self, given: Iterable[Any], recorded: str) -> Vector:
+        """The vector with what a launch made of its arguments.
+
+        Args:
+            given: of :meth:`given`, after the launch.
+            recorded: on what and when.
+        """
+        after = tuple(each.tobytes() if isinstance(each, np.ndarray) else None for each in given)
+        return attrs.evolve(self, after=after, recorded=recorded)
+
+    def replay(self) -> None:
+        """Run it on the emulator.
+
+        Raises:
+            Finding: a byte is not what the GPU gave, or the emulator refuses the kernel.
+        """
+        given = self.given()
+        try:
+            run_ptx(self.ptx, given, grid=self.grid, block=self.block)
+        except tc.TilecopyError as error:
+            raise Finding(AS_RECORDED, f"{self}: {type(error).__name__}: {error}") from error
+        for number, (found, wanted) in enumerate(zip(given, self.after, strict=True)):
+            if wanted is None or found.tobytes() == wanted:
+                continue
+            right = np.frombuffer(wanted, np.uint8)
+            wrong = np.flatnonzero(found != right)
+            at = int(wrong[0])
+            raise Finding(
+                AS_RECORDED,
+                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ; byte {at} is 0x{found[at]:02x}, and "
+                f"was 0x{right[at]:02x} on {self.recorded}",
+            )
+
+
+@checked(path=PATH)
+def recorded_vectors(path: Path | str) -> list[Vector]:
+    """The vectors of a file, in the form that the module's docstring shows.
+
+    Raises:
+        RequestError: the file cannot be read, or is none of vectors.
+    """
+    try:
+        return _vectors(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise tc.RequestError(f"recorded_vectors: path {shown(str(path))}: {said_by_system(error)}") from error
+    except tc.TilecopyError:
+        raise
+    except Exception as error:
+        raise tc.RequestError(
+            f"recorded_vectors: {shown(Path(path).name)} is no file of vectors: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _vectors(data: Mapping[str, Any]) -> list[Vector]:
+    recorded = f"{data['device']}, driver {data['driver']}, {data['date']}"
+    return [
+        Vector(
+            each["name"],
+            "\n".join(each["ptx"]),
+            each["grid"],
+            each["block"],
+            tuple(bytes.fromhex(a) if isinstance(a, str) else a for a in each["arguments"]),
+            tuple(None if a is None else bytes.fromhex(a) for a in each["after"]),
+            recorded,
+        )
+        for each in data["vectors"]
+    ]
+
+
+@checked(path=PATH)
+def write_vectors(path: Path | str, vectors: Iterable[Vector], *, device: str, driver: str, date: str) -> None:
+    """Write vectors to a file that :func:`recorded_vectors` reads.
+
+    Args:
+        path: of the file.
+        vectors: with their results.
+        device: the GPU's name.
+        driver: its version.
+        date: of the launches.
+    """
+    rows = [
+        {
+            "name": vector.name,
+            "ptx": vector.ptx.split("\n"),
+            "grid": vector.grid,
+            "block": vector.block,
+            "arguments": [each.hex() if isinstance(each, bytes) else each for each in vector.arguments],
+            "after": [None if each is None else each.hex() for each in vector.after],
+        }
+        for vector in vectors
+    ]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    head = json.dumps({"device": device, "driver": driver, "date": date})[:-1]
+    Path(path).write_text(f'{head}, "vectors": [\n{lines}\n]}}\n', encoding="utf-8")

@@ -1,0 +1,183 @@
+"""Record on this machine's GPU what ldmatrix, stmatrix and mma.sync do (sm_90): vectors that the emulator's tests replay.
+
+    python tests/record_vectors.py [plugins/emulator/tests/vectors_sm_90.json]
+
+Every form gets bytes of its own, which tell each element from the others. Where the emulator does not give what the GPU
+gave, the finding is printed and the vector is written all the same; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from drawn_mma import drawn
+from tilecopy_testkit import Finding
+from tilecopy_testkit.vectors import Vector, write_vectors
+
+PATH = Path(__file__).resolve().parent.parent / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
+ROW_BYTES = (16, 80)
+"""From one row of a matrix to the next: side by side, and with a pitch."""
+PRODUCTS = """m16n8k8 f32 f16 f16 4 2 1 4|m16n8k16 f32 f16 f16 4 4 2 4|m16n8k16 f16 f16 f16 2 4 2 2|m16n8k8 f32 bf16 bf16 4 2 1 4|
+m16n8k16 f32 bf16 bf16 4 4 2 4|m16n8k4 f32 tf32 tf32 4 2 1 4|m16n8k8 f32 tf32 tf32 4 4 2 4|m16n8k16 s32 s8 s8 4 2 1 4|
+m16n8k32 s32 s8 u8 4 4 2 4|m16n8k32 s32 u8 u8 4 4 2 4|m16n8k64 s32 s4 s4 4 4 2 4|m16n8k256 s32 b1 b1 4 4 2 4"""
+"""Shape, types of D, A and B, and 32-bit registers of D, A, B and C."""
+HEAD = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry vector(.param .u64 given, .param .u64 found)
+{
+.shared .align 128 .b8 tile[2560];
+.reg .b32 %t, %s, %p, %i, %r<32>; .reg .b64 %g, %f; .reg .pred %more;
+mov.u32 %t, %tid.x; mov.u32 %s, tile; ld.param.u64 %g, [given]; ld.param.u64 %f, [found];"""
+
+
+def text(*lines: str) -> str:
+    """A module of one kernel with these lines."""
+    return "\n".join([HEAD, *lines, "ret;", "}"])
+
+
+def registers(first: int, count: int) -> str:
+    """A vector of registers."""
+    return f"{{{', '.join(f'%r{first + number}' for number in range(count))}}}"
+
+
+def each_word(form: str, pointer: str, first: int, count: int) -> list[str]:
+    """Words of this thread, from or to global memory."""
+    lines = [f"mad.wide.u32 {pointer}, %t, {4 * count}, {pointer};"]
+    for number in range(count):
+        operands = [f"%r{first + number}", f"[{pointer}+{4 * number}]"]
+        lines.append(f"{form}.global.b32 {', '.join(operands if form == 'ld' else operands[::-1])};")
+    return lines
+
+
+def through_shared(form: str, pointer: str, size: int) -> list[str]:
+    """So many bytes between global and shared memory, 4 a thread at a time."""
+    operands = ["%r0", f"[{pointer}]"], ["%r0", "[%p]"]
+    first, second = ("global", "shared") if form == "fill" else ("shared", "global")
+    load, store = operands if form == "fill" else operands[::-1]
+    return [
+        f"mad.wide.u32 {pointer}, %t, 4, {pointer}; mad.lo.u32 %p, %t, 4, %s; mov.u32 %i, 0;",
+        f"{form.upper()}: ld.{first}.b32 {', '.join(load)}; st.{second}.b32 {', '.join(store[::-1])};",
+        f"add.u32 %p, %p, 128; add.u64 {pointer}, {pointer}, 128; add.u32 %i, %i, 1;",
+        f"setp.lt.u32 %more, %i, {size // 128}; @%more bra {form.upper()};",
+        "bar.sync 0;",
+    ]
+
+
+def matrices() -> Iterator[Vector]:
+    """ldmatrix and stmatrix, with and without .trans; rows in another order than the lanes, side by side and apart."""
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 4):
+        for trans in ("", ".trans"):
+            for pitch in ROW_BYTES:
+                shape = f"sync.aligned.m8n8.x{count}{trans}.shared.b16"
+                place = f"xor.b32 %p, %t, 5; mad.lo.u32 %p, %p, {pitch}, %s;"
+                size = 8 * count * pitch
+                image = rng.integers(0, 256, size, np.uint8).tobytes()
+                lines = [*through_shared("fill", "%g", size), place, f"ldmatrix.{shape} {registers(4, count)}, [%p];"]
+                name = f"x{count}{trans}, {pitch} bytes a row"
+                ptx = text(*lines, *each_word("st", "%f", 4, count))
+                yield Vector(f"ldmatrix.{name}", ptx, 1, 32, (image, bytes(128 * count)))
+                words = rng.integers(0, 256, 128 * count, np.uint8).tobytes()
+                lines = [
+                    *through_shared("fill", "%f", size),
+                    f"add.u64 %f, %f, -{size};",
+                    *each_word("ld", "%g", 4, count),
+                    place,
+                ]
+                lines += [f"stmatrix.{shape} [%p], {registers(4, count)};", "bar.sync 0;"]
+                lines += ["mul.wide.u32 %g, %t, 4; sub.u64 %f, %f, %g;", *through_shared("show", "%f", size)]
+                yield Vector(f"stmatrix.{name}", text(*lines), 1, 32, (words, bytes(size)))
+
+
+def products() -> Iterator[Vector]:
+    """mma.sync of small whole numbers, whose sums are exact in any order."""
+    for number, row in enumerate(PRODUCTS.replace("\n", "").split("|")):
+        shape, d_type, a_type, b_type, *counts = row.split()
+        rng, sizes = np.random.default_rng(number), [int(count) for count in counts]
+        words = [operand(rng, type, count) for type, count in zip((a_type, b_type, d_type), sizes[1:], strict=True)]
+        a, b, c = (registers(first, count) for first, count in zip((0, 4, 8), sizes[1:], strict=True))
+        xor = ".xor.popc" if a_type == "b1" else ""
+        types = f"{d_type}.{a_type}.{b_type}.{d_type}{xor}"
+        lines = list[str]()
+        for first, count in zip((0, 4, 8), sizes[1:], strict=True):
+            lines += [*each_word("ld", "%g", first, count), f"mul.wide.u32 %f, %t, {4 * count}; sub.u64 %g, %g, %f;"]
+            lines += [f"add.u64 %g, %g, {128 * count};"]
+        lines += [
+            "ld.param.u64 %f, [found];",
+            f"mma.sync.aligned.{shape}.row.col.{types} {registers(12, sizes[0])}, {a}, {b}, {c};",
+        ]
+        given = b"".join(each.tobytes() for each in words)
+        yield Vector(
+            f"mma.{shape}.{types}",
+            text(*lines, *each_word("st", "%f", 12, sizes[0])),
+            1,
+            32,
+            (given, bytes(128 * sizes[0])),
+        )
+
+
+def operand(rng: Any, type: str, count: int) -> Any:
+    """The registers of a warp, with small whole numbers or any bits."""
+    if type in ("s8", "u8", "s4", "b1"):
+        return rng.integers(0, 256, 128 * count, np.uint8)
+    size = 2 if type in ("f16", "bf16") else 4
+    return drawn(rng, type, (128 * count // size,)).astype(f"u{size}").view(np.uint8)
+
+
+def launched(vector: Vector) -> list[Any]:
+    """The arguments after a launch on the GPU."""
+    driver = importlib.import_module("cuda.bindings.driver")
+
+    def call(name: str, *given: Any) -> Any:
+        status, *results = getattr(driver, name)(*given)
+        assert status == driver.CUresult.CUDA_SUCCESS, f"{vector}: {name}: {status.name}"
+        return results[0] if results else None
+
+    call("cuInit", 0)
+    call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", 0)))
+    module, arrays = call("cuModuleLoadData", vector.ptx.encode() + b"\0"), vector.given()
+    memory = [call("cuMemAlloc", each.nbytes) for each in arrays]
+    for pointer, each in zip(memory, arrays, strict=True):
+        call("cuMemcpyHtoD", pointer, each.ctypes.data, each.nbytes)
+    cells = np.array([int(pointer) for pointer in memory], np.uint64)
+    arguments = cells.ctypes.data + 8 * np.arange(len(cells), dtype=np.uint64)
+    function = call("cuModuleGetFunction", module, b"vector")
+    call("cuLaunchKernel", function, vector.grid, 1, 1, vector.block, 1, 1, 0, 0, arguments.ctypes.data, 0)
+    for pointer, each in zip(memory, arrays, strict=True):
+        call("cuMemcpyDtoH", each.ctypes.data, pointer, each.nbytes)
+        call("cuMemFree", pointer)
+    call("cuModuleUnload", module)
+    return arrays
+
+
+def main(words: Sequence[str]) -> int:
+    """Record every vector and replay it."""
+    from tilecopy.executors import executor_named
+
+    device: Any = executor_named("cuda").devices()[0]
+    driver = importlib.import_module("cuda.bindings.driver")
+    status, version = driver.cuDriverGetVersion()
+    date, done, wrong = dt.datetime.now(dt.UTC).date().isoformat(), list[Vector](), 0
+    assert not status
+    np.seterr(invalid="ignore")  # signaling NaNs
+    for vector in (*matrices(), *products()):
+        done.append(vector.with_result(launched(vector), f"{device.name}, driver {version}, {date}"))
+        try:
+            done[-1].replay()
+        except Finding as finding:
+            wrong += 1
+            print(finding)
+    write_vectors(Path(words[0]) if words else PATH, done, device=device.name, driver=str(version), date=date)
+    print(f"{len(done)} vectors of {device.name}; the emulator differs in {wrong}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
