@@ -288,14 +288,14 @@ def moved_bytes(case: Case, tiling: Tiling, kernel: tc.BuiltKernel) -> int:
     return kernel.launch_grid(None)[0] * TURNS * warps * tiling.rows * tiling.columns * case.elem
 
 
-def measure(first: int, step: int, out: Path) -> None:
-    """Time a share of the copies."""
+def measure(first: int, step: int, out: Path, seed: int = SEED) -> None:
+    """Time a share of the copies of a seed."""
     import torch
 
     rows = []
     source = torch.randint(0, 255, (ARRAY_BYTES + (ARRAY_BYTES >> 3),), dtype=torch.uint8, device="cuda")
     target = torch.zeros_like(source)
-    for number, case in list(enumerate(drawn()))[first::step]:
+    for number, case in list(enumerate(drawn(seed=seed)))[first::step]:
         for tiling, variant, kernel, costs in ways(case, ARRAY_BYTES):
             arrays = [_of(torch, base, p) for base, p in zip((source, target), kernel.arrays, strict=True)]
             launch = kernel.prepare(*arrays)
@@ -432,6 +432,7 @@ def main() -> None:
     """Measure a part, or join some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", default="1/1", help="which share of the copies, such as 2/4")
+    parser.add_argument("--seed", type=int, default=SEED, help="another one draws copies that no weight was fitted to")
     parser.add_argument("--out", type=Path, help="where the table goes; by default bench_cost.I.json")
     parser.add_argument("--fit", action="store_true", help="with --summary: weights with which the tables agree better")
     parser.add_argument("--summary", nargs="+", type=Path, help="tables of parts; nothing is measured")
@@ -445,7 +446,7 @@ def main() -> None:
             raise SystemExit("there is no GPU here; nothing was measured")
         first, step = map(int, options.part.split("/"))
         out = options.out or Path(f"bench_cost.{first}.json")
-        measure(first - 1, step, out)
+        measure(first - 1, step, out, options.seed)
         options.summary = [out]
     rows = [row for path in options.summary for row in json.loads(path.read_text())]
     print("\n".join(worst(rows)), file=sys.stderr)
