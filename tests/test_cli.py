@@ -856,6 +856,7 @@ LOWERED = {
     "--variant": "gmem_smem",
     "--outside": "zero",
 }
+DRAWN = {"-o": "copy.svg", "--kind": "moves", "--part": "warp 0", "--width": "960"}
 GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
     ("run",): (
         ("in.npy", "out.npy"),
@@ -872,6 +873,7 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
     ("plan",): (COPIED, LOWERED),
     ("compare",): (COPIED, {option: word for option, word in LOWERED.items() if option != "--variant"}),
     ("ptx",): (COPIED, LOWERED),
+    ("draw",): (COPIED, LOWERED | DRAWN),
     ("cuda",): (COPIED, LOWERED | {"--name": "load_tile"}),
     ("variants",): ((), {}),
     ("doctor",): ((), {}),
@@ -881,6 +883,9 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
         ("kernel.ptx", "zeros:float32:4", "3", "1.5"),
         {
             "--entry": "k",
+            "--target": "sm_90",
+            "--nvrtc": "-DN=4",
+            "--annotations": "github",
             "--grid": "1",
             "--block": "1",
             "--cluster": "1",

@@ -343,7 +343,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     for row in rows:
         costs = [tc.Cost(**{**cost, "bytes_each": tuple(cost["bytes_each"])}) for cost in row["costs"]]
         copies.setdefault(row["copy"], []).append((cycles_a_byte(costs), row["seconds"] / row["bytes"]))
-    near = [min(found)[1] <= NEAR * min(time for _, time in found) for found in copies.values()]
+    near = [min(found, key=lambda way: way[0])[1] <= NEAR * min(time for _, time in found) for found in copies.values()]
     pairs = [
         (log(a[0] / b[0]), log(a[1] / b[1]))
         for found in copies.values()

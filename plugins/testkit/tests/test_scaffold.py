@@ -24,7 +24,7 @@ def test_a_new_variant_holds_the_suite(
     monkeypatch.syspath_prepend(tmp_path / "package" / "src")
     plugin = importlib.import_module(f"tilecopy_{name}")
     try:
-        finding = first_finding(Subject.of(plugin), examples=8 if "tmem" in (source, destination) else 25)
+        finding = first_finding(Subject.of(plugin), examples=25)
     finally:
         del sys.modules[plugin.__name__]
     assert finding is None, finding

@@ -44,7 +44,7 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
         )
     request = movement.request
     if not any(len(side.touched) for side in movement.sides):
-        raise RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
+        raise tc.RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
     chosen = [attrs.evolve(side, touched=_within(side, part)) for side in movement.sides]
     title = f"Who moves each element: {request.op} {movement}, {request.scope.threads} threads, {movement.variant}"
     subtitle, notes = _subtitle(movement), [instructions_text(movement), *notes_of(movement)]
