@@ -49,7 +49,8 @@ HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
 
 def _distinct(values: Any) -> list[int]:
     """Which values there are; mostly there is one."""
-    return values[:1].tolist() if (values == values[:1]).all() else np.unique(values).tolist()
+    found: list[int] = (values[:1] if (values == values[:1]).all() else np.unique(values)).tolist()
+    return found
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
