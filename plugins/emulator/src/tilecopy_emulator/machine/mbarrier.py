@@ -308,9 +308,8 @@ class Mbarriers:
 
     def _note(self, barrier: Mbarrier, members: Any, *, relaxed: bool, cluster: bool) -> None:
         machine = self.machine
-        if (
-            relaxed
-        ):  # it depends on the waits before it all the same, and no execution speculates (PTX ISA 8.10, no thin air)
+        # a relaxed arrival depends on the waits before it all the same, and no execution speculates (PTX ISA 8.10, no thin air)
+        if relaxed:
             clock = join([machine.order.causes(lane) for lane in members.tolist()])
         else:
             clock = machine.order.release(members)
