@@ -161,7 +161,11 @@ def main(words: Sequence[str]) -> int:
     """Record every vector and replay it."""
     from tilecopy.executors import executor_named
 
-    device: Any = executor_named("cuda").devices()[0]
+    cuda: Any = executor_named("cuda")
+    if why := cuda.why_unavailable():
+        print(f"no GPU: {why}")
+        return 2
+    device = cuda.devices()[0]
     driver = importlib.import_module("cuda.bindings.driver")
     status, version = driver.cuDriverGetVersion()
     date, done, wrong = dt.datetime.now(dt.UTC).date().isoformat(), list[Vector](), 0

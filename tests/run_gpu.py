@@ -85,8 +85,11 @@ def main() -> None:
         str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py"),
     ]
     results.append(run("GPU tests of the module cache and of relayouts", [*pytest, *files, "-k", "gpu"], 200, 10))
-    tensor_copies = str(TESTS.parent / "plugins" / "tma" / "tests" / "test_tma.py")
-    results.append(run("GPU tests of tensor copies", [*pytest, tensor_copies, "-k", "cuda"], 100, 10))
+    files = [str(TESTS.parent / "plugins" / name / "tests" / f"test_{name}.py") for name in ("tma", "ldmatrix")]
+    files += [str(TESTS / "test_fragments.py"), str(TESTS / "test_tensor_kernels.py")]
+    results.append(
+        run("GPU tests of tensor copies, fragments and their kernels", [*pytest, *files, "-k", "cuda"], 150, 10)
+    )
     drawn = [python, str(TESTS / "drawn_tma.py"), "--count", "2000", "--executor", "cuda", "--seed", "1"]
     results.append(run("drawn tensor copies", drawn, 150, 12))
     drawn = [python, str(TESTS / "drawn_mma.py"), "--count", "600", "--executor", "cuda", "--seed", "1"]
