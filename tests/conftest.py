@@ -13,7 +13,7 @@ from tilecopy.executors import executor_named
 def pytest_configure(config: pytest.Config) -> None:
     """Let the programs that tests start share compiled modules, also where none is written beside the sources."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        folder = tempfile.TemporaryDirectory()
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["PYTHONPYCACHEPREFIX"] = folder.name
 

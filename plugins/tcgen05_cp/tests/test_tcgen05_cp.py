@@ -245,3 +245,12 @@ def test_tensor_memory_ends_at_512_columns() -> None:
     assert columns_of(0, own_start=1008) == [504, 508]
     with pytest.raises(tc.NoVariantError, match="column 512 of 32 bits; tensor memory has 512"):
         columns_of(0, own_start=1016)
+
+
+def test_four_rows_begin_in_the_first_quarter_of_the_lanes() -> None:
+    holder = tc.Buffer(1, "uint32", space="shared", name="holder")
+    layout = TileLayout(S[(4, 8) : (32 @ TLane, 1 @ TCol)] + 32 @ TLane)
+    rows = tc.Buffer((4, 8), "uint32", space="tmem", layout=layout, name="rows", allocated_addr=holder)
+    source = tc.Buffer((4, 8), "uint32", space="shared", name="source", align_bytes=128)
+    with pytest.raises(tc.NoVariantError, match="the box begins at lane 32; 4x256b writes 4 lanes from lane 0 on"):
+        tc.plan(rows[:, :], source[:, :], op="copy_async", scope=tc.thread(), target="sm_100a", variant="tcgen05_cp")
